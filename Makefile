@@ -1,0 +1,72 @@
+# Catena: what a newcomer needs is "make run" and "make test".
+
+GO ?= go
+export CGO_ENABLED = 0
+
+# The release of Kubernetes that Catena is built from, as go.mod says.
+KUBE_VERSION := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS      := -s -w -X main.version=$(VERSION)
+TOOL_LDFLAGS := -s -w \
+	-X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+
+STAGES := aggregator core extensions
+TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
+	kubernetes/cmd/kube-controller-manager kubernetes/cmd/kube-scheduler sample-apiserver
+
+# Packages of our own that link little: these are tested with the race detector.
+RACE := ./host/internal/chain ./host/internal/config ./host/internal/lifecycle \
+	./host/internal/process ./host/internal/relay ./sdk ./sdk/stagev1 ./sdk/stagetest
+
+.PHONY: all build run test test-race test-unit test-e2e tools kubectl bench bench-apiserver generate lint clean
+
+all: build
+
+build: ## bin/catena and bin/plugins/catena-stage-*
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/catena ./host
+	@mkdir -p bin/plugins
+	@for s in $(STAGES); do \
+		echo "$(GO) build -o bin/plugins/catena-stage-$$s ./plugins/$$s"; \
+		$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/catena-stage-$$s ./plugins/$$s || exit 1; \
+	done
+
+run: build kubectl ## the chain of configs/catena.yaml in the foreground, data in ./data
+	@PATH="$(CURDIR)/bin/tools:$$PATH" bin/catena serve --config configs/catena.yaml
+
+kubectl: ## bin/tools/kubectl, of the same release
+	@mkdir -p bin/tools
+	$(GO) build -trimpath -ldflags '$(TOOL_LDFLAGS)' -o bin/tools/kubectl k8s.io/kubernetes/cmd/kubectl
+
+tools: ## the Kubernetes binaries that the tests run against Catena
+	@mkdir -p bin/tools
+	@for t in $(TOOLS); do \
+		echo "$(GO) build -o bin/tools/ k8s.io/$$t"; \
+		$(GO) build -trimpath -ldflags '$(TOOL_LDFLAGS)' -o bin/tools/ k8s.io/$$t || exit 1; \
+	done
+
+test: build tools test-unit test-race test-e2e ## everything that CI runs
+
+test-unit: ## vet, formatting and the tests of all packages
+	@test -z "$$(gofmt -l host sdk plugins test)" || { gofmt -l host sdk plugins test; exit 1; }
+	$(GO) vet ./...
+	$(GO) test ./host/... ./sdk/... ./plugins/... ./configs/...
+
+test-race: ## our own packages under the race detector
+	CGO_ENABLED=1 $(GO) test -race $(RACE)
+
+test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver
+	$(GO) test -timeout 25m -p 1 ./test/...
+
+bench: ## the relay's and the chain's benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./host/internal/chain ./host/internal/relay
+
+bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/benchmark
+
+generate: ## sdk/stagev1/*.pb.go
+	GOFLAGS=-mod=mod $(GO) run github.com/bufbuild/buf/cmd/buf@v1.60.0 generate --path sdk/stagev1
+
+clean:
+	rm -rf bin
