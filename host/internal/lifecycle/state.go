@@ -1,0 +1,111 @@
+// Package lifecycle is what happens to a stage, and in what order, without the
+// how: the states of one generation of a stage, the order in which a chain is
+// built up and taken down, and the running of hooks. It knows no process and no
+// wire; the standard library is all it imports.
+package lifecycle
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// State is where one generation of a stage, that is one process of it, stands.
+type State int
+
+// The states in the order in which a healthy generation goes through them. A
+// generation ends as Stopped, if that was asked for, or as Failed.
+const (
+	Starting    State = iota // the process is being launched, up to the handshake
+	Configuring              // the stage builds its handler
+	Preparing                // the stage finishes what needs the others to be configured
+	Serving                  // requests are relayed to it
+	Draining                 // it gets no new request and finishes those that it has
+	Stopped                  // it has ended as planned
+	Failed                   // it has ended otherwise
+)
+
+var stateNames = [...]string{"starting", "configuring", "preparing", "serving", "draining", "stopped", "failed"}
+
+// String gives the state's name as it stands in logs, metrics and the status.
+func (s State) String() string {
+	if s < 0 || int(s) >= len(stateNames) {
+		return fmt.Sprintf("state(%d)", int(s))
+	}
+	return stateNames[s]
+}
+
+// Ended reports whether the generation is over.
+func (s State) Ended() bool { return s == Stopped || s == Failed }
+
+// CanBecome reports whether a generation may go from s to next: one step ahead,
+// to Draining from wherever it has a handler, to Stopped when it was asked to
+// end, and to Failed from every state that is not an end.
+func (s State) CanBecome(next State) bool {
+	switch {
+	case s.Ended():
+		return false
+	case next == Failed || next == Stopped:
+		return true
+	case next == Draining:
+		return s == Preparing || s == Serving
+	default:
+		return next == s+1
+	}
+}
+
+// Transition is one change of state.
+type Transition struct {
+	From, To State
+	At       time.Time
+	// Reason says why a generation ended, empty for the other changes.
+	Reason string
+}
+
+// Machine is the state of one generation. Make one with NewMachine; it is safe
+// for concurrent use.
+type Machine struct {
+	now     func() time.Time
+	observe func(Transition)
+
+	mu    sync.Mutex
+	state State
+	last  Transition
+}
+
+// NewMachine returns a machine in Starting. Observe, which may be nil, is called
+// with each transition, one at a time and in order; it must not call the machine.
+func NewMachine(now func() time.Time, observe func(Transition)) *Machine {
+	if observe == nil {
+		observe = func(Transition) {}
+	}
+	return &Machine{now: now, observe: observe}
+}
+
+// State returns the present state.
+func (m *Machine) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+// Last returns the latest transition; it is zero before the first.
+func (m *Machine) Last() Transition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// To moves to the next state. An error means that the step is not one that a
+// generation can take, and that nothing has changed.
+func (m *Machine) To(next State, reason string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.state.CanBecome(next) {
+		return fmt.Errorf("a generation that is %s cannot become %s", m.state, next)
+	}
+	m.last = Transition{From: m.state, To: next, At: m.now(), Reason: reason}
+	m.state = next
+	m.observe(m.last)
+	return nil
+}
