@@ -1,0 +1,129 @@
+// Package rules holds the rules of the repository that a compiler does not
+// check: who may import what, and what go.mod may say.
+package rules
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/catena-dev/catena/"
+
+// list returns, for each package that the pattern matches, its imports without
+// the standard library. With deps, these are all packages that it compiles.
+func list(t *testing.T, field string, patterns ...string) map[string][]string {
+	t.Helper()
+	args := append([]string{"list", "-f", "{{.ImportPath}}\t{{join ." + field + " \" \"}}"}, patterns...)
+	cmd := exec.Command("go", args...)
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+	}
+	imports := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		pkg, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		for _, p := range strings.Fields(rest) {
+			if first, _, _ := strings.Cut(p, "/"); strings.Contains(first, ".") {
+				imports[pkg] = append(imports[pkg], p)
+			}
+		}
+		if _, ok := imports[pkg]; !ok {
+			imports[pkg] = nil
+		}
+	}
+	return imports
+}
+
+func under(path string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
+}
+
+// Only one package of the host uses each of the heavy libraries directly.
+func TestSoleUsers(t *testing.T) {
+	t.Parallel()
+	rules := []struct {
+		library string
+		user    string
+	}{
+		{"github.com/knadh/koanf", "host/internal/config"},
+		{"github.com/hashicorp/go-plugin", "host/internal/process"},
+		{"k8s.io/apiserver", "host/internal/front"},
+		{"k8s.io/kubernetes", "host/internal/front"},
+		{"go.etcd.io/etcd/server/v3", "host/internal/store"},
+	}
+	for pkg, imports := range list(t, "Imports", "./host/...") {
+		for _, imp := range imports {
+			for _, r := range rules {
+				if under(imp, r.library) && !under(pkg, module+r.user) {
+					t.Errorf("%s imports %s, which only %s may", pkg, imp, r.user)
+				}
+			}
+		}
+	}
+}
+
+// What a package must not compile, however indirectly.
+func TestForbiddenDependencies(t *testing.T) {
+	t.Parallel()
+	for pattern, forbidden := range map[string]func(string) bool{
+		"./host/internal/chain":     func(string) bool { return true },
+		"./host/internal/lifecycle": func(string) bool { return true },
+		"./host/internal/relay": func(p string) bool {
+			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp/go-plugin")
+		},
+		"./sdk": func(p string) bool {
+			k8s := strings.HasPrefix(p, "k8s.io/") && !under(p, "k8s.io/apimachinery")
+			return k8s || under(p, "github.com/knadh/koanf", module+"host", module+"plugins")
+		},
+		"./sdk/...":     func(p string) bool { return under(p, module+"host", module+"plugins", "k8s.io/kubernetes") },
+		"./plugins/...": func(p string) bool { return under(p, module+"host") },
+	} {
+		packages := list(t, "Deps", pattern)
+		if len(packages) == 0 {
+			t.Errorf("%s matches no package", pattern)
+		}
+		for pkg, deps := range packages {
+			for _, dep := range deps {
+				if forbidden(dep) {
+					t.Errorf("%s depends on %s", pkg, dep)
+				}
+			}
+		}
+	}
+}
+
+// A replace line in go.mod is ignored in third parties' builds: what they compile
+// would not be what we test.
+func TestNoReplaceInGoMod(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "mod", "edit", "-json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if regexp.MustCompile(`"Replace": \[`).Match(out) {
+		t.Error("go.mod has replace lines")
+	}
+}
+
+// The platform of record is Linux on amd64 and arm64; macOS must build.
+func TestCrossCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cross-compiling takes minutes with a cold cache")
+	}
+	for _, target := range []string{"linux/amd64", "linux/arm64", "darwin/arm64"} {
+		t.Run(strings.ReplaceAll(target, "/", "_"), func(t *testing.T) {
+			goos, goarch, _ := strings.Cut(target, "/")
+			cmd := exec.Command("go", "build", "./host/...", "./sdk/...", "./plugins/...")
+			cmd.Dir = filepath.Join("..", "..")
+			cmd.Env = append(cmd.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
