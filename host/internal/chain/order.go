@@ -1,0 +1,212 @@
+// Package chain holds the two decisions that make a chain of stages: the order
+// that their declared delegation gives, and which stage a path belongs to.
+//
+// It is pure: no input or output, no clock, nothing but the standard library.
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Declaration is what a configuration says of one stage.
+type Declaration struct {
+	Name string
+	// Delegate is the stage that this one hands on to what it does not serve.
+	// The tail of the chain has none.
+	Delegate string
+}
+
+// OrderError is one reason why declarations make no chain.
+type OrderError struct {
+	// Stage is the stage whose declaration is wrong; empty if it is none in
+	// particular.
+	Stage string
+	// Unknown is the delegate that nobody declares; empty for other problems.
+	Unknown string
+	// Problem says what is wrong, without naming Stage in front.
+	Problem string
+}
+
+func (e *OrderError) Error() string {
+	if e.Stage == "" {
+		return e.Problem
+	}
+	return fmt.Sprintf("stage %q: %s", e.Stage, e.Problem)
+}
+
+// Order returns the names of the stages from the head of the chain to its tail.
+// The order of the declarations counts for nothing. If they are not one chain,
+// the error joins an *OrderError for each reason.
+func Order(decls []Declaration) ([]string, error) {
+	if len(decls) == 0 {
+		return nil, errors.Join(&OrderError{Problem: "no stage is declared"})
+	}
+	g := newGraph(decls)
+	g.checkDelegates()
+	g.checkCycles()
+	g.checkForks()
+	g.checkHeads()
+	if len(g.problems) > 0 {
+		return nil, errors.Join(g.problems...)
+	}
+	return g.walk(g.heads()[0]), nil
+}
+
+// graph is the declarations as functions from stage to stage. Every stage has at
+// most one delegate, so each walk ends at a stage without one, or in a cycle.
+type graph struct {
+	names    []string            // sorted
+	next     map[string]string   // stage to its delegate, where that is declared
+	declared map[string]string   // stage to its delegate as declared
+	before   map[string][]string // stage to the stages that delegate to it, sorted
+	problems []error
+}
+
+func newGraph(decls []Declaration) *graph {
+	g := &graph{next: map[string]string{}, declared: map[string]string{}, before: map[string][]string{}}
+	for _, d := range decls {
+		switch _, twice := g.declared[d.Name]; {
+		case d.Name == "":
+			g.fail("", "a stage without a name is declared")
+		case twice:
+			g.fail(d.Name, "declared twice")
+		default:
+			g.declared[d.Name] = d.Delegate
+			g.names = append(g.names, d.Name)
+		}
+	}
+	slices.Sort(g.names)
+	for _, name := range g.names {
+		delegate := g.declared[name]
+		if _, ok := g.declared[delegate]; ok && delegate != name {
+			g.next[name] = delegate
+			g.before[delegate] = append(g.before[delegate], name)
+		}
+	}
+	return g
+}
+
+func (g *graph) fail(stage, format string, args ...any) {
+	g.problems = append(g.problems, &OrderError{Stage: stage, Problem: fmt.Sprintf(format, args...)})
+}
+
+// checkDelegates finds delegates that are the stage itself or nobody.
+func (g *graph) checkDelegates() {
+	for _, name := range g.names {
+		delegate := g.declared[name]
+		_, known := g.declared[delegate]
+		switch {
+		case delegate == name:
+			g.fail(name, "delegates to itself")
+		case delegate != "" && !known:
+			g.problems = append(g.problems, &OrderError{Stage: name, Unknown: delegate,
+				Problem: fmt.Sprintf("delegates to %q, which is not declared", delegate)})
+		}
+	}
+}
+
+// checkCycles prints each cycle once, from the first of its names. A cycle that no
+// head leads to is unreachable besides.
+func (g *graph) checkCycles() {
+	reached := map[string]bool{}
+	heads := g.heads()
+	for _, head := range heads {
+		for _, name := range g.walk(head) {
+			reached[name] = true
+		}
+	}
+	for _, name := range g.names {
+		cycle := g.cycleOf(name)
+		if len(cycle) == 0 || slices.Min(cycle) != name {
+			continue
+		}
+		note := ""
+		if len(heads) > 0 && !reached[name] {
+			note = fmt.Sprintf("; it is unreachable from %s", quoted(heads))
+		}
+		g.fail(name, "delegation goes in a cycle: %s%s", strings.Join(append(cycle, name), " → "), note)
+	}
+}
+
+// cycleOf returns the cycle that name is part of, beginning with name.
+func (g *graph) cycleOf(name string) []string {
+	cycle := []string{name}
+	for at := g.next[name]; at != "" && len(cycle) <= len(g.names); at = g.next[at] {
+		if at == name {
+			return cycle
+		}
+		cycle = append(cycle, at)
+	}
+	return nil
+}
+
+// checkForks finds stages that several delegate to. What closes a cycle is
+// reported as one.
+func (g *graph) checkForks() {
+	for _, name := range g.names {
+		var forks []string
+		for _, from := range g.before[name] {
+			if g.cycleOf(from) == nil {
+				forks = append(forks, from)
+			}
+		}
+		for _, from := range forks[min(1, len(forks)):] {
+			g.fail(from, "%q is the delegate of %s: a chain does not fork", name, quoted(forks))
+		}
+	}
+}
+
+// checkHeads finds several chains next to each other. Stages that are cut off by
+// another problem, such as an unknown delegate, are not counted again.
+func (g *graph) checkHeads() {
+	tails := map[string]bool{}
+	var heads []string
+	for _, head := range g.heads() {
+		walk := g.walk(head)
+		tail := walk[len(walk)-1]
+		if g.declared[tail] == "" && !tails[tail] {
+			tails[tail] = true
+			heads = append(heads, head)
+		}
+	}
+	for _, head := range heads[min(1, len(heads)):] {
+		g.fail(head, "two heads, %s: no stage delegates to either, so one of them would be unreachable",
+			quoted([]string{heads[0], head}))
+	}
+}
+
+// heads are the stages that nobody delegates to.
+func (g *graph) heads() []string {
+	var heads []string
+	for _, name := range g.names {
+		if len(g.before[name]) == 0 {
+			heads = append(heads, name)
+		}
+	}
+	return heads
+}
+
+// walk returns the stages from name on, each once.
+func (g *graph) walk(name string) []string {
+	var walk []string
+	seen := map[string]bool{}
+	for at := name; at != "" && !seen[at]; at = g.next[at] {
+		seen[at] = true
+		walk = append(walk, at)
+	}
+	return walk
+}
+
+func quoted(names []string) string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = fmt.Sprintf("%q", name)
+	}
+	if last := len(out) - 1; last > 0 {
+		return strings.Join(out[:last], ", ") + " and " + out[last]
+	}
+	return out[0]
+}

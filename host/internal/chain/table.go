@@ -1,0 +1,166 @@
+package chain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Match is how a claim's path covers the paths of requests.
+type Match int
+
+const (
+	// Exact covers the path itself.
+	Exact Match = iota + 1
+	// Prefix covers the path itself and everything below it: /a covers /a, /a/
+	// and /a/b, not /ab; /a/ covers /a/ and /a/b, not /a; / covers everything.
+	Prefix
+	// Child covers the path with one more segment: /a covers /a/b and /a/b/, not
+	// /a, /a/ nor /a/b/c.
+	Child
+)
+
+// Claim says that a path is a stage's own.
+type Claim struct {
+	Path  string
+	Match Match
+}
+
+// Validate says what is wrong with a claim. A claim that is not valid covers nothing.
+func (c Claim) Validate() error {
+	if !strings.HasPrefix(c.Path, "/") {
+		return fmt.Errorf("claim %q: a path begins with /", c.Path)
+	}
+	if c.Match < Exact || c.Match > Child {
+		return fmt.Errorf("claim %q: unknown match %d", c.Path, c.Match)
+	}
+	return nil
+}
+
+// StageClaims are the claims of one stage. A stage whose claims are not known,
+// because it is not up yet, is to be given Prefix "/": what it might have owned
+// counts as its own.
+type StageClaims struct {
+	Name   string
+	Claims []Claim
+}
+
+// Table answers which stage a path belongs to. It never changes, and so may be
+// used by any number of goroutines.
+type Table struct {
+	root node
+}
+
+// node is one segment of the tree of claimed paths. Its lists hold indexes of
+// stages, ascending, each once.
+type node struct {
+	children map[string]*node
+	at       []int // the path ends with this segment
+	below    []int // a slash follows this segment, and anything after it
+	child    []int // one more segment follows, and a slash at most
+}
+
+// NewTable makes the table of stages that are given in chain order.
+func NewTable(stages []StageClaims) *Table {
+	t := &Table{}
+	for i, s := range stages {
+		for _, c := range s.Claims {
+			if c.Validate() == nil {
+				t.root.insert(c, i)
+			}
+		}
+	}
+	return t
+}
+
+// insert adds the claim of stage i. Stages come in ascending order.
+func (n *node) insert(c Claim, i int) {
+	above, slash := strings.CutSuffix(c.Path, "/")
+	switch {
+	case c.Match == Exact:
+		n = n.descend(c.Path)
+		n.at = appendOnce(n.at, i)
+	case c.Match == Child:
+		n = n.descend(above)
+		n.child = appendOnce(n.child, i)
+	default:
+		n = n.descend(above)
+		n.below = appendOnce(n.below, i)
+		if !slash || above == "" {
+			n.at = appendOnce(n.at, i)
+		}
+	}
+}
+
+// descend returns the node of path, which is empty or begins with a slash.
+func (n *node) descend(path string) *node {
+	for path != "" {
+		segment, rest := cut(path)
+		next := n.children[segment]
+		if next == nil {
+			next = &node{}
+			if n.children == nil {
+				n.children = map[string]*node{}
+			}
+			n.children[segment] = next
+		}
+		n, path = next, rest
+	}
+	return n
+}
+
+// cut splits a path that begins with a slash into its first segment and the rest,
+// which is empty or begins with a slash.
+func cut(path string) (segment, rest string) {
+	path = path[1:]
+	if i := strings.IndexByte(path, '/'); i >= 0 {
+		return path[:i], path[i:]
+	}
+	return path, ""
+}
+
+func appendOnce(list []int, i int) []int {
+	if slices.Contains(list, i) {
+		return list
+	}
+	return append(list, i)
+}
+
+// First returns the index of the first stage whose claims cover path, -1 if there
+// is none.
+func (t *Table) First(path string) int { return t.Next(path, -1) }
+
+// Next returns the index of the first stage behind the stage with index after
+// whose claims cover path, -1 if there is none.
+func (t *Table) Next(path string, after int) int {
+	best := -1
+	n := &t.root
+	if path == "" || path[0] != '/' {
+		return nearest(n.at, after, best)
+	}
+	for path != "" {
+		segment, rest := cut(path)
+		best = nearest(n.below, after, best)
+		if segment != "" && (rest == "" || rest == "/") {
+			best = nearest(n.child, after, best)
+		}
+		if n = n.children[segment]; n == nil {
+			return best
+		}
+		path = rest
+	}
+	return nearest(n.at, after, best)
+}
+
+// nearest returns the lower of best and the lowest element of list above after.
+func nearest(list []int, after, best int) int {
+	for _, i := range list {
+		if i > after {
+			if best < 0 || i < best {
+				return i
+			}
+			return best
+		}
+	}
+	return best
+}
