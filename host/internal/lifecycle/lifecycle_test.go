@@ -68,7 +68,7 @@ func (l link) Configure(_ context.Context, behind []Report[string]) (string, err
 	}
 	*l.log = append(*l.log, fmt.Sprintf("configure %s behind=%v", l.name, names))
 	if l.fail == "configure" {
-		return "", errors.New("boom")
+		return "", fmt.Errorf("stage %q: configure: boom", l.name)
 	}
 	return "paths of " + l.name, nil
 }
@@ -76,7 +76,7 @@ func (l link) Configure(_ context.Context, behind []Report[string]) (string, err
 func (l link) PrepareRun(context.Context) error {
 	*l.log = append(*l.log, "prepare "+l.name)
 	if l.fail == "prepare" {
-		return errors.New("boom")
+		return fmt.Errorf("stage %q: prepare: boom", l.name)
 	}
 	return nil
 }
@@ -97,11 +97,11 @@ func TestBuildGoesFromTailToHead(t *testing.T) {
 	}
 }
 
-func TestBuildStopsAtTheFirstErrorAndNamesTheStage(t *testing.T) {
+func TestBuildStopsAtTheFirstError(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]string{
-		"configure": `configure stage "b": boom`,
-		"prepare":   `prepare stage "b": boom`,
+		"configure": `stage "b": configure: boom`,
+		"prepare":   `stage "b": prepare: boom`,
 	} {
 		var log []string
 		err := Build(t.Context(), []Link[string]{link{"a", &log, ""}, link{"b", &log, step}, link{"c", &log, ""}})

@@ -1,0 +1,104 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Check is one health check of a stage.
+type Check struct {
+	// Name is STAGE/CHECK.
+	Name                   string
+	Healthz, Livez, Readyz bool
+	// Run returns nil if the check passes. It asks the stage's current
+	// generation and is bounded in time, so that a hung stage gives a failed
+	// check.
+	Run func(context.Context) error
+}
+
+const (
+	// checkTimeout bounds one round of a stage's health checks.
+	checkTimeout = 2 * time.Second
+	// checkFresh is how long the results of a round are reused: an endpoint such
+	// as /readyz asks for each check by itself, the stage is asked once.
+	checkFresh = 100 * time.Millisecond
+)
+
+// hookStates keeps which post-start hooks of a generation have returned.
+type hookStates struct {
+	mu      sync.Mutex
+	pending map[string]error
+}
+
+var errHookRunning = errors.New("not finished")
+
+func (h *hookStates) expect(names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending = make(map[string]error, len(names))
+	for _, name := range names {
+		h.pending[name] = errHookRunning
+	}
+}
+
+func (h *hookStates) finished(name string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending[name] = err
+}
+
+func (h *hookStates) check(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pending[name]
+}
+
+// healthCache holds the latest round of a generation's health checks.
+type healthCache struct {
+	mu      sync.Mutex
+	at      time.Time
+	results map[string]error
+	err     error
+}
+
+// check returns the result of one check, from a round that is at most checkFresh
+// old. Callers that come while a round runs wait for it and share it.
+func (g *generation) check(ctx context.Context, name string) error {
+	c := &g.health
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) > checkFresh {
+		c.results, c.err = g.checkAll(ctx)
+		c.at = time.Now()
+	}
+	if c.err != nil {
+		return c.err
+	}
+	err, ok := c.results[name]
+	if !ok {
+		return fmt.Errorf("stage %q no longer reports the check %q", g.stage.spec.Name, name)
+	}
+	return err
+}
+
+func (g *generation) checkAll(ctx context.Context) (map[string]error, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	resp, err := g.proc.Client().CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+	if err != nil {
+		return nil, err
+	}
+	results := make(map[string]error, len(resp.GetResults()))
+	for _, r := range resp.GetResults() {
+		results[r.GetName()] = nil
+		if r.GetError() != "" {
+			results[r.GetName()] = errors.New(r.GetError())
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/catena-dev/catena/host/internal/config"
+)
+
+func rootCommand(out io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "catena",
+		Short: "An API server that is a chain of plugin processes",
+		Long: `Catena is an API server built as a chain of processes. A small host terminates
+TLS, authenticates, authorizes and audits each request once, and relays it to the
+stage that owns its path. Every stage is a plugin binary, catena-stage-NAME, in a
+plugin folder; the configuration says which stage delegates to which.
+
+A first session:
+
+  catena serve --config configs/catena.yaml
+  export KUBECONFIG=$PWD/data/admin.kubeconfig
+  kubectl get namespaces`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(out)
+	root.AddCommand(serveCommand(), chainCommand(), configCommand(), pluginsCommand(),
+		kubeconfigCommand(), versionCommand())
+	return root
+}
+
+// configFlags are the flags of every command that reads a configuration.
+type configFlags struct {
+	files   []string
+	set     []string
+	dataDir string
+}
+
+func (f *configFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.files, "config", nil,
+		"configuration `file` (YAML, JSON or TOML); more than one may be given, later ones win")
+	fs.StringArrayVar(&f.set, "set", nil,
+		"one `key=value` of the configuration, such as apiserver.secure-port=7443; wins over files and environment")
+	fs.StringVar(&f.dataDir, "data-dir", "", "`folder` for all state (dataDir of the configuration)")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json", "toml")
+	_ = cmd.MarkFlagDirname("data-dir")
+}
+
+// settings are the flags as keys of the configuration, the last layer.
+func (f *configFlags) settings() []string {
+	set := f.set
+	if f.dataDir != "" {
+		set = append(set[:len(set):len(set)], "dataDir="+f.dataDir)
+	}
+	return set
+}
+
+func (f *configFlags) load() (*config.Config, error) {
+	return config.Load(config.Options{Files: f.files, Set: f.settings(), Env: os.Environ()})
+}
+
+// checkOutput refuses an output format that the command does not have.
+func checkOutput(format string, formats ...string) error {
+	for _, f := range formats {
+		if f == format {
+			return nil
+		}
+	}
+	return fmt.Errorf("--output %q: this command prints %s", format, strings.Join(formats, ", "))
+}

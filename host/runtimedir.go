@@ -1,0 +1,50 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/catena-dev/catena/host/internal/process"
+)
+
+// runtimeDir makes the folder for sockets and returns its absolute path. It is
+// dir, or DATA_DIR/run if dir is empty; where that is too deep for the paths of
+// Unix sockets, a folder with a short name in XDG_RUNTIME_DIR or the folder for
+// temporary files. The caller holds the lock of the data folder.
+func runtimeDir(dir, dataDir string, stages []string) (string, error) {
+	choices := []string{dir}
+	if dir == "" {
+		abs, err := filepath.Abs(dataDir)
+		if err != nil {
+			return "", fmt.Errorf("data folder: %w", err)
+		}
+		choices = []string{filepath.Join(abs, "run"), shortRuntimeDir(abs)}
+	}
+	var first error
+	for _, choice := range choices {
+		path, err := filepath.Abs(choice)
+		if err == nil {
+			err = process.PrepareRuntimeDir(path, stages)
+		}
+		if err == nil {
+			return path, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", first
+}
+
+// shortRuntimeDir is a folder of this data folder's own, however deep that lies.
+func shortRuntimeDir(dataDir string) string {
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if base == "" {
+		base = os.TempDir()
+	}
+	sum := sha256.Sum256([]byte(dataDir))
+	return filepath.Join(base, fmt.Sprintf("catena-%d-%s", os.Getuid(), hex.EncodeToString(sum[:5])))
+}
