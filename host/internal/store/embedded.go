@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
+const maxSocketPath = 107
+
+// history is how long etcd keeps old revisions if no stage compacts it. Stages with
+// kube-apiserver's storage compact far more often (--etcd-compaction-interval).
+const history = "1h"
+
+// embedded is an etcd server in this process.
+type embedded struct {
+	etcd *embed.Etcd
+	// closing ends the goroutine that waits for the server to fail.
+	closing context.CancelFunc
+}
+
+// startEmbedded returns when the server answers. Thereafter it calls failed if the
+// server ends by itself.
+func startEmbedded(ctx context.Context, dir string, o Options, failed func(error)) (*embedded, error) {
+	if err := checkSocket(o.Socket); err != nil {
+		return nil, err
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	fatal := make(chan error, 1)
+	cfg := embeddedConfig(dir, o)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(o.Logger, func(err error) {
+		select {
+		case fatal <- err:
+		default:
+		}
+	}))
+	etcd, err := startEtcd(ctx, cfg, fatal)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(o.Socket, 0o600); err != nil {
+		etcd.Close()
+		return nil, err
+	}
+	watch, cancel := context.WithCancel(context.Background())
+	go reportFailure(watch, etcd, fatal, failed)
+	return &embedded{etcd: etcd, closing: cancel}, nil
+}
+
+// embeddedConfig is the configuration of a single member that no other process
+// than the owner's can reach. There is no peer listener: etcd would open a unix
+// peer URL as an abstract socket, which every local user can connect to.
+func embeddedConfig(dir string, o Options) *embed.Config {
+	client := url.URL{Scheme: "unix", Path: o.Socket}
+	cfg := embed.NewConfig()
+	cfg.Name = "catena"
+	cfg.Dir = dir
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ListenPeerUrls = nil
+	cfg.ListenClientUrls = []url.URL{client}
+	cfg.AdvertiseClientUrls = []url.URL{client}
+	cfg.EnableGRPCGateway = false
+	// A single member waits for nobody: short ticks only make the start short.
+	cfg.TickMs = 10
+	cfg.ElectionMs = 100
+	cfg.QuotaBackendBytes = o.QuotaBytes
+	cfg.AutoCompactionMode = embed.CompactorModePeriodic
+	cfg.AutoCompactionRetention = history
+	return cfg
+}
+
+// checkSocket refuses paths that the kernel or other users would make trouble with.
+func checkSocket(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("socket path %q is not absolute", path)
+	}
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("socket path %s has %d bytes, the system allows %d", path, len(path), maxSocketPath)
+	}
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("folder of the socket: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("folder of the socket %s is open to other users: mode %04o, want 0700", path, mode)
+	}
+	return nil
+}
+
+// startEtcd starts etcd in a goroutine of its own, because etcd's fatal errors
+// end the goroutine.
+func startEtcd(ctx context.Context, cfg *embed.Config, fatal <-chan error) (*embed.Etcd, error) {
+	type result struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	started := make(chan result, 1)
+	go func() {
+		etcd, err := embed.StartEtcd(cfg)
+		started <- result{etcd, err}
+	}()
+	select {
+	case err := <-fatal:
+		return nil, err
+	case r := <-started:
+		if r.err != nil {
+			return nil, r.err
+		}
+		return awaitReady(ctx, r.etcd, fatal)
+	}
+}
+
+// awaitReady returns when the member leads its cluster of one.
+func awaitReady(ctx context.Context, etcd *embed.Etcd, fatal <-chan error) (*embed.Etcd, error) {
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return etcd, nil
+	case err := <-fatal:
+		return nil, err // a server that has lost a goroutine cannot be closed
+	case err := <-etcd.Err():
+		etcd.Close()
+		return nil, err
+	case <-ctx.Done():
+		etcd.Close()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// reportFailure calls failed if the server ends before ctx does.
+func reportFailure(ctx context.Context, etcd *embed.Etcd, fatal <-chan error, failed func(error)) {
+	var err error
+	select {
+	case <-ctx.Done():
+		return
+	case err = <-fatal:
+	case err = <-etcd.Err():
+	case <-etcd.Server.StopNotify():
+		err = errors.New("the server has stopped")
+	}
+	if ctx.Err() == nil {
+		failed(fmt.Errorf("embedded etcd: %w", err))
+	}
+}
+
+// close ends the server, or leaves it to its fate when ctx ends.
+func (e *embedded) close(ctx context.Context) error {
+	e.closing()
+	done := make(chan struct{})
+	go func() {
+		e.etcd.Close()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,129 @@
+// Package store gives the API server its etcd: one embedded in this process,
+// reached over a Unix socket, or an external cluster.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Options says which etcd to use and where.
+type Options struct {
+	// Dir is the data folder. It is created with mode 0700 if it does not exist,
+	// and locked until Close, whichever etcd is used.
+	Dir string
+	// Socket is the absolute path of the embedded server's Unix socket, at most
+	// 107 bytes long. Its folder must exist and be closed to other users.
+	Socket string
+	// QuotaBytes is how large the embedded database may grow before etcd refuses
+	// writes; 0 is etcd's default, 2 GiB.
+	QuotaBytes int64
+
+	// Endpoints are the URLs of an external cluster. The embedded server runs if
+	// there are none.
+	Endpoints []string
+	// CAFile, CertFile and KeyFile are for TLS to the external cluster.
+	CAFile, CertFile, KeyFile string
+
+	// Logger gets etcd's own messages, those of level info as debug.
+	Logger hclog.Logger
+}
+
+// Store is an etcd that answers. Its methods may be called concurrently.
+type Store struct {
+	lock     *dirLock
+	embedded *embedded
+	flags    map[string]string
+	failed   chan error
+}
+
+// Open locks the data folder and returns when the embedded server serves, or when
+// the external cluster has answered. The caller must Close the store. If ctx has no
+// deadline, an external cluster gets 20 seconds to answer.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{lock: lock, failed: make(chan error, 1)}
+	if len(o.Endpoints) > 0 {
+		err = s.openExternal(ctx, o)
+	} else {
+		err = s.openEmbedded(ctx, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	return s, nil
+}
+
+func (s *Store) openExternal(ctx context.Context, o Options) error {
+	if err := checkExternal(ctx, o); err != nil {
+		return err
+	}
+	s.flags = map[string]string{"etcd-servers": strings.Join(o.Endpoints, ",")}
+	for name, file := range map[string]string{
+		"etcd-cafile": o.CAFile, "etcd-certfile": o.CertFile, "etcd-keyfile": o.KeyFile,
+	} {
+		if file != "" {
+			s.flags[name] = file
+		}
+	}
+	return nil
+}
+
+func (s *Store) openEmbedded(ctx context.Context, o Options) error {
+	dir := filepath.Join(o.Dir, "etcd")
+	e, err := startEmbedded(ctx, dir, o, s.fail)
+	if err != nil {
+		return fmt.Errorf("start embedded etcd in %s: %w", dir, err)
+	}
+	s.embedded = e
+	s.flags = map[string]string{"etcd-servers": "unix://" + o.Socket}
+	return nil
+}
+
+// Flags returns the flags of kube-apiserver, by name without dashes, with which it
+// reaches this store.
+func (s *Store) Flags() map[string]string { return maps.Clone(s.flags) }
+
+// Failed delivers one error if the embedded server ends by itself, after which
+// nothing can be stored any more. An external cluster never fails in this sense.
+func (s *Store) Failed() <-chan error { return s.failed }
+
+// fail keeps the first error: what follows is its consequence.
+func (s *Store) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// Close ends the embedded server and unlocks the data folder. It gives up waiting
+// when ctx ends; the folder is then locked until the process ends.
+func (s *Store) Close(ctx context.Context) error {
+	if s.embedded != nil {
+		if err := s.embedded.close(ctx); err != nil {
+			return fmt.Errorf("close embedded etcd: %w", err)
+		}
+	}
+	return s.lock.release()
+}
+
+// makeDir creates a folder that only its owner can enter, or makes it one.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}

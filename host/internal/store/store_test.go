@@ -1,0 +1,291 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// modeEnv makes the test binary run one of childModes instead of the tests.
+const modeEnv = "CATENA_STORE_TEST_MODE"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(modeEnv); mode != "" {
+		os.Exit(runChild(mode, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// runChild runs a mode and prints its error, as a host would.
+func runChild(mode string, args []string) int {
+	if err := childModes[mode](args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+var childModes = map[string]func(args []string) error{
+	// write DIR: puts key after key and prints the number of each one acknowledged.
+	"write": func(args []string) error {
+		s, err := Open(context.Background(), optionsFor(args[0]))
+		if err != nil {
+			return err
+		}
+		client, err := dialStore(s)
+		if err != nil {
+			return err
+		}
+		for i := 0; ; i++ {
+			if _, err := client.Put(context.Background(), fmt.Sprintf("key-%d", i), "value"); err != nil {
+				return err
+			}
+			fmt.Println(i)
+		}
+	},
+	// hold DIR: opens the store, says so and waits for the end of its input.
+	"hold": func(args []string) error {
+		s, err := Open(context.Background(), optionsFor(args[0]))
+		if err != nil {
+			return err
+		}
+		fmt.Println("open")
+		if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
+			return errors.New("unexpected input")
+		}
+		return s.Close(context.Background())
+	},
+}
+
+func child(mode string, args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), modeEnv+"="+mode)
+	return cmd
+}
+
+// startChild starts a child and returns the reader of its output, a line at a time.
+func startChild(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // open until the child is waited for
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+	})
+	return bufio.NewScanner(out)
+}
+
+func optionsFor(dir string) Options {
+	return Options{Dir: dir, Socket: filepath.Join(dir, "etcd.sock")}
+}
+
+// newDir is a data folder whose path is short enough for a socket.
+func newDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func dialStore(s *Store) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: strings.Split(s.Flags()["etcd-servers"], ","),
+		Logger:    zap.NewNop(),
+	})
+}
+
+func mustOpen(t *testing.T, o Options) (*Store, *clientv3.Client) {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dialStore(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s, client
+}
+
+func TestAcknowledgedWritesSurviveSIGKILL(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	cmd := child("write", dir)
+	lines := startChild(t, cmd)
+	acked := 0
+	for acked < 200 && lines.Scan() {
+		acked++
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		acked++ // acknowledged between the 200th and the kill
+	}
+	cmd.Wait()
+	if acked < 200 {
+		t.Fatalf("the writer ended by itself after %d writes", acked)
+	}
+
+	_, client := mustOpen(t, optionsFor(dir))
+	for i := range acked {
+		got, err := client.Get(t.Context(), fmt.Sprintf("key-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Count != 1 {
+			t.Fatalf("key-%d was acknowledged and is gone", i)
+		}
+	}
+}
+
+func TestSecondHostIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	cmd := child("hold", dir)
+	if lines := startChild(t, cmd); !lines.Scan() {
+		t.Fatal("the first host did not open the store")
+	}
+	_, err := Open(t.Context(), optionsFor(dir))
+	var locked *LockedError
+	if !errors.As(err, &locked) || locked.PID != cmd.Process.Pid || locked.Dir != dir {
+		t.Fatalf("error is %v, want LockedError of process %d", err, cmd.Process.Pid)
+	}
+	if text := err.Error(); strings.Contains(text, "\n") {
+		t.Errorf("error has several lines: %q", text)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	mustOpen(t, optionsFor(dir)) // the lock dies with its process
+}
+
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	for range 3 {
+		s, err := Open(t.Context(), optionsFor(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-s.Failed():
+			t.Fatalf("a closed store reports a failure: %v", err)
+		default:
+		}
+	}
+}
+
+func TestFilesAreClosedToOthers(t *testing.T) {
+	t.Parallel()
+	o := optionsFor(newDir(t))
+	mustOpen(t, o)
+	for path, want := range map[string]os.FileMode{
+		o.Socket:                     0o600 | os.ModeSocket,
+		filepath.Join(o.Dir, "etcd"): 0o700 | os.ModeDir,
+		filepath.Join(o.Dir, "lock"): 0o600,
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", path, info.Mode(), want)
+		}
+	}
+}
+
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	o := optionsFor(newDir(t))
+	o.QuotaBytes = 1 << 20
+	_, client := mustOpen(t, o)
+	value := strings.Repeat("x", 512<<10)
+	var err error
+	for i := 0; i < 8 && err == nil; i++ {
+		_, err = client.Put(t.Context(), fmt.Sprint(i), value)
+	}
+	if err == nil || !strings.Contains(err.Error(), "database space exceeded") {
+		t.Errorf("4 MiB were written with a quota of 1 MiB: error is %v", err)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	open := newDir(t)
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(newDir(t), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"no folder":       {Options{}, "no data folder"},
+		"folder is file":  {Options{Dir: file}, "create data folder"},
+		"relative socket": {Options{Dir: newDir(t), Socket: "etcd.sock"}, "not absolute"},
+		"long socket":     {Options{Dir: newDir(t), Socket: "/" + strings.Repeat("x", 107)}, "has 108 bytes"},
+		"socket folder":   {Options{Dir: newDir(t), Socket: "/nowhere/etcd.sock"}, "folder of the socket"},
+		"open folder":     {Options{Dir: newDir(t), Socket: filepath.Join(open, "s")}, "open to other users"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Open(t.Context(), tc.options)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error is %v, want it to contain %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOpenReleasesTheLockWhenItFails(t *testing.T) {
+	t.Parallel()
+	o := optionsFor(newDir(t))
+	bad := o
+	bad.Socket = "relative"
+	if _, err := Open(t.Context(), bad); err == nil {
+		t.Fatal("a relative socket path was accepted")
+	}
+	mustOpen(t, o)
+}
