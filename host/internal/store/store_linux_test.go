@@ -120,7 +120,7 @@ func TestFullFolder(t *testing.T) {
 // whatever was acknowledged is there when space is.
 func TestFolderFillsUp(t *testing.T) {
 	t.Parallel()
-	out := mounted(t, "size=104m", "fill")
+	out := mounted(t, "size=136m", "fill")
 	if !strings.Contains(out, "failure: embedded etcd: ") || !strings.Contains(out, "no space left on device") {
 		t.Errorf("output is %q", out)
 	}
@@ -178,7 +178,7 @@ func runMounted(args []string) error {
 // fillStore DIR: writes until the disk is full, and lists what was acknowledged in a file.
 func fillStore(args []string) error {
 	dir := args[0]
-	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 16<<20), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 48<<20), 0o600); err != nil {
 		return err
 	}
 	acked, err := os.Create(filepath.Join(dir, "acked"))
@@ -228,7 +228,9 @@ func verifyStore(args []string) error {
 	}
 	count := 0
 	for lines := bufio.NewScanner(acked); lines.Scan(); count++ {
-		got, err := client.Get(context.Background(), lines.Text())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		got, err := client.Get(ctx, lines.Text())
+		cancel()
 		if err != nil {
 			return err
 		}
