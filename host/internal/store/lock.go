@@ -25,11 +25,12 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("data folder %s is in use by %s: stop it, or choose another data folder", e.Dir, holder)
 }
 
-// dirLock is a lock on a data folder. The kernel releases it with the process.
-type dirLock struct{ file *os.File }
+// DirLock is a lock on a data folder. The kernel releases it with the process.
+type DirLock struct{ file *os.File }
 
-// lockDir creates the folder if needed and takes its lock, or returns LockedError.
-func lockDir(dir string) (*dirLock, error) {
+// LockDir creates the data folder with mode 0700 if it does not exist and takes its
+// lock. The error is a LockedError if another process has it.
+func LockDir(dir string) (*DirLock, error) {
 	if dir == "" {
 		return nil, errors.New("no data folder given")
 	}
@@ -48,14 +49,14 @@ func lockDir(dir string) (*dirLock, error) {
 		pid := readPID(file)
 		return nil, errors.Join(&LockedError{Dir: dir, PID: pid}, file.Close())
 	}
-	lock := &dirLock{file: file}
+	lock := &DirLock{file: file}
 	if err := lock.writePID(); err != nil {
-		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", dir, err), lock.release())
+		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", dir, err), lock.Release())
 	}
 	return lock, nil
 }
 
-func (l *dirLock) writePID() error {
+func (l *DirLock) writePID() error {
 	if err := l.file.Truncate(0); err != nil {
 		return err
 	}
@@ -63,9 +64,9 @@ func (l *dirLock) writePID() error {
 	return err
 }
 
-// release unlocks the folder. The file stays: removing it would let two processes
+// Release unlocks the folder. The file stays: removing it would let two processes
 // hold locks on two files of the same name.
-func (l *dirLock) release() error { return l.file.Close() }
+func (l *DirLock) Release() error { return l.file.Close() }
 
 func readPID(file *os.File) int {
 	text, err := io.ReadAll(io.LimitReader(file, 32))

@@ -16,9 +16,11 @@ import (
 
 // Options says which etcd to use and where.
 type Options struct {
-	// Dir is the data folder. It is created with mode 0700 if it does not exist,
-	// and locked until Close, whichever etcd is used.
+	// Dir is the data folder. It is created with mode 0700 if it does not exist.
 	Dir string
+	// Lock is the lock of Dir, if the caller has taken it and is to release it after
+	// Close. Without it, Open takes the lock, whichever etcd is used, until Close.
+	Lock *DirLock
 	// Socket is the absolute path of the embedded server's Unix socket, at most
 	// 107 bytes long. Its folder must exist and be closed to other users.
 	Socket string
@@ -38,7 +40,7 @@ type Options struct {
 
 // Store is an etcd that answers. Its methods may be called concurrently.
 type Store struct {
-	lock     *dirLock
+	lock     *DirLock // nil if it is the caller's
 	embedded *embedded
 	flags    map[string]string
 	failed   chan error
@@ -51,18 +53,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	lock, err := lockDir(o.Dir)
-	if err != nil {
-		return nil, err
+	s := &Store{failed: make(chan error, 1)}
+	var err error
+	if o.Lock == nil {
+		if s.lock, err = LockDir(o.Dir); err != nil {
+			return nil, err
+		}
 	}
-	s := &Store{lock: lock, failed: make(chan error, 1)}
 	if len(o.Endpoints) > 0 {
 		err = s.openExternal(ctx, o)
 	} else {
 		err = s.openEmbedded(ctx, o)
 	}
 	if err != nil {
-		return nil, errors.Join(err, lock.release())
+		return nil, errors.Join(err, s.unlock())
 	}
 	return s, nil
 }
@@ -117,7 +121,14 @@ func (s *Store) Close(ctx context.Context) error {
 			return fmt.Errorf("close embedded etcd: %w", err)
 		}
 	}
-	return s.lock.release()
+	return s.unlock()
+}
+
+func (s *Store) unlock() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Release()
 }
 
 // makeDir creates a folder that only its owner can enter, or makes it one.

@@ -290,3 +290,29 @@ func TestOpenReleasesTheLockWhenItFails(t *testing.T) {
 	}
 	mustOpen(t, o)
 }
+
+func TestOpenUsesTheCallersLock(t *testing.T) {
+	t.Parallel()
+	o := optionsFor(newDir(t))
+	lock, err := LockDir(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), o); err == nil {
+		t.Fatal("the folder could be locked twice")
+	}
+	o.Lock = lock
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LockDir(o.Dir); err == nil {
+		t.Fatal("Close has released the caller's lock")
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
