@@ -1,0 +1,87 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// exitNotice is how long an interrupted call waits to learn that the process has
+// ended: the connection ends a moment before.
+const exitNotice = 100 * time.Millisecond
+
+// unary gives errors the stage's name, and a reason if the process has ended.
+func (p *Process) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return p.callError(ctx, method, invoke(ctx, method, req, reply, cc, opts...))
+}
+
+// stream does for streams what unary does. It sees go-plugin's own streams too, and
+// through them the connection, the first time before anyone else uses it.
+func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	p.mu.Lock()
+	if !slices.Contains(p.conns, cc) {
+		p.conns = append(p.conns, cc)
+	}
+	p.mu.Unlock()
+	s, err := open(ctx, desc, cc, method, opts...)
+	if !strings.HasPrefix(method, "/"+stagev1.Stage_ServiceDesc.ServiceName+"/") {
+		return s, err
+	}
+	if err != nil {
+		return nil, p.callError(ctx, method, err)
+	}
+	return &clientStream{ClientStream: s, process: p, method: method}, nil
+}
+
+type clientStream struct {
+	grpc.ClientStream
+	process *Process
+	method  string
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if errors.Is(err, io.EOF) {
+		return err
+	}
+	return s.process.callError(s.Context(), s.method, err)
+}
+
+func (p *Process) callError(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	call := &CallError{Stage: p.spec.Stage, Method: path.Base(method), Status: st, cause: ctx.Err()}
+	interrupted := st.Code() == codes.Unavailable || st.Code() == codes.Canceled
+	switch {
+	case st.Code() == codes.DeadlineExceeded && ctx.Err() != nil:
+		call.Status = status.New(codes.DeadlineExceeded, "no answer in time")
+	case interrupted && ctx.Err() == nil && p.awaitExit(ctx, exitNotice):
+		call.Status = status.New(codes.Unavailable, "its process "+p.exit().Reason())
+	}
+	return call
+}
+
+// awaitExit waits for the end of the process, and says whether it has come.
+func (p *Process) awaitExit(ctx context.Context, atMost time.Duration) bool {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-p.child.done:
+		return p.exit() != nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}

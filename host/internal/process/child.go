@@ -1,0 +1,127 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// child is one operating system process that leads a process group of its own.
+type child struct {
+	// done is closed once the process has ended and its group was killed.
+	done chan struct{}
+
+	mu      sync.Mutex
+	process *os.Process      // nil before start
+	state   *os.ProcessState // nil before done, and if the process was never started
+	at      time.Time        // of the end
+	killed  bool             // kill was called while the process could run
+}
+
+func newChild() *child { return &child{done: make(chan struct{})} }
+
+var errKilledBeforeStart = errors.New("was killed before it started")
+
+// start launches the program. It is called once; whatever it returns, done is
+// closed in the end.
+//
+// One thread starts the process and then waits for it. That is what makes the
+// parent-death signal right: the kernel sends it when the thread that has started
+// the process ends, and this one cannot end before, unless all of the host does.
+func (c *child) start(ctx context.Context, path string, argv []string, attr *os.ProcAttr) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(c.done)
+		err := c.launch(ctx, path, argv, attr)
+		started <- err
+		if err == nil {
+			c.reap()
+		}
+	}()
+	return <-started
+}
+
+// launch tries again for a second while the file is still open for writing, in
+// whatever process: forked children of unrelated writers hold it for a moment.
+func (c *child) launch(ctx context.Context, path string, argv []string, attr *os.ProcAttr) error {
+	for attempt := 0; ; attempt++ {
+		err := c.launchOnce(path, argv, attr)
+		if !errors.Is(err, syscall.ETXTBSY) || attempt == 20 {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (c *child) launchOnce(path string, argv []string, attr *os.ProcAttr) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.killed {
+		return errKilledBeforeStart
+	}
+	process, err := os.StartProcess(path, argv, attr)
+	c.process = process
+	return err
+}
+
+// reap returns when the process has ended. The group is killed before the process
+// is reaped: until then no other process can get its id, and with it the group's.
+func (c *child) reap() {
+	awaitExit(c.process)
+	at := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	killGroup(c.process.Pid)
+	state, err := c.process.Wait()
+	if err != nil {
+		state = new(os.ProcessState)
+	}
+	c.state, c.at = state, at
+}
+
+// kill ends the process and its group at once. It does not wait, and may be called
+// at any time, more than once.
+func (c *child) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != nil {
+		return
+	}
+	c.killed = true
+	if c.process != nil {
+		killGroup(c.process.Pid)
+	}
+}
+
+// pid is 0 before the start.
+func (c *child) pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return 0
+	}
+	return c.process.Pid
+}
+
+// ended returns how and when the process ended, and whether by kill. The state is
+// nil unless done is closed after a successful start.
+func (c *child) ended() (state *os.ProcessState, killed bool, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state, c.killed, c.at
+}
+
+// killGroup ignores errors: there is none but "already gone" for a group of our own.
+func killGroup(pid int) {
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+}

@@ -1,0 +1,46 @@
+package process
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// environment builds what a stage finds in its environment: from host what
+// inherited allows, then what the configuration adds, then the protocol's own.
+// The result is sorted and names each variable once.
+func environment(host []string, configured map[string]string, protocol []string) []string {
+	vars := map[string]string{}
+	for _, kv := range host {
+		if name, value, ok := strings.Cut(kv, "="); ok && inherited(name) {
+			vars[name] = value
+		}
+	}
+	maps.Copy(vars, configured)
+	for _, kv := range protocol {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			vars[name] = value
+		}
+	}
+	env := make([]string, 0, len(vars))
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env = append(env, name+"="+vars[name])
+	}
+	return env
+}
+
+// inherited says which variables of the host reach a stage. The package's
+// documentation lists them.
+func inherited(name string) bool {
+	switch strings.ToUpper(name) {
+	case "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY":
+		return true
+	}
+	switch name {
+	case "PATH", "HOME", "TMPDIR", "USER", "LANG", "TZ", "ZONEINFO",
+		"SSL_CERT_FILE", "SSL_CERT_DIR",
+		"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR":
+		return true
+	}
+	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "KUBE_")
+}

@@ -1,0 +1,156 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// drainTime bounds how long the output of an ended process is read: a process that
+// has left the group may hold the pipes open for ever.
+const drainTime = 250 * time.Millisecond
+
+// launch starts the program. dir is the folder that belongs to this process alone,
+// env what go-plugin wants in the environment.
+func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env []string) error {
+	var inherit inheritance
+	defer inherit.close()
+	inherit.add(os.Open(os.DevNull))
+	p.streams.stdout = inherit.output()
+	p.streams.stderr = inherit.output()
+	listenerFD := inherit.add(p.spec.Listener.file())
+	parentFD := inherit.lifeline(&p.lifeline)
+	binaryFD := inherit.lend(binary)
+	if inherit.err != nil {
+		return fmt.Errorf("open what it inherits: %w", inherit.err)
+	}
+	path, err := launchPath(dir, p.spec.Binary, binaryFD)
+	if err != nil {
+		return fmt.Errorf("runtime folder: %w", err)
+	}
+	env = append(env,
+		stagev1.EnvListener+"="+strconv.Itoa(listenerFD),
+		stagev1.EnvParent+"="+strconv.Itoa(parentFD))
+	p.started = time.Now()
+	err = p.child.start(ctx, path, []string{p.spec.Binary}, &os.ProcAttr{
+		Env:   environment(p.spec.HostEnv, p.spec.Env, env),
+		Files: inherit.files,
+		Sys:   processAttributes(),
+	})
+	if err != nil {
+		return launchProblem(err)
+	}
+	return nil
+}
+
+// launchProblem says what to do about the kernel's refusal.
+func launchProblem(err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, errKilledBeforeStart):
+		return err
+	case errors.Is(err, syscall.ENOEXEC):
+		advice = "it is no program that this machine can run"
+	case errors.Is(err, fs.ErrNotExist):
+		advice = "its interpreter or dynamic loader is missing on this machine"
+	case errors.Is(err, fs.ErrPermission):
+		advice = "is its file system mounted noexec, or does a security policy forbid it?"
+	case errors.Is(err, syscall.ETXTBSY):
+		advice = "it is open for writing; replace a binary by renaming a complete file over it"
+	case errors.Is(err, syscall.EAGAIN):
+		advice = "the limit of processes is reached (ulimit -u, or the cgroup's pids.max)"
+	}
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	if advice == "" {
+		return fmt.Errorf("cannot be started: %w", err)
+	}
+	return fmt.Errorf("cannot be started: %w: %s", errno, advice)
+}
+
+// inheritance collects what a process inherits: the index of a file is its
+// descriptor there. After an error, all calls do nothing.
+type inheritance struct {
+	files []*os.File
+	own   []*os.File // closed here once the process has them
+	err   error
+}
+
+// add passes a file on, and closes it in the end.
+func (in *inheritance) add(f *os.File, err error) int {
+	if in.err != nil {
+		return -1
+	}
+	if err != nil {
+		in.err = err
+		return -1
+	}
+	in.own = append(in.own, f)
+	return in.lend(f)
+}
+
+// lend passes a file on that stays open.
+func (in *inheritance) lend(f *os.File) int {
+	in.files = append(in.files, f)
+	return len(in.files) - 1
+}
+
+// output adds a pipe into which the process writes, and returns the end to read.
+func (in *inheritance) output() *os.File {
+	r, w, err := os.Pipe()
+	in.add(w, err)
+	return r
+}
+
+// lifeline adds a pipe from which the process reads until this one is gone, and
+// stores the end that has to stay open.
+func (in *inheritance) lifeline(keep **os.File) int {
+	r, w, err := os.Pipe()
+	*keep = w
+	return in.add(r, err)
+}
+
+func (in *inheritance) close() {
+	for _, f := range in.own {
+		_ = f.Close()
+	}
+}
+
+// streams are what the host reads of a process.
+type streams struct {
+	stdout, stderr *os.File
+	readers        sync.WaitGroup
+}
+
+// read starts the readers. They end at the end of file, or by drain.
+func (s *streams) read(g *greeting, l *logs) {
+	stdout := l.writer()
+	stdout.line = g.line
+	s.readers.Go(func() {
+		copyLines(stdout, s.stdout)
+		g.close()
+	})
+	s.readers.Go(func() { copyLines(l.writer(), s.stderr) })
+}
+
+// drain returns when all output of the ended process was read.
+func (s *streams) drain() {
+	deadline := time.Now().Add(drainTime)
+	_ = s.stdout.SetReadDeadline(deadline)
+	_ = s.stderr.SetReadDeadline(deadline)
+	s.readers.Wait()
+}
+
+// close may be called before the pipes were opened.
+func (s *streams) close() {
+	_ = s.stdout.Close()
+	_ = s.stderr.Close()
+}

@@ -1,0 +1,187 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// stopGrace is how long a stage that has released everything may take to end.
+const stopGrace = 2 * time.Second
+
+// Process is one running process of a stage. All methods may be called at any time
+// from any goroutine.
+type Process struct {
+	spec        Spec
+	started     time.Time
+	client      stagev1.StageClient
+	description *stagev1.DescribeResponse
+
+	child    *child
+	logs     *logs
+	greeting *greeting
+	streams  streams
+	lifeline *os.File // the process ends itself when this is closed
+	plugin   *plugin.Client
+	dir      string        // of this process alone; "" until go-plugin has made it
+	drained  chan struct{} // all output was read
+	released chan struct{} // nothing of the process is left in this one
+
+	// What a Go program prints while go-plugin has replaced its os.Stdout and os.Stderr.
+	syncStdout, syncStderr *lineWriter
+
+	mu    sync.Mutex
+	conns []*grpc.ClientConn
+}
+
+func newProcess(spec Spec) *Process {
+	l := newLogs(spec.Logger)
+	return &Process{
+		spec: spec, child: newChild(), logs: l,
+		greeting:   newGreeting(l.line),
+		drained:    make(chan struct{}),
+		released:   make(chan struct{}),
+		syncStdout: l.writer(), syncStderr: l.writer(),
+	}
+}
+
+// Stage is the name in the chain.
+func (p *Process) Stage() string { return p.spec.Stage }
+
+// Binary is the path of what was started.
+func (p *Process) Binary() string { return p.spec.Binary }
+
+// PID is the id of the process and of its process group.
+func (p *Process) PID() int { return p.child.pid() }
+
+// Started is when the process was launched.
+func (p *Process) Started() time.Time { return p.started }
+
+// Socket is the path of the data socket.
+func (p *Process) Socket() string { return p.spec.Listener.Path() }
+
+// Client calls the stage. Every error is a *CallError. Give each call a deadline: a
+// stage that hangs or is suspended never answers. When the process ends, its calls
+// end with code Unavailable.
+func (p *Process) Client() stagev1.StageClient { return p.client }
+
+// Description is what the stage has said of itself.
+func (p *Process) Description() *stagev1.DescribeResponse { return p.description }
+
+// Done is closed when the process has ended, whoever ended it. What was left of its
+// process group has been killed by then.
+func (p *Process) Done() <-chan struct{} { return p.child.done }
+
+// Err is nil while the process runs, and then an *ExitError, also for status 0. It
+// waits up to a quarter of a second for the last output of a process that has just ended.
+func (p *Process) Err() error {
+	select {
+	case <-p.child.done:
+		<-p.drained
+		return p.exit()
+	default:
+		return nil
+	}
+}
+
+// Kill ends the process and its group at once, and waits until nothing of it is left
+// or ctx ends.
+func (p *Process) Kill(ctx context.Context) error {
+	p.child.kill()
+	select {
+	case <-p.released:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stage %q: process %d was killed but is not gone: %w", p.spec.Stage, p.PID(), ctx.Err())
+	}
+}
+
+// Stop asks the stage to release what it holds, then the process to end, and kills
+// it if it has not ended two seconds later, or when ctx ends. It returns
+// when nothing of the process is left. The error says that the stage has reported
+// one, or that the process had to be killed.
+func (p *Process) Stop(ctx context.Context) error {
+	_, err := p.client.Stop(ctx, &stagev1.StopRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		err = nil
+	}
+	if ctx.Err() == nil {
+		go p.plugin.Kill() // tells the process to end, and waits
+		p.awaitExit(ctx, stopGrace)
+	}
+	p.child.kill()
+	<-p.released
+	exit := p.exit()
+	switch {
+	case exit.Killed:
+		return errors.Join(err, fmt.Errorf("stage %q: process %d did not end by itself and was killed", p.spec.Stage, exit.PID))
+	case !exit.State.Success():
+		return errors.Join(err, exit)
+	case status.Code(err) == codes.Unavailable:
+		return nil // it has ended before its answer came
+	}
+	return err
+}
+
+// exit is nil until the process has ended, and if it never started.
+func (p *Process) exit() *ExitError {
+	state, killed, at := p.child.ended()
+	if state == nil {
+		return nil
+	}
+	return &ExitError{
+		Stage: p.spec.Stage, PID: p.PID(), State: state, Killed: killed,
+		After: at.Sub(p.started), Log: p.logs.tail.text(),
+	}
+}
+
+// run launches the program and sees to it that everything is released when it has ended.
+func (p *Process) run(ctx context.Context, binary *os.File, dir string, env []string) error {
+	if err := p.launch(ctx, binary, dir, env); err != nil {
+		return err
+	}
+	p.streams.read(p.greeting, p.logs)
+	go func() {
+		<-p.child.done
+		p.streams.drain()
+		p.release()
+	}()
+	return nil
+}
+
+// release gives back all that belongs to the process, which has ended or was never started.
+func (p *Process) release() {
+	p.greeting.end()
+	p.syncStdout.flush()
+	p.syncStderr.flush()
+	close(p.drained)
+	p.plugin.Kill() // only tidies up: there is nobody left to kill
+	p.closeConns()
+	p.streams.close()
+	_ = p.lifeline.Close()
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir)
+	}
+	p.logs.close()
+	close(p.released)
+}
+
+// closeConns closes the connections that go-plugin does not when its client cannot be made.
+func (p *Process) closeConns() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}

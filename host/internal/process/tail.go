@@ -1,0 +1,72 @@
+package process
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+const (
+	tailLines = 10
+	tailWidth = 512
+)
+
+// tail keeps what an error about a stage shows of its output: the last lines, or if
+// the process has panicked, the first lines from there on. It allocates once.
+type tail struct {
+	mu      sync.Mutex
+	lines   [tailLines][]byte
+	next    int // total number of lines kept since reset
+	panicky bool
+}
+
+// add copies a line.
+func (t *tail) add(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if startsPanic(line) && !t.panicky {
+		t.panicky, t.next = true, 0
+	}
+	if t.panicky && t.next == tailLines {
+		return
+	}
+	i := t.next % tailLines
+	t.lines[i] = append(t.lines[i][:0], line[:min(len(line), tailWidth)]...)
+	t.next++
+}
+
+// calm ends a panic: the process has gone on.
+func (t *tail) calm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.panicky = false
+}
+
+// text returns the lines, the oldest first.
+func (t *tail) text() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for i := max(0, t.next-tailLines); i < t.next; i++ {
+		line := t.lines[i%tailLines]
+		if e, ok := parseLine(line); ok {
+			out = append(out, e.String())
+		} else {
+			out = append(out, strings.ToValidUTF8(string(line), "\uFFFD"))
+		}
+	}
+	return out
+}
+
+// startsPanic recognises how the Go runtime begins its last words.
+func startsPanic(line []byte) bool {
+	for _, prefix := range []string{"panic: ", "fatal error: ", "runtime: goroutine stack exceeds"} {
+		if bytes.HasPrefix(line, []byte(prefix)) {
+			return true
+		}
+	}
+	return false
+}
