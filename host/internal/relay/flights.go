@@ -1,0 +1,52 @@
+package relay
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// flights are the requests that are with a stage, by their ids.
+type flights struct {
+	last   atomic.Uint64
+	shards [32]struct {
+		sync.Mutex
+		m map[uint64]flight
+	}
+}
+
+type flight struct {
+	stage string
+	r     *http.Request
+}
+
+// begin returns the id of a new request.
+func (f *flights) begin() uint64 { return f.last.Add(1) }
+
+// set says which stage has the request.
+func (f *flights) set(id uint64, stage string, r *http.Request) {
+	s := &f.shards[id%uint64(len(f.shards))]
+	s.Lock()
+	defer s.Unlock()
+	if s.m == nil {
+		s.m = make(map[uint64]flight)
+	}
+	s.m[id] = flight{stage, r}
+}
+
+// end forgets the request.
+func (f *flights) end(id uint64) {
+	s := &f.shards[id%uint64(len(f.shards))]
+	s.Lock()
+	defer s.Unlock()
+	delete(s.m, id)
+}
+
+// lookup returns the request with that id if the stage has it.
+func (f *flights) lookup(id uint64, stage string) (*http.Request, bool) {
+	s := &f.shards[id%uint64(len(f.shards))]
+	s.Lock()
+	defer s.Unlock()
+	fl, ok := s.m[id]
+	return fl.r, ok && fl.stage == stage
+}

@@ -1,0 +1,107 @@
+package relay
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const remotePrefix = "X-Remote-"
+
+// internal says whether a header is one that only the host may set. Servers that
+// are not written in Go may take "_" for "-", so it counts as that.
+func internal(key string) bool {
+	return hasPrefixFold(key, stagev1.HeaderPrefix) || hasPrefixFold(key, remotePrefix)
+}
+
+func hasPrefixFold(key, prefix string) bool {
+	if len(key) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		a, b := key[i], prefix[i]
+		if a == '_' {
+			a = '-'
+		}
+		if a != b && (a|0x20 != b|0x20 || b|0x20 < 'a' || b|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// hopByHop says whether a header, in canonical form, concerns one connection only.
+func hopByHop(key string) bool {
+	switch key {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
+// headerList iterates over the elements of a comma-separated header, trimmed.
+func headerList(values []string, yield func(string) bool) {
+	for _, v := range values {
+		for v != "" {
+			var item string
+			item, v, _ = strings.Cut(v, ",")
+			if item = textproto.TrimString(item); item != "" && !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+// listed says whether a comma-separated header has the element, in any case.
+func listed(values []string, name string) bool {
+	found := false
+	headerList(values, func(item string) bool {
+		found = strings.EqualFold(item, name)
+		return !found
+	})
+	return found
+}
+
+// upgradeOf returns the protocol to which a message asks to switch, or "".
+func upgradeOf(h http.Header) string {
+	if len(h["Upgrade"]) == 0 || !listed(h["Connection"], "upgrade") {
+		return ""
+	}
+	return h["Upgrade"][0]
+}
+
+// appendHeader appends a header line. Line breaks in the value cannot come out of
+// a parsed message; they become spaces.
+func appendHeader(dst []byte, key, value string) []byte {
+	dst = append(dst, key...)
+	dst = append(dst, ": "...)
+	if strings.ContainsAny(value, "\r\n\x00") {
+		value = strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ").Replace(value)
+	}
+	dst = append(dst, value...)
+	return append(dst, '\r', '\n')
+}
+
+// isToken says whether s is a token of RFC 9110: a method or the name of a header.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !tokenByte[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// tokenByte are the bytes that a token may have.
+var tokenByte = func() (t [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789") {
+		t[c] = true
+	}
+	for c := byte('a'); c <= 'z'; c++ {
+		t[c], t[c-'a'+'A'] = true, true
+	}
+	return t
+}()

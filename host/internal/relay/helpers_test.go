@@ -1,0 +1,181 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = 10 * time.Second
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// within waits for a channel to deliver or to be closed.
+func within[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %s: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// serveStage serves a stage's handler as the SDK does and returns the socket.
+func serveStage(t testing.TB, h http.Handler) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	return socket
+}
+
+// scriptStage calls script for each connection, with the connections numbered from
+// 0, and closes it afterwards.
+func scriptStage(t testing.TB, script func(n int, c *net.UnixConn, r *bufio.Reader)) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for n := 0; ; n++ {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			all.Go(func() {
+				defer c.Close()
+				script(n, c, bufio.NewReader(c))
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return socket
+}
+
+// always answers every request on every connection with the same bytes.
+func always(t testing.TB, answer string) string {
+	return scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			io.Copy(io.Discard, req.Body)
+			if _, err := io.WriteString(c, answer); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// order is a Table in which every stage claims every path.
+type order int
+
+func (order) First(string) int { return 0 }
+func (n order) Next(_ string, after int) int {
+	if after+1 < int(n) {
+		return after + 1
+	}
+	return -1
+}
+
+// observed records what Observe is told.
+type observed struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (o *observed) observe(stage string, outcome Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, stage+" "+string(outcome))
+}
+
+func (o *observed) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.all, ", ")
+}
+
+// newChain returns a chain over sockets; the stages are named a, b, c...
+func newChain(t testing.TB, config Config, sockets ...string) *Chain {
+	t.Helper()
+	chain := NewChain(config)
+	s := &Snapshot{Table: order(len(sockets))}
+	for i, socket := range sockets {
+		e := NewEndpoint(string(rune('a'+i)), socket)
+		t.Cleanup(func() {
+			e.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			if err := e.Wait(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		s.Links = append(s.Links, Link{Name: e.Stage(), Endpoint: e})
+	}
+	chain.Swap(s)
+	return chain
+}
+
+// serve starts the front of a chain.
+func serve(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func decline(w http.ResponseWriter) {
+	w.Header().Set(stagev1.HeaderDecline, "1")
+	w.Header().Set("Content-Length", "0")
+}
+
+// fetch sends a request and returns the answer with its body.
+func fetch(t testing.TB, srv *httptest.Server, method, path string, body io.Reader) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, srv.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(text)
+}

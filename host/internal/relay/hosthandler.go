@@ -1,0 +1,80 @@
+package relay
+
+import (
+	"context"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// HostHandler serves the socket on which stages call the host. A request with
+// stagev1.HeaderNext goes to the rest of the chain, one with
+// stagev1.HeaderDelegate to the stage named there, any other to the API.
+type HostHandler struct {
+	Chain *Chain
+	// Caller returns the stage to which a token belongs.
+	Caller func(token string) (stage string, ok bool)
+	// API is the server as clients see it, with all of its filters.
+	API http.Handler
+	// As returns the request with the identity of a stage in its context.
+	As func(r *http.Request, stage string) *http.Request
+}
+
+// ServeHTTP implements http.Handler.
+func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	stage, ok := h.Caller(bearer(r))
+	if !ok {
+		http.Error(w, "the token belongs to no running stage", http.StatusUnauthorized)
+		return
+	}
+	next, delegate := r.Header.Get(stagev1.HeaderNext), r.Header.Get(stagev1.HeaderDelegate)
+	r.Header.Del("Authorization")
+	for key := range r.Header {
+		if internal(key) {
+			delete(r.Header, key)
+		}
+	}
+	switch {
+	case next != "":
+		h.serveNext(w, r, stage, next)
+	case delegate != "":
+		h.serveDelegate(w, r, stage, delegate)
+	default:
+		h.API.ServeHTTP(w, h.As(r, stage))
+	}
+}
+
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return textproto.TrimString(token)
+}
+
+// serveNext relays on behalf of a request that the stage is working on: with that
+// request's identity and whatever else its context holds, and no longer than it.
+func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, id string) {
+	n, err := strconv.ParseUint(id, 10, 64)
+	original, ok := h.Chain.flights.lookup(n, stage)
+	if err != nil || !ok {
+		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage), http.StatusConflict)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(original.Context())
+	defer cancel(nil)
+	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
+	defer stop()
+	h.Chain.After(stage).ServeHTTP(w, r.WithContext(ctx))
+}
+
+func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, stage, delegate string) {
+	if !h.Chain.Behind(delegate, stage) {
+		http.Error(w, "stage "+strconv.Quote(delegate)+" is not behind stage "+strconv.Quote(stage), http.StatusNotFound)
+		return
+	}
+	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, stage))
+}

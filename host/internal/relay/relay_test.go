@@ -1,0 +1,54 @@
+package relay
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/a") {
+			decline(w)
+			return
+		}
+		w.Header().Set("X-Stage", "a")
+		w.WriteHeader(http.StatusTeapot)
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "a %s %s %s", r.Method, r.RequestURI, body)
+	}))
+	b := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/b") {
+			decline(w)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "b %s %s %d", r.Method, r.RequestURI, len(body))
+	}))
+	var seen observed
+	srv := serve(t, newChain(t, Config{Observe: seen.observe}, a, b))
+
+	resp, body := fetch(t, srv, "GET", "/a?x=1", nil)
+	if resp.StatusCode != http.StatusTeapot || body != "a GET /a?x=1 " || resp.Header.Get("X-Stage") != "a" {
+		t.Errorf("got %d %q %v", resp.StatusCode, body, resp.Header)
+	}
+	if _, body := fetch(t, srv, "POST", "/b", strings.NewReader("small")); body != "b POST /b 5" {
+		t.Errorf("small body behind a decline: %q", body)
+	}
+	if _, body := fetch(t, srv, "POST", "/b", strings.NewReader(strings.Repeat("x", 1<<20))); body != "b POST /b 1048576" {
+		t.Errorf("large body behind a decline: %q", body)
+	}
+	if _, body := fetch(t, srv, "POST", "/b", io.MultiReader(strings.NewReader("of unknown length"))); body != "b POST /b 17" {
+		t.Errorf("chunked body behind a decline: %q", body)
+	}
+	if resp, _ := fetch(t, srv, "GET", "/c", nil); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("nobody's path: %d", resp.StatusCode)
+	}
+	want := "a served" + strings.Repeat(", a declined, b served", 3) + ", a declined, b declined"
+	if got := seen.String(); got != want {
+		t.Errorf("observed %s\nwant     %s", got, want)
+	}
+}

@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strconv"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// appendRequest appends the head of r as a stage gets it. The target goes out as
+// it came in: no segment is cleaned, no escape resolved.
+func appendRequest(dst []byte, r *http.Request, id uint64, expect bool, carrier Carrier) ([]byte, error) {
+	if !isToken(r.Method) {
+		return dst, fmt.Errorf("invalid method %q", r.Method)
+	}
+	dst = append(dst, r.Method...)
+	dst = append(dst, ' ')
+	dst = appendTarget(dst, r)
+	dst = append(dst, " HTTP/1.1\r\n"...)
+	dst = appendHeader(dst, "Host", r.Host)
+
+	connection := r.Header["Connection"]
+	for key, values := range r.Header {
+		if dropped(key, connection) {
+			continue
+		}
+		for _, v := range values {
+			dst = appendHeader(dst, key, v)
+		}
+	}
+	if listed(r.Header["Te"], "trailers") {
+		dst = append(dst, "Te: trailers\r\n"...)
+	}
+	if proto := upgradeOf(r.Header); proto != "" {
+		dst = append(dst, "Connection: Upgrade\r\n"...)
+		dst = appendHeader(dst, "Upgrade", proto)
+	}
+	dst = appendFraming(dst, r, expect)
+
+	dst = append(dst, stagev1.HeaderRequest+": "...)
+	dst = strconv.AppendUint(dst, id, 10)
+	dst = append(dst, '\r', '\n')
+	if carrier != nil {
+		dst = carrier.AppendRequestHeaders(dst, r)
+	}
+	return append(dst, '\r', '\n'), nil
+}
+
+// dropped says whether a header of a request is not passed on as it is.
+func dropped(key string, connection []string) bool {
+	switch key {
+	case "Host", "Content-Length", "Expect":
+		return true // appended from what net/http has made of them
+	}
+	if hopByHop(key) || internal(key) || !isToken(key) {
+		return true
+	}
+	return connection != nil && listed(connection, key)
+}
+
+// appendFraming appends how the body of r is delimited.
+func appendFraming(dst []byte, r *http.Request, expect bool) []byte {
+	switch {
+	case r.ContentLength > 0:
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, r.ContentLength, 10)
+		dst = append(dst, '\r', '\n')
+	case r.ContentLength < 0:
+		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
+		for key := range r.Trailer {
+			if trailerAllowed(key) {
+				dst = appendHeader(dst, "Trailer", key)
+			}
+		}
+	case len(r.Header["Content-Length"]) > 0:
+		dst = append(dst, "Content-Length: 0\r\n"...)
+	}
+	if expect {
+		dst = append(dst, "Expect: 100-continue\r\n"...)
+	}
+	return dst
+}
+
+// trailerAllowed says whether a field may follow a body.
+func trailerAllowed(key string) bool {
+	key = textproto.CanonicalMIMEHeaderKey(key)
+	return isToken(key) && !hopByHop(key) && !internal(key) && key != "Content-Length" && key != "Host"
+}
+
+// appendTarget appends the target of r. Bytes that would end a target are escaped:
+// HTTP/2 lets a space through in a query.
+func appendTarget(dst []byte, r *http.Request) []byte {
+	begin := len(dst)
+	u := r.URL
+	if u.Opaque != "" {
+		if u.Scheme != "" {
+			dst = append(append(dst, u.Scheme...), ':')
+		}
+		dst = append(dst, u.Opaque...)
+	} else if path := u.EscapedPath(); path != "" {
+		dst = append(dst, path...)
+	} else {
+		dst = append(dst, '/')
+	}
+	if u.ForceQuery || u.RawQuery != "" {
+		dst = append(append(dst, '?'), u.RawQuery...)
+	}
+	for _, c := range dst[begin:] {
+		if c <= ' ' || c == 0x7f {
+			target := string(dst[begin:])
+			return appendEscaped(dst[:begin], target)
+		}
+	}
+	return dst
+}
+
+func appendEscaped(dst []byte, target string) []byte {
+	for _, c := range []byte(target) {
+		if c <= ' ' || c == 0x7f {
+			dst = fmt.Appendf(dst, "%%%02X", c)
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

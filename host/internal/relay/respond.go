@@ -1,0 +1,263 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// maxLine is the longest line that begins a chunk; maxTrailer bounds a trailer line.
+const (
+	maxLine    = 4 << 10
+	maxTrailer = maxHead
+)
+
+// added says whether a header of an answer is added to those that the filters in
+// front of the relay have set, instead of replacing them.
+func added(key string) bool {
+	switch key {
+	case "Warning", "Vary", "Set-Cookie", "Link":
+		return true
+	}
+	return false
+}
+
+// writeHeaders puts the headers of the answer into those of the client's.
+func (x *exchange) writeHeaders(a *answer) {
+	h := x.w.Header()
+	var connection []string
+	typed, skip := false, 0
+	for _, f := range a.fields {
+		switch {
+		case f.key == "Connection":
+			connection = append(connection, f.value)
+		case f.key == "Content-Type":
+			typed = true
+		}
+		if hopByHop(f.key) || internal(f.key) {
+			skip++
+		} else if !added(f.key) && h[f.key] != nil {
+			delete(h, f.key)
+		}
+	}
+	values := make([]string, 0, len(a.fields)-skip)
+	for _, f := range a.fields {
+		switch {
+		case internal(f.key):
+			x.tell(f)
+		case f.key == "Trailer":
+			announce(h, f.value)
+		case hopByHop(f.key), connection != nil && listed(connection, f.key):
+		case h[f.key] != nil:
+			h[f.key] = append(h[f.key], f.value)
+		default:
+			values = append(values, f.value)
+			h[f.key] = values[len(values)-1 : len(values) : len(values)]
+		}
+	}
+	if !typed {
+		h["Content-Type"] = nil // keeps the server from guessing
+	}
+}
+
+// tell hands an internal header of an answer to the carrier.
+func (x *exchange) tell(f field) {
+	if x.chain.config.Carrier != nil && hasPrefixFold(f.key, stagev1.HeaderPrefix) && f.key != stagev1.HeaderDecline {
+		x.chain.config.Carrier.ResponseHeader(x.r, x.stage, f.key, f.value)
+	}
+}
+
+// announce adds the names of the trailers that a client may see.
+func announce(h http.Header, names string) {
+	headerList([]string{names}, func(key string) bool {
+		if trailerAllowed(key) {
+			h.Add("Trailer", key)
+		}
+		return true
+	})
+}
+
+// writeBody passes on the body of the answer, up to its end.
+func (x *exchange) writeBody(c *conn, a *answer) error {
+	switch {
+	case x.r.Method == http.MethodHead || !bodyAllowed(a.status):
+		return nil
+	case a.chunked:
+		return x.writeChunks(c)
+	case a.length >= 0:
+		return x.writeN(c, a.length, false)
+	default:
+		if err := x.writeN(c, math.MaxInt64, true); err != io.EOF {
+			return err
+		}
+		return nil
+	}
+}
+
+// writeN passes on n bytes. A stream is flushed when there is nothing to read.
+func (x *exchange) writeN(c *conn, n int64, stream bool) error {
+	for n > 0 {
+		if err := x.await(c, stream); err != nil {
+			return err
+		}
+		p := c.buffered()
+		if int64(len(p)) > n {
+			p = p[:n]
+		}
+		if _, err := x.w.Write(p); err != nil {
+			return fmt.Errorf("write to the client: %w", err)
+		}
+		x.unflushed = true
+		n -= int64(len(p))
+		c.discard(len(p))
+	}
+	return nil
+}
+
+// await returns when something is buffered. If it has to wait for that, it first
+// flushes what has been written to the client of a stream.
+func (x *exchange) await(c *conn, stream bool) error {
+	if len(c.buffered()) > 0 {
+		return nil
+	}
+	if !stream || !x.unflushed {
+		return c.fill(true)
+	}
+	if err := c.fill(false); !errors.Is(err, errDry) {
+		return err
+	}
+	x.flush()
+	return c.fill(true)
+}
+
+func (x *exchange) flush() {
+	x.unflushed = false
+	if f, ok := x.w.(http.Flusher); ok {
+		f.Flush()
+		return
+	}
+	_ = http.NewResponseController(x.w).Flush()
+}
+
+// writeChunks passes on a chunked body with its trailers.
+func (x *exchange) writeChunks(c *conn) error {
+	for {
+		n, err := x.chunkSize(c)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return x.writeTrailers(c)
+		}
+		if err := x.writeN(c, n, true); err != nil {
+			return err
+		}
+		if err := x.lineEnd(c); err != nil {
+			return err
+		}
+	}
+}
+
+// chunkSize reads the line that begins a chunk.
+func (x *exchange) chunkSize(c *conn) (int64, error) {
+	if err := x.await(c, true); err != nil {
+		return 0, err
+	}
+	// Nearly always the whole line is there: no need to make a string of it.
+	if n, length := quickChunkSize(c.buffered()); length > 0 {
+		c.discard(length)
+		return n, nil
+	}
+	line, err := c.until("\r\n", maxLine)
+	if err != nil {
+		return 0, err
+	}
+	size, _, _ := strings.Cut(strings.TrimSuffix(line, "\r\n"), ";")
+	size = strings.TrimRight(size, " \t")
+	if size == "" || len(size) > 15 || strings.ContainsAny(size, "+-_") {
+		return 0, fmt.Errorf("invalid size of a chunk: %.20q", size)
+	}
+	n, err := strconv.ParseInt(size, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("invalid size of a chunk: %.20q", size)
+	}
+	return n, nil
+}
+
+// quickChunkSize parses a size in hexadecimal digits and CRLF at the start of p. It
+// returns the length of both, 0 if p starts with anything else.
+func quickChunkSize(p []byte) (n int64, length int) {
+	for i, b := range p {
+		switch {
+		case i > 14:
+			return 0, 0
+		case b >= '0' && b <= '9':
+			n = n<<4 | int64(b-'0')
+		case b >= 'a' && b <= 'f':
+			n = n<<4 | int64(b-'a'+10)
+		case b >= 'A' && b <= 'F':
+			n = n<<4 | int64(b-'A'+10)
+		case b == '\r' && i > 0 && i+1 < len(p) && p[i+1] == '\n':
+			return n, i + 2
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+// lineEnd consumes the CRLF behind a chunk.
+func (x *exchange) lineEnd(c *conn) error {
+	for len(c.buffered()) < 2 {
+		// The stage's server may have held it back: what came before is due.
+		if err := x.awaitMore(c); err != nil {
+			return err
+		}
+	}
+	if p := c.buffered(); p[0] != '\r' || p[1] != '\n' {
+		return errors.New("chunk without an end")
+	}
+	c.discard(2)
+	return nil
+}
+
+func (x *exchange) awaitMore(c *conn) error {
+	err := c.fill(false)
+	if errors.Is(err, errDry) {
+		x.flush()
+		err = c.fill(true)
+	}
+	return err
+}
+
+// writeTrailers passes on what follows the last chunk.
+func (x *exchange) writeTrailers(c *conn) error {
+	for {
+		if err := x.await(c, true); err != nil {
+			return err
+		}
+		line, err := c.until("\r\n", maxTrailer)
+		if err != nil {
+			return err
+		}
+		line = strings.TrimSuffix(line, "\r\n")
+		if line == "" {
+			return nil
+		}
+		f, err := parseField(line)
+		if err != nil {
+			return err
+		}
+		if internal(f.key) {
+			x.tell(f)
+		} else if trailerAllowed(f.key) {
+			x.w.Header().Add(http.TrailerPrefix+f.key, f.value)
+		}
+	}
+}
