@@ -1,0 +1,143 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// Files are the paths of the certificates and keys of a folder.
+type Files struct {
+	CA, CAKey                                  string
+	Serving, ServingKey                        string
+	KubeletClient, KubeletClientKey            string
+	FrontProxyCA, FrontProxyCAKey              string
+	FrontProxyClient, FrontProxyClientKey      string
+	ServiceAccountKey, ServiceAccountPublicKey string
+}
+
+// FilesIn returns the paths in a folder, whether or not the files exist yet.
+func FilesIn(dir string) Files {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return Files{
+		CA: in("ca.crt"), CAKey: in("ca.key"),
+		Serving: in("apiserver.crt"), ServingKey: in("apiserver.key"),
+		KubeletClient: in("apiserver-kubelet-client.crt"), KubeletClientKey: in("apiserver-kubelet-client.key"),
+		FrontProxyCA: in("front-proxy-ca.crt"), FrontProxyCAKey: in("front-proxy-ca.key"),
+		FrontProxyClient: in("front-proxy-client.crt"), FrontProxyClientKey: in("front-proxy-client.key"),
+		ServiceAccountKey: in("sa.key"), ServiceAccountPublicKey: in("sa.pub"),
+	}
+}
+
+// privateFolder makes a folder that only its owner can enter.
+func privateFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("folder for certificates: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("folder for certificates: %w", err)
+	}
+	return nil
+}
+
+// writeFile writes a file that only its owner can read. The file is there as a
+// whole or not at all, even if the machine fails in between.
+func writeFile(path string, data []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeCert(path string, cert *x509.Certificate) error {
+	data, err := certutil.EncodeCertificates(cert)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	return writeFile(path, data)
+}
+
+func writeKey(path string, key crypto.Signer) error {
+	data, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	return writeFile(path, data)
+}
+
+// loadPair reads a certificate, the first if there are several, and a key.
+func loadPair(certFile, keyFile string) (*x509.Certificate, crypto.Signer, error) {
+	cert, err := loadCert(certFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := loadKey(keyFile)
+	return cert, key, err
+}
+
+func loadCert(path string) (*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := certutil.ParseCertsPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no certificate in PEM: %w", path, err)
+	}
+	return certs[0], nil
+}
+
+func loadKey(path string) (crypto.Signer, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no private key in PEM: %w", path, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("%s: a key of type %T cannot sign", path, key)
+	}
+	return signer, nil
+}
+
+// sameKey tells whether the certificate is for the key.
+func sameKey(cert *x509.Certificate, key crypto.Signer) bool {
+	public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(key.Public())
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
