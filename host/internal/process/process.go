@@ -16,8 +16,12 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// stopGrace is how long a stage that has released everything may take to end.
-const stopGrace = 2 * time.Second
+const (
+	// stopGrace is how long a stage that has released everything may take to end.
+	stopGrace = 2 * time.Second
+	// killGrace is how long the kernel may take to end a process that was killed.
+	killGrace = 10 * time.Second
+)
 
 // Process is one running process of a stage. All methods may be called at any time
 // from any goroutine.
@@ -119,10 +123,12 @@ func (p *Process) Stop(ctx context.Context) error {
 		go p.plugin.Kill() // tells the process to end, and waits
 		p.awaitExit(ctx, stopGrace)
 	}
-	p.child.kill()
-	<-p.released
-	exit := p.exit()
-	switch {
+	killCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+	defer cancel()
+	if killErr := p.Kill(killCtx); killErr != nil {
+		return errors.Join(err, killErr)
+	}
+	switch exit := p.exit(); {
 	case exit.Killed:
 		return errors.Join(err, fmt.Errorf("stage %q: process %d did not end by itself and was killed", p.spec.Stage, exit.PID))
 	case !exit.State.Success():

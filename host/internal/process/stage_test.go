@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -63,9 +63,28 @@ func play(mode string) {
 	case "refuses": // says where it listens, and nobody listens there
 		fmt.Printf("1|%d|unix|%s/none|grpc|%s\n", stagev1.ProtocolVersion, os.Getenv(plugin.EnvUnixSocketDir), strings.Repeat("A", 80))
 		time.Sleep(time.Hour)
+	case "host":
+		playHost()
 	default:
 		serve(mode)
 	}
+}
+
+// playHost starts a stage and says which process it is.
+func playHost() {
+	dir, self := os.Args[1], os.Args[2]
+	ln, err := NewListener(dir, "test", "0")
+	if err != nil {
+		panic(err)
+	}
+	p, err := Start(context.Background(), Spec{
+		Stage: "test", Binary: self, Listener: ln, RuntimeDir: dir, Env: map[string]string{envMode: os.Args[3]},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.PID())
+	time.Sleep(time.Hour)
 }
 
 func serve(mode string) {
@@ -81,8 +100,10 @@ func serve(mode string) {
 		config.GRPCServer = nil
 	case "nostage":
 		config.Plugins = stagev1.Plugins(stagev1.UnimplementedStageServer{})
-	case "ignores-term":
-		signal.Ignore(syscall.SIGTERM)
+	case "watches-parent":
+		// Otherwise the kernel would end the process first.
+		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0)
+		go watchParent()
 	}
 	config.HandshakeConfig = handshake
 	plugin.Serve(config)
@@ -139,6 +160,13 @@ func (s *testStage) flood() {
 	for {
 		_, _ = s.stderr.Write(line)
 	}
+}
+
+// watchParent ends the process when the host is gone, as the protocol asks.
+func watchParent() {
+	fd, _ := strconv.Atoi(os.Getenv(stagev1.EnvParent))
+	_, _ = os.NewFile(uintptr(fd), "parent").Read(make([]byte, 1))
+	os.Exit(0)
 }
 
 func (s *testStage) serveHTTP() {

@@ -145,7 +145,7 @@ func (p *Process) bringUp(ctx context.Context, file *os.File) error {
 		},
 	})
 	if _, err := p.plugin.Start(); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return err
 	}
 	protocol, err := p.plugin.Client()
 	if err != nil {
@@ -182,15 +182,10 @@ func (p *Process) describe(ctx context.Context) error {
 // abandon ends a start that has failed and returns the error to report.
 func (p *Process) abandon(ctx context.Context, err error) error {
 	line, seen, problem := p.greeting.verdict()
-	if problem == nil || errors.Is(problem, errNoHandshake) {
+	if !seen || errors.Is(problem, errNoHandshake) || status.Code(err) == codes.Unavailable {
 		p.awaitExit(ctx, exitGrace)
 	}
-	if p.PID() == 0 {
-		p.release()
-	} else {
-		_ = p.Kill(context.WithoutCancel(ctx))
-		p.closeConns()
-	}
+	p.dispose(ctx)
 	exit := p.exit()
 	switch {
 	case errors.Is(problem, errNoHandshake):
@@ -208,6 +203,18 @@ func (p *Process) abandon(ctx context.Context, err error) error {
 		err = fmt.Errorf("%s right after the handshake", exit.Reason())
 	}
 	return &StartError{Stage: p.spec.Stage, Path: p.spec.Binary, Err: err, Log: p.logs.tail.text()}
+}
+
+// dispose ends what a failed start has begun.
+func (p *Process) dispose(ctx context.Context) {
+	if p.PID() == 0 {
+		p.release()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+	defer cancel()
+	_ = p.Kill(ctx)
+	p.closeConns() // go-plugin may have made one more since the release
 }
 
 func unfinished(handshake bool) string {

@@ -15,7 +15,7 @@ import (
 )
 
 // installed puts the test binary into a plugin folder.
-func installed(t *testing.T) string {
+func installed(t testing.TB) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -58,7 +58,7 @@ type fixture struct {
 	log  *log
 }
 
-func newFixture(t *testing.T, mode string) *fixture {
+func newFixture(t testing.TB, mode string) *fixture {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "catena")
 	if err != nil {
@@ -85,7 +85,7 @@ func newFixture(t *testing.T, mode string) *fixture {
 	}}
 }
 
-func expectEmpty(t *testing.T, dir string) {
+func expectEmpty(t testing.TB, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -160,8 +160,8 @@ func TestStartFails(t *testing.T) {
 		{mode: "garbage", want: []string{`"Welcome to my stage!"`, "logs belong on standard error"}},
 		{mode: "garbage-exit", want: []string{`"usage: ls [FILE]"`, "no Catena stage"}},
 		{mode: "endless-line", want: []string{`"xxx`, "no Catena stage"}},
-		{mode: "silent", timeout: time.Second, want: []string{"did not send its handshake within 1s", "startTimeout"}},
-		{mode: "suspended", timeout: time.Second, want: []string{"did not send its handshake within 1s"}},
+		{mode: "silent", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms", "startTimeout"}},
+		{mode: "suspended", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms"}},
 		{mode: "tcp", want: []string{"listens on tcp 127.0.0.1:1", "PLUGIN_UNIX_SOCKET_DIR"}},
 		{mode: "refuses", want: []string{"certificate"}},
 		{mode: "protocol", want: []string{"speaks version 9 of the stage protocol, this host speaks 1", "SDK"}},

@@ -1,0 +1,88 @@
+package process
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPrepareRuntimeDir(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := PrepareRuntimeDir(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "plugin-dir123", "plugin456"), nil, 0o600)
+	write(t, filepath.Join(dir, "keep"), nil, 0o600)
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "old.sock"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	ln.Close()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := PrepareRuntimeDir(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %s (%v)", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "keep" {
+		t.Errorf("left: %v (%v)", entries, err)
+	}
+}
+
+func TestPrepareRuntimeDirRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	target, to := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	if err := os.Mkdir(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link(t, target, to)
+	if err := PrepareRuntimeDir(to, nil); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("link: %v", err)
+	}
+	deep := "/" + strings.Repeat("d", 70)
+	if err := PrepareRuntimeDir(deep, nil); err == nil || !strings.Contains(err.Error(), "set runtimeDir to a folder with at most 69") {
+		t.Errorf("deep: %v", err)
+	}
+	long := strings.Repeat("s", 60)
+	if err := PrepareRuntimeDir("/"+strings.Repeat("d", 60), []string{"a", long}); err == nil || !strings.Contains(err.Error(), "at most 32") {
+		t.Errorf("long name: %v", err)
+	}
+	if _, err := os.Stat(deep); err == nil {
+		t.Error("a refused folder was made")
+	}
+}
+
+func TestListener(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ln, err := NewListener(dir, "core", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(ln.Path())
+	if err != nil || info.Mode().Perm() != 0o600 || filepath.Base(ln.Path()) != "core-0.sock" {
+		t.Errorf("%s: mode %s (%v)", ln.Path(), info.Mode(), err)
+	}
+	if _, err := NewListener(dir, "core", "0"); err == nil || !strings.Contains(err.Error(), `stage "core": data socket`) {
+		t.Errorf("second listener: %v", err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ln.Path()); !os.IsNotExist(err) {
+		t.Errorf("after close: %v", err)
+	}
+	if _, err := NewListener(dir, strings.Repeat("s", 107), "0"); err == nil || !strings.Contains(err.Error(), "set runtimeDir") {
+		t.Errorf("long path: %v", err)
+	}
+}
