@@ -14,14 +14,17 @@ const (
 )
 
 // Environment variables that the host sets for a stage process, besides
-// go-plugin's own. Both name file descriptors that the process inherits.
+// go-plugin's own.
 const (
-	// EnvListener is the descriptor of the listening Unix socket on which the
-	// stage serves HTTP/1.1. The host owns its path.
+	// EnvListener is the descriptor of the inherited listening Unix socket on which
+	// the stage serves HTTP/1.1. The host owns its path.
 	EnvListener = "CATENA_STAGE_LISTENER_FD"
-	// EnvParent is the descriptor of a pipe that the host holds open: end of
+	// EnvParent is the descriptor of an inherited pipe that the host holds open: end of
 	// file means that the host is gone and that the stage has to exit.
 	EnvParent = "CATENA_STAGE_PARENT_FD"
+	// EnvLogLevel is the least level of what the stage is to log: trace, debug,
+	// info, warn or error. It is info if the variable is absent.
+	EnvLogLevel = "CATENA_STAGE_LOG_LEVEL"
 )
 
 // HeaderPrefix begins every header that only host and stages exchange. The host

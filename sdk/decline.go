@@ -1,0 +1,40 @@
+package sdk
+
+import (
+	"net/http"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Decline tells the host that the request is not for this stage: the host asks the
+// next one. It takes the place of an answer, so the handler must not have begun one,
+// and writes after it fail. The handler must not have read of the request's body
+// either, or the answer is 500. Env.Next declines by itself where it can.
+func Decline(w http.ResponseWriter) {
+	if x := exchangeOf(w); x != nil {
+		x.decline()
+		return
+	}
+	writeDecline(w)
+}
+
+func (x *exchange) decline() {
+	if x.answered {
+		panic("stage declines a request after it has begun to answer it")
+	}
+	if x.bodyRead.Load() {
+		panic("stage declines a request after it has read of its body; the next stage would miss it")
+	}
+	writeDecline(x.writer)
+	x.answered, x.declined = true, true
+}
+
+// writeDecline writes what the host takes for a decline. The status is for people who
+// talk to the socket themselves.
+func writeDecline(w http.ResponseWriter) {
+	h := w.Header()
+	clear(h)
+	h[stagev1.HeaderDecline] = []string{"1"}
+	h["Content-Length"] = []string{"0"}
+	w.WriteHeader(http.StatusNotFound)
+}

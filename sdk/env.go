@@ -1,0 +1,202 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Env is what a stage gets from its host. All methods can be called from any goroutine.
+type Env struct {
+	// Name is the name under which the stage stands in the chain.
+	Name string
+	// Log goes to the host's log, with its levels and with the stage's name.
+	Log hclog.Logger
+	// Next hands a request on to the stages behind this one. With the writer and
+	// the request as the handler got them, and nothing answered yet, it declines: the
+	// host takes the request on, and what comes back does not pass through this stage.
+	// With anything else, it calls: it returns when the stages behind have answered
+	// into the writer. The request's context may have more values for a decline, but
+	// no other deadline; headers that were set on the writer make it a call.
+	Next http.Handler
+	// Call is Next that always calls.
+	Call http.Handler
+
+	config     json.RawMessage
+	flags      []string
+	host       Host
+	delegates  []Delegate
+	dataDir    string
+	generation string
+	transport  *http.Transport
+
+	ctx      context.Context
+	draining *drain
+	reports  *reports
+
+	mu       sync.Mutex
+	sealed   bool // PrepareRun has returned: nothing can be registered any more
+	mistakes []error
+	prepare  []func(context.Context) error
+	destroy  []func()
+	start    hooks
+	shutdown hooks
+	checks   checks
+}
+
+// Delegate is a stage behind this one.
+type Delegate struct {
+	Name string
+	// ListedPaths and Claims are what the stage reported when it was configured.
+	ListedPaths []string
+	Claims      []Claim
+	// Handler asks this stage, whatever it claims, with the own identity of the
+	// stage that asks.
+	Handler http.Handler
+}
+
+func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger, draining *drain) *Env {
+	e := &Env{
+		Name:       req.GetName(),
+		Log:        log,
+		config:     req.GetConfig(),
+		flags:      req.GetFlags(),
+		host:       hostFromWire(req.GetHost()),
+		dataDir:    req.GetDataDir(),
+		generation: req.GetGeneration(),
+		transport:  newHostTransport(req.GetHost().GetSocket()),
+		ctx:        ctx,
+		draining:   draining,
+		reports:    newReports(),
+	}
+	proxy := newProxy(e.transport, e.host.Token, log)
+	e.Call = call{proxy: proxy, log: log}
+	e.Next = next{call: e.Call}
+	for _, d := range req.GetDelegates() {
+		e.delegates = append(e.delegates, Delegate{
+			Name: d.GetName(), ListedPaths: d.GetListedPaths(), Claims: claimsFromWire(d.GetClaims()),
+			Handler: toDelegate{proxy: proxy, name: d.GetName()},
+		})
+	}
+	return e
+}
+
+// Config decodes the stage's own configuration into what into points to. Unknown
+// keys are errors; keys that are absent leave what into holds.
+func (e *Env) Config(into any) error {
+	if err := DecodeConfig(e.config, into); err != nil {
+		return fmt.Errorf("config of stage %q: %w", e.Name, err)
+	}
+	return nil
+}
+
+// Flags are the flags of the API server, each as name=value, sorted. The host has
+// validated them.
+func (e *Env) Flags() []string { return slices.Clone(e.flags) }
+
+// Host is how the stage reaches the host.
+func (e *Env) Host() Host { return e.host }
+
+// Client makes requests to the host in the stage's own name. Scheme and host of their
+// URLs do not matter: http://catena/api is as good as any.
+func (e *Env) Client() *http.Client {
+	return &http.Client{Transport: authorized{transport: e.transport, token: e.host.Token}}
+}
+
+// Delegates are the stages behind this one, the nearest first.
+func (e *Env) Delegates() []Delegate { return slices.Clone(e.delegates) }
+
+// DataDir is a folder for files of the stage's own. It outlives the process; two
+// generations of the stage can run at the same time.
+func (e *Env) DataDir() string { return e.dataDir }
+
+// Generation is the random id of this process of the stage.
+func (e *Env) Generation() string { return e.generation }
+
+// Context ends when the stage stops, after the requests have ended.
+func (e *Env) Context() context.Context { return e.ctx }
+
+// Draining is closed when no new requests will come. Handlers that wait for
+// something else than their client, such as watches, are to return then.
+func (e *Env) Draining() <-chan struct{} { return e.draining.begun }
+
+// OnPrepareRun registers what is to be done when all stages of the chain are
+// configured, before the first request. The functions run one after the other, in
+// the order in which they were registered. An error ends the start of the server.
+func (e *Env) OnPrepareRun(f func(context.Context) error) {
+	e.register("OnPrepareRun", func() error {
+		e.prepare = append(e.prepare, f)
+		return nil
+	})
+}
+
+// OnDestroy registers what is to be done when the stage stops, after all requests
+// have ended and Context has. The functions run one after the other, the last one
+// first, also when New or an OnPrepareRun function has failed.
+func (e *Env) OnDestroy(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.destroy = append(e.destroy, f)
+}
+
+// register runs f under the lock, and keeps its error for Configure or PrepareRun.
+func (e *Env) register(what string, f func() error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sealed {
+		e.Log.Error("registered too late: the stage has been prepared", "what", what)
+		return
+	}
+	if err := f(); err != nil {
+		e.mistakes = append(e.mistakes, fmt.Errorf("%s: %w", what, err))
+	}
+}
+
+// mistake returns what was registered wrongly.
+func (e *Env) mistake() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return errors.Join(e.mistakes...)
+}
+
+// runPrepare runs the OnPrepareRun functions, which may register more of them.
+func (e *Env) runPrepare(ctx context.Context) error {
+	for i := 0; ; i++ {
+		e.mu.Lock()
+		if i == len(e.prepare) {
+			e.sealed = true
+			e.mu.Unlock()
+			return e.mistake()
+		}
+		f := e.prepare[i]
+		e.mu.Unlock()
+		if err := guard(e.Log, "OnPrepareRun", func() error { return f(ctx) }); err != nil {
+			return err
+		}
+	}
+}
+
+// runDestroy runs the OnDestroy functions, each once.
+func (e *Env) runDestroy() {
+	for {
+		e.mu.Lock()
+		last := len(e.destroy) - 1
+		if last < 0 {
+			e.mu.Unlock()
+			e.transport.CloseIdleConnections()
+			return
+		}
+		f := e.destroy[last]
+		e.destroy = e.destroy[:last]
+		e.mu.Unlock()
+		_ = guard(e.Log, "OnDestroy", func() error { f(); return nil })
+	}
+}

@@ -1,0 +1,172 @@
+package sdk
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// exchange is a request from the host with its answer. It is the ResponseWriter that
+// the stage's handler gets, and the contexts of the request lead to it.
+type exchange struct {
+	writer http.ResponseWriter
+	// id is the host's name for the request.
+	id string
+	// arrived is the request as it came.
+	arrived  shape
+	bodyRead atomic.Bool
+
+	// answered: the final status has been written, or the connection taken over.
+	answered bool
+	declined bool
+	hijacked net.Conn
+
+	userHeader string
+	user       func() *User
+}
+
+var errDeclined = errors.New("the request was declined: its answer cannot be written any more")
+
+// newExchange returns the exchange for a request from the host, and the request to
+// hand to the stage's handler. release is to be called at the end.
+func newExchange(w http.ResponseWriter, r *http.Request) (x *exchange, request *http.Request, release func()) {
+	x = &exchange{writer: w, id: r.Header.Get(stagev1.HeaderRequest)}
+	userHeader := r.Header.Get(stagev1.HeaderUser)
+	x.user = sync.OnceValue(func() *User { return parseUser(userHeader) })
+	ctx, release := withTimeout(r.Context(), r.Header.Get(stagev1.HeaderTimeout))
+	// net/http looks at its own request for the body, so that one stays as it is.
+	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	if r.Body != http.NoBody {
+		r.Body = &watchedBody{ReadCloser: r.Body, read: &x.bodyRead}
+	}
+	x.arrived = shapeOf(r)
+	return x, r, release
+}
+
+// maxTimeout keeps the arithmetic with durations from overflowing.
+const maxTimeout = 1 << 40
+
+func withTimeout(ctx context.Context, millis string) (context.Context, context.CancelFunc) {
+	ms, err := strconv.ParseInt(millis, 10, 64)
+	if err != nil || ms > maxTimeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+}
+
+type exchangeKey struct{}
+
+// exchangeFrom returns the exchange that ctx belongs to, or nil.
+func exchangeFrom(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// exchangeOf returns the exchange behind a writer that may be wrapped, or nil.
+func exchangeOf(w http.ResponseWriter) *exchange {
+	for {
+		switch v := w.(type) {
+		case *exchange:
+			return v
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// untouched tells whether r is still the request that the host has sent, and its
+// answer has not begun.
+func (x *exchange) untouched(r *http.Request) bool {
+	return !x.answered && len(x.writer.Header()) == 0 && !x.bodyRead.Load() && shapeOf(r) == x.arrived
+}
+
+// watchedBody notes whether anybody has read of it.
+type watchedBody struct {
+	io.ReadCloser
+	read *atomic.Bool
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.read.Store(true)
+	return b.ReadCloser.Read(p)
+}
+
+// What follows makes the exchange all that net/http's own writer is. CloseNotify is
+// among it because k8s.io/apiserver only streams to writers that have it.
+
+func (x *exchange) Unwrap() http.ResponseWriter { return x.writer }
+
+func (x *exchange) Header() http.Header { return x.writer.Header() }
+
+func (x *exchange) WriteHeader(code int) {
+	if x.declined {
+		return
+	}
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		x.answered = true
+	}
+	x.writer.WriteHeader(code)
+}
+
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.declined {
+		return 0, errDeclined
+	}
+	x.answered = true
+	return x.writer.Write(p)
+}
+
+func (x *exchange) WriteString(s string) (int, error) {
+	if x.declined {
+		return 0, errDeclined
+	}
+	x.answered = true
+	return io.WriteString(x.writer, s)
+}
+
+func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
+	if x.declined {
+		return 0, errDeclined
+	}
+	x.answered = true
+	return io.Copy(x.writer, r)
+}
+
+func (x *exchange) Flush() { _ = x.FlushError() }
+
+func (x *exchange) FlushError() error {
+	if x.declined {
+		return errDeclined
+	}
+	x.answered = true
+	return http.NewResponseController(x.writer).Flush()
+}
+
+func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if x.declined {
+		return nil, nil, errDeclined
+	}
+	conn, buffered, err := http.NewResponseController(x.writer).Hijack()
+	if err == nil {
+		x.answered, x.hijacked = true, conn
+	}
+	return conn, buffered, err
+}
+
+func (x *exchange) CloseNotify() <-chan bool {
+	if n, ok := x.writer.(interface{ CloseNotify() <-chan bool }); ok {
+		return n.CloseNotify()
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// HealthKinds are the endpoints that a health check is part of; none means all three.
+type HealthKinds struct {
+	// Livez: the process should be restarted if the check fails.
+	Livez bool
+	// Readyz: no requests should be sent if the check fails.
+	Readyz bool
+	// Healthz is the endpoint of old, for those who still ask there.
+	Healthz bool
+}
+
+// HealthCheck registers a check, which the host shows as STAGE/NAME. It runs whenever
+// somebody asks, never twice at a time, and should come back well before its context
+// ends, or it counts as failed.
+func (e *Env) HealthCheck(name string, kinds HealthKinds, f func(context.Context) error) {
+	e.register("HealthCheck "+name, func() error { return e.checks.add(name, kinds, f) })
+}
+
+// checks are a stage's health checks.
+type checks struct{ byName map[string]*check }
+
+func (c *checks) add(name string, kinds HealthKinds, f func(context.Context) error) error {
+	switch {
+	case name == "":
+		return errors.New("without a name")
+	case f == nil:
+		return errors.New("without a function")
+	case c.byName[name] != nil:
+		return errors.New("registered twice")
+	}
+	if c.byName == nil {
+		c.byName = map[string]*check{}
+	}
+	if kinds == (HealthKinds{}) {
+		kinds = HealthKinds{Livez: true, Readyz: true, Healthz: true}
+	}
+	c.byName[name] = &check{name: name, kinds: kinds, run: f}
+	return nil
+}
+
+func (c *checks) toWire() []*stagev1.HealthCheck {
+	var wire []*stagev1.HealthCheck
+	for _, name := range slices.Sorted(maps.Keys(c.byName)) {
+		k := c.byName[name].kinds
+		wire = append(wire, &stagev1.HealthCheck{Name: name, Livez: k.Livez, Readyz: k.Readyz, Healthz: k.Healthz})
+	}
+	return wire
+}
+
+// checkHealth runs the checks with these names, all if there are none, at the same time.
+func (e *Env) checkHealth(ctx context.Context, names []string) []*stagev1.HealthResult {
+	e.mu.Lock()
+	known := maps.Clone(e.checks.byName)
+	e.mu.Unlock()
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(known))
+	}
+	results := make([]*stagev1.HealthResult, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			results[i] = &stagev1.HealthResult{Name: name}
+			if err := known[name].result(ctx, e); err != nil {
+				results[i].Error = err.Error()
+			}
+			results[i].CheckedAt = timestamppb.Now()
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// check is one health check.
+type check struct {
+	name  string
+	kinds HealthKinds
+	run   func(context.Context) error
+
+	mu      sync.Mutex
+	running *checkRun
+}
+
+// checkRun is a check under way, for all who wait for it.
+type checkRun struct {
+	done chan struct{}
+	err  error // valid when done is closed
+}
+
+// result returns the check's error, or that it does not come back in time.
+func (c *check) result(ctx context.Context, e *Env) error {
+	if c == nil {
+		return errors.New("there is no such health check")
+	}
+	run := c.join(ctx, e)
+	select {
+	case <-run.done:
+		return run.err
+	case <-ctx.Done():
+		return fmt.Errorf("the check did not come back in time: %w", ctx.Err())
+	}
+}
+
+// join starts the check if it is not running already. A check that never comes back
+// is thus not started again and again.
+func (c *check) join(ctx context.Context, e *Env) *checkRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running != nil {
+		return c.running
+	}
+	run := &checkRun{done: make(chan struct{})}
+	c.running = run
+	own, cancel := checkContext(ctx, e.ctx)
+	go func() {
+		defer cancel()
+		run.err = guard(e.Log, "health check "+c.name, func() error { return c.run(own) })
+		c.mu.Lock()
+		c.running = nil
+		c.mu.Unlock()
+		close(run.done)
+	}()
+	return run
+}
+
+// defaultCheckTimeout bounds a check whose caller sets no deadline.
+const defaultCheckTimeout = 10 * time.Second
+
+// checkContext is that of the stage with the caller's deadline: others may wait for the
+// check even if the caller gives up.
+func checkContext(caller, stage context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := caller.Deadline(); ok {
+		return context.WithDeadline(stage, deadline)
+	}
+	return context.WithTimeout(stage, defaultCheckTimeout)
+}

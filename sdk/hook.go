@@ -1,0 +1,85 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// PostStartHook registers a function that runs once the server serves. All hooks
+// of all stages run at the same time, in no order; the server is ready when all have
+// returned. An error ends the server. The context ends when the stage stops, so a hook
+// may start what goes on until then.
+func (e *Env) PostStartHook(name string, f func(context.Context) error) {
+	e.register("PostStartHook "+name, func() error { return e.start.add(name, f) })
+}
+
+// PreShutdownHook registers a function that runs before the server stops, while it
+// still serves. The server waits for it. An error is logged.
+func (e *Env) PreShutdownHook(name string, f func(context.Context) error) {
+	e.register("PreShutdownHook "+name, func() error { return e.shutdown.add(name, f) })
+}
+
+// hooks are named functions, each of which runs once at most.
+type hooks struct{ byName map[string]*hook }
+
+type hook struct {
+	run func(context.Context) error
+	ran bool
+}
+
+func (h *hooks) add(name string, f func(context.Context) error) error {
+	switch {
+	case name == "":
+		return errors.New("without a name")
+	case f == nil:
+		return errors.New("without a function")
+	case h.byName[name] != nil:
+		return errors.New("registered twice")
+	}
+	if h.byName == nil {
+		h.byName = map[string]*hook{}
+	}
+	h.byName[name] = &hook{run: f}
+	return nil
+}
+
+func (h *hooks) names() []string { return slices.Sorted(maps.Keys(h.byName)) }
+
+// take returns the hook to run, once.
+func (h *hooks) take(name string) (*hook, error) {
+	k := h.byName[name]
+	switch {
+	case k == nil:
+		return nil, status.Errorf(codes.NotFound, "no hook %q", name)
+	case k.ran:
+		return nil, status.Errorf(codes.FailedPrecondition, "hook %q has run already", name)
+	}
+	k.ran = true
+	return k, nil
+}
+
+// runHook runs a hook of the set. It returns when the hook has, when the caller gives
+// up, which does not end the hook, or when the stage stops.
+func (e *Env) runHook(ctx context.Context, set *hooks, name string) error {
+	e.mu.Lock()
+	k, err := set.take(name)
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- guard(e.Log, "hook "+name, func() error { return k.run(e.ctx) })
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}

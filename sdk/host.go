@@ -1,0 +1,84 @@
+package sdk
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Host is how a stage reaches the host: HTTP/1.1 over a Unix socket, with the header
+// "Authorization: Bearer TOKEN". What is asked there goes through all filters of the
+// server, as a request of any client.
+type Host struct {
+	// Socket is the path of the Unix socket.
+	Socket string
+	// Token is the credential of this process. It is void once the process has ended.
+	Token string
+	// User and Groups are the identity that requests with the token have.
+	User   string
+	Groups []string
+	// ServerVersion is what the server reports at /version, such as v1.37.0.
+	ServerVersion string
+	// ExternalURL is where clients reach the server: https://HOST:PORT.
+	ExternalURL string
+}
+
+func hostFromWire(h *stagev1.Host) Host {
+	return Host{
+		Socket: h.GetSocket(), Token: h.GetToken(),
+		User: h.GetUser(), Groups: slices.Clone(h.GetGroups()),
+		ServerVersion: h.GetServerVersion(), ExternalURL: h.GetExternalUrl(),
+	}
+}
+
+// hostName is the host's name in URLs. Nothing resolves it: all connections go to the socket.
+const hostName = "catena"
+
+// continueTimeout is how long the host may take to decide whether it wants the body of
+// a request that its client holds back. The host always decides.
+const continueTimeout = 10 * time.Minute
+
+// newHostTransport returns the connections from the stage to the host.
+func newHostTransport(socket string) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+		DisableCompression:    true,
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       time.Minute,
+		ExpectContinueTimeout: continueTimeout,
+		WriteBufferSize:       32 << 10,
+		ReadBufferSize:        32 << 10,
+	}
+}
+
+// authorized makes requests in the stage's own name.
+type authorized struct {
+	transport http.RoundTripper
+	token     string
+}
+
+// RoundTrip sends a copy of r to the host.
+func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = "http", hostName
+	dropInternal(r.Header)
+	r.Header.Set("Authorization", "Bearer "+a.token)
+	return a.transport.RoundTrip(r)
+}
+
+// dropInternal removes what only host and stage say to each other.
+func dropInternal(h http.Header) {
+	for key := range h {
+		if strings.HasPrefix(key, stagev1.HeaderPrefix) {
+			delete(h, key)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package sdk
+
+import (
+	"net"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// hostOnly is a listener that accepts the host's connections and closes all others.
+type hostOnly struct {
+	net.Listener
+	pid, uid int
+	log      hclog.Logger
+}
+
+// Accept returns the next connection of the host.
+func (l hostOnly) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		err = checkPeer(conn, l.pid, l.uid)
+		if err == nil {
+			return conn, nil
+		}
+		l.log.Warn("refused a connection to the data socket", "error", err)
+		_ = conn.Close()
+	}
+}

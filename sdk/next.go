@@ -1,0 +1,111 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httputil"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// next hands requests on to the stages behind this one.
+type next struct{ call http.Handler }
+
+// ServeHTTP declines where nobody can tell the difference, else it calls.
+func (n next) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if x, ok := w.(*exchange); ok && x.untouched(r) {
+		x.decline()
+		return
+	}
+	n.call.ServeHTTP(w, r)
+}
+
+// call asks the stages behind this one through the host.
+type call struct {
+	proxy *httputil.ReverseProxy
+	log   hclog.Logger
+}
+
+func (c call) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := exchangeFrom(r.Context())
+	if x == nil {
+		x = exchangeOf(w)
+	}
+	if x == nil || x.id == "" {
+		c.log.Error("a request that did not come from the host cannot be handed on", "method", r.Method, "path", r.URL.Path)
+		writeStatus(w, http.StatusInternalServerError, "the request did not come from the host, so there is no next stage")
+		return
+	}
+	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, x.id))
+}
+
+// toDelegate asks one stage behind this one, in this stage's own name.
+type toDelegate struct {
+	proxy *httputil.ReverseProxy
+	name  string
+}
+
+func (d toDelegate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderDelegate, d.name))
+}
+
+// hostHeader is what the host has to know of a request that is handed on.
+type hostHeader struct{ key, value string }
+
+type hostHeaderKey struct{}
+
+func withHostHeader(r *http.Request, key, value string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), hostHeaderKey{}, hostHeader{key, value}))
+}
+
+// newProxy returns what hands requests on to the host, with streams, upgrades,
+// trailers and cancellation.
+func newProxy(transport http.RoundTripper, token string, log hclog.Logger) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite:   func(r *httputil.ProxyRequest) { rewrite(r, token) },
+		ErrorLog:  log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if !errors.Is(r.Context().Err(), context.Canceled) {
+				log.Warn("request could not be handed on", "method", r.Method, "path", r.URL.Path, "error", err)
+			}
+			code := http.StatusBadGateway
+			if errors.Is(err, context.DeadlineExceeded) {
+				code = http.StatusGatewayTimeout
+			}
+			writeStatus(w, code, "the request could not be handed on to the next stage")
+		},
+	}
+}
+
+// rewrite leaves the request as it is, but for what addresses it.
+func rewrite(r *httputil.ProxyRequest, token string) {
+	out := r.Out
+	out.URL.Scheme, out.URL.Host = "http", hostName
+	out.URL.RawQuery = r.In.URL.RawQuery
+	for _, key := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values, ok := r.In.Header[key]; ok {
+			out.Header[key] = values
+		}
+	}
+	dropInternal(out.Header)
+	if h, ok := r.In.Context().Value(hostHeaderKey{}).(hostHeader); ok {
+		out.Header.Set(h.key, h.value)
+	}
+	out.Header.Set("Authorization", "Bearer "+token)
+}
+
+// writeStatus answers with an error that Kubernetes' clients understand.
+func writeStatus(w http.ResponseWriter, code int, message string) {
+	body, _ := json.Marshal(map[string]any{
+		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{},
+		"status": "Failure", "message": message, "reason": "InternalError", "code": code,
+	})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}

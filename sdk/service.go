@@ -1,0 +1,226 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Service runs one stage: it answers the host's RPCs, and from PrepareRun on the
+// requests at the data socket. Main puts a Service into a process; tests can use one
+// as it is.
+type Service struct {
+	stagev1.UnimplementedStageServer
+
+	stage Stage
+	data  net.Listener
+	log   hclog.Logger
+
+	ctx     context.Context // ends at Stop
+	cancel  context.CancelFunc
+	drain   *drain
+	stopped chan struct{}
+
+	mu       sync.Mutex
+	env      *Env         // from Configure on
+	handler  http.Handler // from Configure on
+	server   *http.Server // from PrepareRun on
+	stopping bool
+}
+
+// NewService returns the service of a stage that serves requests at data. Close it, or
+// call Stop, to release what it holds.
+func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, error) {
+	if err := stage.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Service{
+		stage: stage, data: data, log: log,
+		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}),
+	}, nil
+}
+
+// Stopped is closed when the stage has stopped.
+func (s *Service) Stopped() <-chan struct{} { return s.stopped }
+
+// Describe says what the stage is.
+func (s *Service) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.DescribeResponse, error) {
+	return s.stage.describe(), nil
+}
+
+// ValidateConfig asks the stage's own Validate.
+func (s *Service) ValidateConfig(_ context.Context, req *stagev1.ValidateConfigRequest) (*stagev1.ValidateConfigResponse, error) {
+	if s.stage.Validate == nil {
+		return nil, status.Error(codes.Unimplemented, "the stage checks its configuration when it is configured")
+	}
+	resp := &stagev1.ValidateConfigResponse{}
+	err := guard(s.log, "Validate", func() error {
+		for _, p := range s.stage.Validate(req.GetConfig(), req.GetFlags()) {
+			resp.Problems = append(resp.Problems, &stagev1.ConfigProblem{Key: p.Key, Message: p.Message})
+		}
+		return nil
+	})
+	return resp, err
+}
+
+// Configure makes the stage build its handler.
+func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*stagev1.ConfigureResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.env != nil || s.stopping {
+		return nil, status.Error(codes.FailedPrecondition, "Configure was called already")
+	}
+	env := newEnv(s.ctx, req, s.log, s.drain)
+	s.env = env
+	var handler http.Handler
+	err := guard(s.log, "New", func() (err error) {
+		handler, err = s.stage.New(env)
+		return err
+	})
+	if err = errors.Join(err, env.mistake()); err != nil {
+		return nil, err
+	}
+	if handler == nil {
+		handler = env.Next
+	}
+	s.handler = handler
+	listed, claims := env.reports.paths()
+	return &stagev1.ConfigureResponse{ListedPaths: listed, Claims: claims}, nil
+}
+
+// PrepareRun finishes the stage and begins to serve requests.
+func (s *Service) PrepareRun(ctx context.Context, _ *stagev1.PrepareRunRequest) (*stagev1.PrepareRunResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handler == nil || s.server != nil || s.stopping {
+		return nil, status.Error(codes.FailedPrecondition, "PrepareRun follows Configure, once")
+	}
+	if err := s.env.runPrepare(ctx); err != nil {
+		return nil, err
+	}
+	s.server = s.serve()
+	listed, claims := s.env.reports.paths()
+	return &stagev1.PrepareRunResponse{
+		ListedPaths: listed, Claims: claims,
+		PostStartHooks:         s.env.start.names(),
+		PreShutdownHooks:       s.env.shutdown.names(),
+		HealthChecks:           s.env.checks.toWire(),
+		MuxAndDiscoverySignals: s.env.reports.signals(),
+	}, nil
+}
+
+// configured returns the environment, or an error before Configure.
+func (s *Service) configured() (*Env, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.env == nil {
+		return nil, status.Error(codes.FailedPrecondition, "the stage is not configured")
+	}
+	return s.env, nil
+}
+
+// Watch streams the stage's reports. Changes that come faster than they are sent are one.
+func (s *Service) Watch(_ *stagev1.WatchRequest, stream stagev1.Stage_WatchServer) error {
+	env, err := s.configured()
+	if err != nil {
+		return err
+	}
+	var at cursor
+	for {
+		event, changed := env.reports.since(&at)
+		if event != nil {
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-s.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// RunPostStartHook runs one hook.
+func (s *Service) RunPostStartHook(ctx context.Context, req *stagev1.RunHookRequest) (*stagev1.RunHookResponse, error) {
+	env, err := s.configured()
+	if err != nil {
+		return nil, err
+	}
+	return &stagev1.RunHookResponse{}, env.runHook(ctx, &env.start, req.GetName())
+}
+
+// RunPreShutdownHook runs one hook.
+func (s *Service) RunPreShutdownHook(ctx context.Context, req *stagev1.RunHookRequest) (*stagev1.RunHookResponse, error) {
+	env, err := s.configured()
+	if err != nil {
+		return nil, err
+	}
+	return &stagev1.RunHookResponse{}, env.runHook(ctx, &env.shutdown, req.GetName())
+}
+
+// CheckHealth runs health checks.
+func (s *Service) CheckHealth(ctx context.Context, req *stagev1.CheckHealthRequest) (*stagev1.CheckHealthResponse, error) {
+	env, err := s.configured()
+	if err != nil {
+		return nil, err
+	}
+	return &stagev1.CheckHealthResponse{Results: env.checkHealth(ctx, req.GetNames())}, nil
+}
+
+// drainMargin is what the answer to Drain takes to reach the host before its deadline.
+const drainMargin = 100 * time.Millisecond
+
+// Drain waits for the end of the requests in flight.
+func (s *Service) Drain(ctx context.Context, _ *stagev1.DrainRequest) (*stagev1.DrainResponse, error) {
+	s.drain.begin()
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-drainMargin))
+		defer cancel()
+	}
+	return &stagev1.DrainResponse{Running: int64(s.drain.wait(ctx))}, nil
+}
+
+// handlerGrace is how long handlers may take to notice that their connections are closed.
+const handlerGrace = time.Second
+
+// Stop ends what still runs, and releases everything.
+func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.StopResponse, error) {
+	s.cancel() // first: New or an OnPrepareRun function may hang, holding the lock
+	s.drain.begin()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return &stagev1.StopResponse{}, nil
+	}
+	s.stopping = true
+	defer close(s.stopped)
+	if s.server != nil {
+		_ = s.server.Close()
+		ctx, cancel := context.WithTimeout(ctx, handlerGrace)
+		defer cancel()
+		s.drain.wait(ctx)
+	} else {
+		_ = s.data.Close()
+	}
+	if s.env != nil {
+		s.env.runDestroy()
+	}
+	return &stagev1.StopResponse{}, nil
+}
+
+// Close stops the stage if the host has not.
+func (s *Service) Close() { _, _ = s.Stop(context.Background(), &stagev1.StopRequest{}) }

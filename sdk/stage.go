@@ -1,0 +1,72 @@
+package sdk
+
+import (
+	"errors"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Stage is what the author of a stage provides. Only Name and New are required.
+type Stage struct {
+	// Name is the NAME of the binary, catena-stage-NAME.
+	Name string
+	// Version is shown to people. It is the version of the main module if empty.
+	Version string
+	// Summary is one line that says what the stage does.
+	Summary string
+	// ConfigSchema is the JSON schema of the stage's own configuration. The
+	// stage takes any if it is empty.
+	ConfigSchema string
+	// New builds the stage's handler, once. A nil handler declines every request.
+	// An error ends the start of the server; so does a panic.
+	New func(env *Env) (http.Handler, error)
+	// Validate checks a configuration, which is JSON (see DecodeConfig), and the
+	// API server's flags, each as name=value. It must have no side effect.
+	// If it is nil, wrong configurations are found when New is called.
+	Validate func(config []byte, flags []string) []ConfigProblem
+}
+
+// ConfigProblem is what is wrong with one key of a configuration.
+type ConfigProblem struct {
+	// Key is the dotted path of the key inside the stage's configuration, or
+	// the name of a flag.
+	Key     string
+	Message string
+}
+
+func (s Stage) check() error {
+	switch {
+	case s.Name == "":
+		return errors.New("stage without a name")
+	case s.New == nil:
+		return errors.New("stage without a constructor: Stage.New is nil")
+	}
+	return nil
+}
+
+const sdkModule = "github.com/catena-dev/catena"
+
+func (s Stage) describe() *stagev1.DescribeResponse {
+	d := &stagev1.DescribeResponse{
+		Name:         s.Name,
+		Version:      s.Version,
+		Sdk:          "go",
+		ConfigSchema: s.ConfigSchema,
+		Summary:      s.Summary,
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return d
+	}
+	if d.Version == "" {
+		d.Version = info.Main.Version
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == sdkModule {
+			d.Sdk = "go " + m.Version
+		}
+	}
+	return d
+}
