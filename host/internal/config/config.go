@@ -1,0 +1,192 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/v2"
+
+	"github.com/catena-dev/catena/host/internal/chain"
+)
+
+// Config is a valid configuration with all defaults filled in. It is not to be
+// changed.
+type Config struct {
+	APIVersion string   `koanf:"apiVersion"`
+	Kind       string   `koanf:"kind"`
+	DataDir    string   `koanf:"dataDir"`
+	RuntimeDir string   `koanf:"runtimeDir"` // empty: the host chooses
+	PluginDirs []string `koanf:"pluginDirs"`
+	Log        Log      `koanf:"log"`
+	Store      Store    `koanf:"store"`
+	// APIServer has, for each flag of kube-apiserver by name, its values, one for
+	// each use of the flag. Neither names nor values have been checked.
+	APIServer map[string][]string `koanf:"apiserver"`
+	Stages    map[string]Stage    `koanf:"stages"`
+
+	// Order has the names of the stages from the head of the chain to its tail.
+	Order []string `koanf:"-"`
+
+	settings []Setting
+}
+
+// Log says what the host writes to its log, and how.
+type Log struct {
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
+}
+
+// Store says where the API server keeps its objects. The embedded etcd is used if
+// there are no endpoints.
+type Store struct {
+	Endpoints          []string      `koanf:"endpoints"`
+	CAFile             string        `koanf:"caFile"`
+	CertFile           string        `koanf:"certFile"`
+	KeyFile            string        `koanf:"keyFile"`
+	Prefix             string        `koanf:"prefix"`
+	CompactionInterval time.Duration `koanf:"compactionInterval"`
+	QuotaBytes         int64         `koanf:"quotaBytes"` // 0: etcd's default
+}
+
+// Stage is one link of the chain.
+type Stage struct {
+	Name         string            `koanf:"-"`
+	Delegate     string            `koanf:"delegate"` // empty: the tail
+	Binary       string            `koanf:"binary"`   // empty: catena-stage-NAME in PluginDirs
+	Sha256       string            `koanf:"sha256"`   // lower case; empty: any
+	StartTimeout time.Duration     `koanf:"startTimeout"`
+	Identity     Identity          `koanf:"identity"`
+	Env          map[string]string `koanf:"env"`
+	Config       map[string]any    `koanf:"config"` // fit for JSON; nil: none
+}
+
+// Identity is who a stage is in its calls to the API server.
+type Identity struct {
+	User   string   `koanf:"user"`
+	Groups []string `koanf:"groups"`
+}
+
+// Options are the layers above the defaults, from the lowest to the highest.
+type Options struct {
+	// Files are the paths of --config. Files in the folder conf.d beside the last
+	// one follow them.
+	Files []string
+	// Env is the environment, as os.Environ returns it.
+	Env []string
+	// Set has KEY=VALUE for each --set and each flag that stands for a key.
+	Set []string
+}
+
+// Load reads all layers and returns what they come to. The error joins a *Problem
+// for everything that is wrong.
+func Load(o Options) (*Config, error) {
+	p := &problems{}
+	return load(fileLayers(o.Files, p), o, p)
+}
+
+func load(files []*layer, o Options, p *problems) (*Config, error) {
+	root := newSchema(Keys())
+	flags := setLayers(o.Set, p)
+	for _, l := range slices.Concat(files, flags) {
+		normalize(l, root, p)
+	}
+	env := envLayers(o.Env, declaredStages(files, flags), p)
+	for _, l := range env {
+		normalize(l, root, p)
+	}
+	m := newMerger(root, p)
+	for _, l := range slices.Concat(files, env, flags) {
+		if err := m.add(l); err != nil {
+			return nil, fmt.Errorf("merge %s: %w", l.source, err)
+		}
+	}
+	if err := m.add(defaults(m)); err != nil {
+		return nil, fmt.Errorf("merge defaults: %w", err)
+	}
+	return m.config()
+}
+
+// declaredStages returns the names of the stages that files leave and flags add,
+// sorted.
+func declaredStages(files, flags []*layer) []string {
+	names := map[string]bool{}
+	for i, l := range slices.Concat(files, flags) {
+		for name, stage := range asMap(l.values["stages"]) {
+			switch {
+			case stage != nil:
+				names[name] = true
+			case i < len(files):
+				delete(names, name)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// config makes the typed configuration of what was merged, and checks what no
+// value shows by itself.
+func (m *merger) config() (*Config, error) {
+	c := &Config{}
+	err := m.ko.UnmarshalWithConf("", c, koanf.UnmarshalConf{
+		DecoderConfig: &mapstructure.DecoderConfig{Result: c, ErrorUnused: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decode merged configuration: %w", err)
+	}
+	for name, s := range c.Stages {
+		s.Name, s.Sha256 = name, strings.ToLower(s.Sha256)
+		c.Stages[name] = s
+	}
+	m.validate(c)
+	if err := m.problems.err(); err != nil {
+		return nil, err
+	}
+	c.settings = m.settings()
+	return c, nil
+}
+
+// Effective returns every value of the configuration with the layer that it came
+// from, by key.
+func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
+
+// Chain returns the stages from head to tail.
+func (c *Config) Chain() []Stage {
+	stages := make([]Stage, len(c.Order))
+	for i, name := range c.Order {
+		stages[i] = c.Stages[name]
+	}
+	return stages
+}
+
+// Flags returns the flags of kube-apiserver that the configuration gives, each as
+// name=value without leading dashes, sorted by name. A flag that is used several
+// times is there several times, in the order of its values.
+func (c *Config) Flags() []string {
+	flags := map[string][]string{
+		"etcd-prefix":              {c.Store.Prefix},
+		"etcd-compaction-interval": {c.Store.CompactionInterval.String()},
+	}
+	maps.Copy(flags, c.APIServer)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if len(flags[name]) == 0 {
+			out = append(out, name+"=")
+		}
+		for _, value := range flags[name] {
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
+}
+
+func (c *Config) declarations() []chain.Declaration {
+	decls := make([]chain.Declaration, 0, len(c.Stages))
+	for name, s := range c.Stages {
+		decls = append(decls, chain.Declaration{Name: name, Delegate: s.Delegate})
+	}
+	return decls
+}

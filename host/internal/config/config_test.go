@@ -1,0 +1,204 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// loadYAML loads one file with the given text below apiVersion and kind.
+func loadYAML(t *testing.T, text string, set ...string) (*Config, error) {
+	t.Helper()
+	p := &problems{}
+	text = "apiVersion: " + APIVersion + "\nkind: " + Kind + "\n" + text
+	return load([]*layer{parseLayer("test.yaml", []byte(text), p)}, Options{Set: set}, p)
+}
+
+func mustLoadYAML(t *testing.T, text string, set ...string) *Config {
+	t.Helper()
+	c, err := loadYAML(t, text, set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestTypedResult(t *testing.T) {
+	t.Parallel()
+	c := mustLoadYAML(t, `
+pluginDirs: [a, b]
+store: {endpoints: [https://a:2379], compactionInterval: 90s, quotaBytes: 5}
+apiserver: {v: 2, authorization-mode: [Node, RBAC]}
+stages:
+  hello:
+    delegate: core
+    sha256: 0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef
+    env: {GOMAXPROCS: 2}
+    config: {list: [1, {a: null}]}
+    identity: {groups: [mine]}
+  core: {startTimeout: 5s}
+`)
+	got := map[string]any{
+		"dirs": c.PluginDirs, "store": c.Store, "flags": c.APIServer, "order": c.Order, "stages": c.Stages, "log": c.Log,
+	}
+	want := map[string]any{
+		"dirs": []string{"a", "b"},
+		"store": Store{Endpoints: []string{"https://a:2379"}, Prefix: "/registry",
+			CompactionInterval: 90 * time.Second, QuotaBytes: 5},
+		"flags": map[string][]string{"v": {"2"}, "authorization-mode": {"Node", "RBAC"}},
+		"order": []string{"hello", "core"},
+		"stages": map[string]Stage{
+			"hello": {Name: "hello", Delegate: "core", StartTimeout: time.Minute,
+				Sha256:   strings.Repeat("0123456789abcdef", 4),
+				Env:      map[string]string{"GOMAXPROCS": "2"},
+				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
+				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}}},
+			"core": {Name: "core", StartTimeout: 5 * time.Second,
+				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}}},
+		},
+		"log": Log{Level: "info", Format: "text"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if chain := c.Chain(); len(chain) != 2 || chain[0].Name != "hello" || chain[1].Name != "core" {
+		t.Errorf("Chain() = %v, want hello and core", chain)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	c := mustLoadYAML(t, `
+apiserver:
+  tls-sni-cert-key: ["a.crt,a.key", "b.crt,b.key"]
+  secure-port: 6443
+  anonymous-auth: false
+  cors-allowed-origins: []
+store: {prefix: /else}
+stages: {core: {}}
+`, "apiserver.authorization-mode=Node,RBAC")
+	want := []string{
+		"anonymous-auth=false",
+		"authorization-mode=Node,RBAC",
+		"cors-allowed-origins=",
+		"etcd-compaction-interval=5m0s",
+		"etcd-prefix=/else",
+		"secure-port=6443",
+		"tls-sni-cert-key=a.crt,a.key",
+		"tls-sni-cert-key=b.crt,b.key",
+	}
+	if diff := cmp.Diff(want, c.Flags()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The layers of one Load must not share memory with what the caller may change.
+func TestEffectiveIsACopy(t *testing.T) {
+	t.Parallel()
+	c := mustLoadYAML(t, "stages: {core: {}}")
+	c.Effective()[0].Key = "changed"
+	if c.Effective()[0].Key == "changed" {
+		t.Error("a caller can change the configuration")
+	}
+}
+
+func TestErrorsAreProblems(t *testing.T) {
+	t.Parallel()
+	_, err := loadYAML(t, "datadir: x\nstages: {core: {}}", "zzz")
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("%v joins no errors", err)
+	}
+	want := []Problem{
+		{Source: "--set zzz", Message: "want KEY=VALUE"},
+		{Source: "test.yaml", Line: 3, Key: "datadir", Message: `unknown key (did you mean "dataDir"?)`},
+	}
+	var got []Problem
+	for _, e := range joined.Unwrap() {
+		var p *Problem
+		if !errors.As(e, &p) {
+			t.Fatalf("%v is no Problem", e)
+		}
+		got = append(got, *p)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestExampleConfigs(t *testing.T) {
+	t.Parallel()
+	orders := map[string]string{
+		"catena.yaml":          "aggregator core extensions",
+		"extensions-only.yaml": "extensions",
+		"hello.yaml":           "hello",
+	}
+	files, err := filepath.Glob("../../../configs/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		want, ok := orders[name]
+		if !ok {
+			t.Errorf("%s: no test knows this example", file)
+		}
+		c, err := Load(Options{Files: []string{file}})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := strings.Join(c.Order, " "); got != want {
+			t.Errorf("%s: order is %s, want %s", file, got, want)
+		}
+		delete(orders, name)
+	}
+	if len(orders) > 0 {
+		t.Errorf("examples that do not exist: %v", orders)
+	}
+}
+
+// FuzzLoad feeds bytes as a file of each format, a variable and a flag. Whatever
+// they are, the result is a configuration that can be handed on, or Problems.
+func FuzzLoad(f *testing.F) {
+	head := "apiVersion: " + APIVersion + "\nkind: " + Kind + "\n"
+	f.Add("yaml", []byte(head+"stages: {a: {delegate: b, config: {x: [1, .5, ~]}}, b: {}}"), "CATENA_DATA_DIR=x", "stages.c.delegate=a")
+	f.Add("yaml", []byte("a: &a [*a]\n? {}\n: !!binary x\n<<: 1"), "CATENA_STAGES_A_ENV_X=y", `a\.b.c=null`)
+	f.Add("json", []byte(`{"apiVersion": "`+APIVersion+`", "kind": "`+Kind+`", "stages": {"a": {"config": {"n": 1e400}}}}`), "CATENA_APISERVER_V=[1]", `stages={"a":null}`)
+	f.Add("toml", []byte("apiVersion = \""+APIVersion+"\"\nkind = \""+Kind+"\"\n[stages.a]\n[[x]]\ny = 1979-05-27"), "CATENA_SERVICE_HOST=", "apiserver.v=[[]]")
+	f.Fuzz(func(t *testing.T, format string, data []byte, env, set string) {
+		file := "fuzz." + format
+		if formatOf(file) == nil {
+			return
+		}
+		p := &problems{}
+		var layers []*layer
+		if l := parseLayer(file, data, p); l != nil {
+			layers = append(layers, l)
+		}
+		c, err := load(layers, Options{Env: []string{env}, Set: []string{set}}, p)
+		if err != nil {
+			for e := range strings.SplitSeq(err.Error(), "\n") {
+				if e == "" {
+					t.Errorf("an empty line in the error %q", err)
+				}
+			}
+			if strings.Contains(err.Error(), "decode merged") || strings.Contains(err.Error(), "merge ") && len(p.list) == 0 {
+				t.Errorf("not a problem of the user: %v", err)
+			}
+			return
+		}
+		if _, err := json.Marshal(c.Stages); err != nil {
+			t.Errorf("a stage's configuration is no JSON: %v", err)
+		}
+		if len(c.Order) != len(c.Stages) || len(c.Effective()) == 0 {
+			t.Errorf("order %v of stages %v", c.Order, c.Stages)
+		}
+		c.Flags()
+	})
+}

@@ -1,0 +1,90 @@
+// Package config reads the configuration of the host: koanf in, one strict, typed
+// and immutable Config out, or every error at once.
+//
+// # Layers
+//
+// Later ones win: defaults, the files of --config in order, the files of conf.d
+// beside the last of them in order of their names, variables CATENA_… of the
+// environment, flags (--set and those that stand for a key). Mappings are merged,
+// other values replaced. Null takes back what earlier layers say: it removes a
+// stage or a flag and brings back a default. Inside of a stage's own config, null
+// is a value like others.
+//
+// Relative paths are relative to the working directory of the process.
+//
+// # Keys
+//
+//	apiVersion (catena.dev/v1alpha1)
+//	    Version of this format. Required in a file of --config.
+//	    Default: catena.dev/v1alpha1
+//	kind (HostConfiguration)
+//	    Required in a file of --config.
+//	    Default: HostConfiguration
+//	dataDir (string)
+//	    Folder of all state: the embedded etcd, keys, certificates, each stage's own
+//	    folder. Catena closes it to other users.
+//	    Default: ./data
+//	runtimeDir (string)
+//	    Folder of the Unix sockets. Its path must be short; the default moves to the
+//	    folder for temporary files where it would be too long.
+//	    Default: DATA_DIR/run
+//	pluginDirs (list of strings)
+//	    Folders in which catena-stage-NAME is looked for, in this order.
+//	    Default: ["./bin/plugins"]
+//	log.level (trace, debug, info, warn, error)
+//	    Least level of the messages that the host writes, its stages' messages
+//	    included.
+//	    Default: info
+//	log.format (text, json)
+//	    Form of the messages.
+//	    Default: text
+//	apiserver.* (value or list of values)
+//	    A flag of kube-apiserver by its own name, for the host and for all stages
+//	    alike. One element of a list is one use of the flag.
+//	store.endpoints (list of strings)
+//	    URLs of an external etcd cluster, https://HOST:PORT. The embedded etcd runs
+//	    if there are none.
+//	store.caFile (string)
+//	    Certificates of the authorities that the external cluster's certificates
+//	    come from, PEM.
+//	store.certFile (string)
+//	    Client certificate for the external cluster, PEM.
+//	store.keyFile (string)
+//	    Key of store.certFile, PEM.
+//	store.prefix (string)
+//	    What all keys in etcd begin with; --etcd-prefix of kube-apiserver.
+//	    Default: /registry
+//	store.compactionInterval (duration)
+//	    Time between two compactions of etcd's history, 0 for none;
+//	    --etcd-compaction-interval of kube-apiserver.
+//	    Default: 5m
+//	store.quotaBytes (integer)
+//	    Size up to which the embedded etcd may grow, 0 for etcd's default of 2 GiB.
+//	    Default: 0
+//	stages.*.delegate (string)
+//	    The stage that this one hands on to what it does not serve. The tail of the
+//	    chain has none.
+//	stages.*.binary (string)
+//	    Path of the plugin binary.
+//	    Default: catena-stage-NAME in pluginDirs
+//	stages.*.sha256 (string)
+//	    SHA-256 of the binary in hexadecimal digits. The stage is not started from a
+//	    file with another one.
+//	stages.*.startTimeout (duration)
+//	    Time that the stage has to come up: launch, configuration and preparation
+//	    together.
+//	    Default: 1m
+//	stages.*.identity.user (string)
+//	    Name of the user as which the stage calls the API server.
+//	    Default: system:catena:stage:NAME, or system:apiserver for aggregator, core
+//	    and extensions
+//	stages.*.identity.groups (list of strings)
+//	    Groups of that user.
+//	    Default: [system:catena:stages], or [system:masters] for aggregator, core
+//	    and extensions
+//	stages.*.env.* (value)
+//	    A variable for the environment of the stage's process, which otherwise gets
+//	    a short list of the host's.
+//	stages.*.config (mapping)
+//	    The stage's own configuration, with keys as the stage defines them.
+package config

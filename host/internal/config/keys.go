@@ -1,0 +1,123 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// Type is what a key's value has to be.
+type Type string
+
+// The types of keys.
+const (
+	String   Type = "string"
+	List     Type = "list of strings"
+	Integer  Type = "integer"
+	Duration Type = "duration"
+	// Flag is a value, or a list of values, for a flag of kube-apiserver.
+	Flag Type = "value or list of values"
+	// Text is a string; numbers and booleans are taken for one.
+	Text Type = "value"
+	// Object is a mapping with any keys.
+	Object Type = "mapping"
+)
+
+// Key describes one key of the configuration.
+type Key struct {
+	// Path is the dotted key; a * stands for a name of the user's choice.
+	Path string
+	Type Type
+	// Choices are the only values that a string may have; any if empty.
+	Choices []string
+	// Default is the value if no layer gives one: a string, []string, int64 or
+	// time.Duration. Nil means that there is none, or that DefaultDoc says it.
+	Default    any
+	DefaultDoc string
+	// Doc says what the key is for, for people.
+	Doc string
+
+	check func(any) error
+}
+
+// The only API version and kind of a configuration.
+const (
+	APIVersion = "catena.dev/v1alpha1"
+	Kind       = "HostConfiguration"
+)
+
+// Keys returns every key of the configuration. Strictness, suggestions, names of
+// environment variables, defaults and documentation all come from this table.
+func Keys() []Key {
+	return slices.Concat(hostKeys(), storeKeys(), stageKeys())
+}
+
+func hostKeys() []Key {
+	return []Key{
+		{Path: "apiVersion", Type: String, Choices: []string{APIVersion}, Default: APIVersion,
+			Doc: "Version of this format. Required in a file of --config."},
+		{Path: "kind", Type: String, Choices: []string{Kind}, Default: Kind,
+			Doc: "Required in a file of --config."},
+		{Path: "dataDir", Type: String, Default: "./data", check: notEmpty,
+			Doc: "Folder of all state: the embedded etcd, keys, certificates, each stage's own folder. Catena closes it to other users."},
+		{Path: "runtimeDir", Type: String, DefaultDoc: "`DATA_DIR/run`",
+			Doc: "Folder of the Unix sockets. Its path must be short; the default moves to the folder for temporary files where it would be too long."},
+		{Path: "pluginDirs", Type: List, Default: []string{"./bin/plugins"},
+			Doc: "Folders in which catena-stage-NAME is looked for, in this order."},
+		{Path: "log.level", Type: String, Choices: []string{"trace", "debug", "info", "warn", "error"}, Default: "info",
+			Doc: "Least level of the messages that the host writes, its stages' messages included."},
+		{Path: "log.format", Type: String, Choices: []string{"text", "json"}, Default: "text",
+			Doc: "Form of the messages."},
+		{Path: "apiserver.*", Type: Flag,
+			Doc: "A flag of kube-apiserver by its own name, for the host and for all stages alike. One element of a list is one use of the flag."},
+	}
+}
+
+func storeKeys() []Key {
+	return []Key{
+		{Path: "store.endpoints", Type: List, check: endpoints,
+			Doc: "URLs of an external etcd cluster, https://HOST:PORT. The embedded etcd runs if there are none."},
+		{Path: "store.caFile", Type: String, Doc: "Certificates of the authorities that the external cluster's certificates come from, PEM."},
+		{Path: "store.certFile", Type: String, Doc: "Client certificate for the external cluster, PEM."},
+		{Path: "store.keyFile", Type: String, Doc: "Key of store.certFile, PEM."},
+		{Path: "store.prefix", Type: String, Default: "/registry", check: notEmpty,
+			Doc: "What all keys in etcd begin with; --etcd-prefix of kube-apiserver."},
+		{Path: "store.compactionInterval", Type: Duration, Default: 5 * time.Minute, check: notNegative,
+			Doc: "Time between two compactions of etcd's history, 0 for none; --etcd-compaction-interval of kube-apiserver."},
+		{Path: "store.quotaBytes", Type: Integer, Default: int64(0), check: notNegative,
+			Doc: "Size up to which the embedded etcd may grow, 0 for etcd's default of 2 GiB."},
+	}
+}
+
+func stageKeys() []Key {
+	return []Key{
+		{Path: "stages.*.delegate", Type: String, Default: "",
+			Doc: "The stage that this one hands on to what it does not serve. The tail of the chain has none."},
+		{Path: "stages.*.binary", Type: String, DefaultDoc: "catena-stage-NAME in pluginDirs",
+			Doc: "Path of the plugin binary."},
+		{Path: "stages.*.sha256", Type: String, check: digest,
+			Doc: "SHA-256 of the binary in hexadecimal digits. The stage is not started from a file with another one."},
+		{Path: "stages.*.startTimeout", Type: Duration, Default: time.Minute, check: positive,
+			Doc: "Time that the stage has to come up: launch, configuration and preparation together."},
+		{Path: "stages.*.identity.user", Type: String, DefaultDoc: "`system:catena:stage:NAME`, or `system:apiserver` for aggregator, core and extensions", check: notEmpty,
+			Doc: "Name of the user as which the stage calls the API server."},
+		{Path: "stages.*.identity.groups", Type: List, DefaultDoc: "`[system:catena:stages]`, or `[system:masters]` for aggregator, core and extensions",
+			Doc: "Groups of that user."},
+		{Path: "stages.*.env.*", Type: Text, check: noNUL,
+			Doc: "A variable for the environment of the stage's process, which otherwise gets a short list of the host's."},
+		{Path: "stages.*.config", Type: Object,
+			Doc: "The stage's own configuration, with keys as the stage defines them."},
+	}
+}
+
+// hostFlags are flags of kube-apiserver that Catena gives by itself, with the key
+// that stands for each.
+func hostFlags() map[string]string {
+	return map[string]string{
+		"etcd-servers":             "store.endpoints",
+		"etcd-cafile":              "store.caFile",
+		"etcd-certfile":            "store.certFile",
+		"etcd-keyfile":             "store.keyFile",
+		"etcd-prefix":              "store.prefix",
+		"etcd-compaction-interval": "store.compactionInterval",
+	}
+}

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	// Source is the layer: the path of a file, "env NAME" or "--set KEY". It is
+	// empty if no layer is to blame, as where all of them say nothing.
+	Source string
+	// Line is the line in the file, 0 if it is not known.
+	Line int
+	// Key is the dotted key, empty if the problem is with the source as a whole.
+	Key     string
+	Message string
+}
+
+func (p *Problem) Error() string {
+	var parts []string
+	switch {
+	case p.Line > 0:
+		parts = append(parts, fmt.Sprintf("%s:%d", p.Source, p.Line))
+	case p.Source != "":
+		parts = append(parts, p.Source)
+	}
+	if p.Key != "" && p.Source != "--set "+p.Key {
+		parts = append(parts, p.Key)
+	}
+	return oneLine(strings.Join(append(parts, p.Message), ": "))
+}
+
+// oneLine escapes control characters, which names and values may hold.
+func oneLine(s string) string {
+	if strings.IndexFunc(s, unicode.IsControl) < 0 {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+// problems collects what is wrong, so that all of it can be told at once.
+type problems struct {
+	list []*Problem
+	// incomplete says that declarations of stages are missing because of an error,
+	// so that their order would be judged wrongly.
+	incomplete bool
+}
+
+// err joins all problems: sources in the order in which they were found wanting, and
+// within a file by line. It returns nil if there is none.
+func (p *problems) err() error {
+	rank := map[string]int{}
+	for i, problem := range p.list {
+		if _, ok := rank[problem.Source]; !ok {
+			rank[problem.Source] = i
+		}
+	}
+	slices.SortStableFunc(p.list, func(a, b *Problem) int {
+		return cmp.Or(cmp.Compare(rank[a.Source], rank[b.Source]), cmp.Compare(a.Line, b.Line))
+	})
+	errs := make([]error, len(p.list))
+	for i, problem := range p.list {
+		errs[i] = problem
+	}
+	return errors.Join(errs...)
+}
+
+func (p *problems) add(l *layer, path []string, format string, args ...any) {
+	problem := &Problem{Key: dotted(path), Message: fmt.Sprintf(format, args...)}
+	if l != nil {
+		problem.Source, problem.Line = l.source, l.line(path)
+	}
+	p.list = append(p.list, problem)
+}
