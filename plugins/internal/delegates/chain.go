@@ -1,0 +1,89 @@
+// Package delegates stands in, inside the aggregator's process, for the servers
+// that it delegates to: they are stages in other processes.
+//
+// The aggregator walks its delegation chain for three things: the listed paths,
+// which it registers as APIServices; the OpenAPI documents, which it merges; and
+// requests that it does not answer itself. The chain here has the paths that the
+// stages have reported, asks the stages for the documents, and declines the
+// requests, which the host then takes to the next stage.
+//
+// Where kube-apiserver's servers share one discovery manager in memory, Discovery
+// keeps the aggregator's up to date with what the stages serve.
+package delegates
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/compatibility"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+// Chain returns a delegation chain with one server for each delegate, the
+// nearest first. Requests that none of them answers go to end.
+func Chain(delegates []sdk.Delegate, effective compatibility.EffectiveVersion, end http.Handler) (genericapiserver.DelegationTarget, error) {
+	target := genericapiserver.NewEmptyDelegateWithCustomHandler(end)
+	for _, delegate := range slices.Backward(delegates) {
+		server, err := shell(delegate, effective, end, target)
+		if err != nil {
+			return nil, fmt.Errorf("stand-in for stage %q: %w", delegate.Name, err)
+		}
+		target = server
+	}
+	return target, nil
+}
+
+// hookOfEveryServer would be registered once for each server of the chain.
+const hookOfEveryServer = "max-in-flight-filter"
+
+// shell returns a server that has the delegate's paths and nothing of its own.
+// A DelegationTarget has unexported types in its methods, so only a
+// GenericAPIServer can be one.
+func shell(delegate sdk.Delegate, effective compatibility.EffectiveVersion, end http.Handler, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, error) {
+	config := genericapiserver.NewConfig(serializer.NewCodecFactory(runtime.NewScheme()))
+	config.EffectiveVersion = effective
+	config.ExternalAddress = "localhost:443"
+	config.LoopbackClientConfig = &rest.Config{}
+	config.BuildHandlerChainFunc = func(handler http.Handler, _ *genericapiserver.Config) http.Handler { return handler }
+	config.SkipOpenAPIInstallation = true
+	config.EnableIndex = false
+	config.EnableDiscovery = false
+	config.EnableMetrics = false
+	config.EnableProfiling = false
+	config.StorageObjectCountTracker = nil
+	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
+	config.DisabledPostStartHooks.Insert(hookOfEveryServer)
+	server, err := config.Complete(nil).New(delegate.Name, next)
+	if err != nil {
+		return nil, err
+	}
+	register(server, delegate, end)
+	return server, nil
+}
+
+// register makes server list the delegate's paths. Only the OpenAPI documents
+// are fetched through it; the aggregator merges those of the whole chain.
+func register(server *genericapiserver.GenericAPIServer, delegate sdk.Delegate, end http.Handler) {
+	mux := server.Handler.NonGoRestfulMux
+	for _, path := range delegate.ListedPaths {
+		if !strings.HasPrefix(path, "/openapi/") {
+			mux.Handle(path, end)
+		}
+	}
+	for _, path := range []string{"/openapi/v2", "/openapi/v3"} {
+		if slices.Contains(delegate.ListedPaths, path) {
+			mux.Handle(path, delegate.Handler)
+			mux.HandlePrefix(path+"/", delegate.Handler)
+		} else {
+			// Not the next delegate's: it is asked on its own.
+			mux.UnlistedHandle(path, http.NotFoundHandler())
+		}
+	}
+}

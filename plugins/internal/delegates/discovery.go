@@ -1,0 +1,202 @@
+package delegates
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/util/responsewriter"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+// accept asks for the aggregated discovery document.
+const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+const (
+	// pollInterval is how often an unchanged document is asked for; the answer is
+	// 304 and empty. Upstream polls local OpenAPI documents as often.
+	pollInterval = time.Second
+	// burstInterval and burst apply after Poke: whatever was changed shows in the
+	// stage's document a moment later.
+	burstInterval = 25 * time.Millisecond
+	burst         = 2 * time.Second
+	// requestTimeout bounds one request for a document.
+	requestTimeout = 5 * time.Second
+)
+
+// Priority is the place of a group version in discovery.
+type Priority struct{ Group, Version int }
+
+// Discovery keeps the group versions of one delegate in the aggregator's
+// discovery manager.
+type Discovery struct {
+	Delegate sdk.Delegate
+	Manager  aggregated.ResourceManager
+	// Builtin tells which group versions the delegate has for good, and their
+	// priorities; all others are custom resources.
+	Builtin map[metav1.GroupVersion]Priority
+	// Log is called when fetching starts or ceases to fail.
+	Log func(err error)
+
+	etag   string
+	known  map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery
+	failed bool
+	poked  chan struct{}
+	synced chan struct{}
+}
+
+// customPriority is the priority of custom resources, as upstream's discovery
+// controller for them has it.
+var customPriority = Priority{Group: 1000, Version: 100}
+
+// NewDiscovery returns a Discovery that is to be Run.
+func NewDiscovery(delegate sdk.Delegate, manager aggregated.ResourceManager, builtin map[metav1.GroupVersion]Priority) *Discovery {
+	return &Discovery{
+		Delegate: delegate,
+		Manager:  manager,
+		Builtin:  builtin,
+		Log:      func(error) {},
+		poked:    make(chan struct{}, 1),
+		synced:   make(chan struct{}),
+	}
+}
+
+// Synced is closed once the delegate's document has been fetched.
+func (d *Discovery) Synced() <-chan struct{} { return d.synced }
+
+// Poke says that the delegate's document is about to change.
+func (d *Discovery) Poke() {
+	select {
+	case d.poked <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the manager up to date until ctx ends.
+func (d *Discovery) Run(ctx context.Context) {
+	var quick time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.poked:
+			quick = time.Now().Add(burst)
+		case <-timer.C:
+		}
+		d.Sync(ctx)
+		if time.Now().Before(quick) {
+			timer.Reset(burstInterval)
+		} else {
+			timer.Reset(pollInterval)
+		}
+	}
+}
+
+// Sync brings the manager up to date once. If the delegate does not answer, what
+// it had stays, marked as stale. It must not be called while Run runs.
+func (d *Discovery) Sync(ctx context.Context) {
+	document, err := d.fetch(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if (err != nil) != d.failed {
+		d.failed = err != nil
+		d.Log(err)
+		d.mark()
+	}
+	if err != nil {
+		return
+	}
+	if document != nil {
+		d.apply(document)
+	}
+	select {
+	case <-d.synced:
+	default:
+		close(d.synced)
+	}
+}
+
+// fetch returns the delegate's document, nil if it is the same as last time or
+// if the delegate has none.
+func (d *Discovery) fetch(ctx context.Context) (*apidiscoveryv2.APIGroupDiscoveryList, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/apis", nil)
+	if err != nil {
+		return nil, fmt.Errorf("discovery of stage %q: %w", d.Delegate.Name, err)
+	}
+	r.Header.Set("Accept", accept)
+	if d.etag != "" {
+		r.Header.Set("If-None-Match", d.etag)
+	}
+	w := responsewriter.NewInMemoryResponseWriter()
+	d.Delegate.Handler.ServeHTTP(w, r)
+	switch w.RespCode() {
+	case http.StatusOK:
+	case http.StatusNotModified:
+		return nil, nil
+	case http.StatusNotFound, http.StatusNotAcceptable:
+		return &apidiscoveryv2.APIGroupDiscoveryList{}, nil
+	default:
+		return nil, fmt.Errorf("discovery of stage %q: status %d: %s", d.Delegate.Name, w.RespCode(), bytes.TrimSpace(w.Data()))
+	}
+	document := &apidiscoveryv2.APIGroupDiscoveryList{}
+	if err := json.Unmarshal(w.Data(), document); err != nil {
+		return nil, fmt.Errorf("discovery of stage %q: %w", d.Delegate.Name, err)
+	}
+	d.etag = w.Header().Get("Etag")
+	return document, nil
+}
+
+func (d *Discovery) apply(document *apidiscoveryv2.APIGroupDiscoveryList) {
+	gone := d.known
+	d.known = map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery{}
+	for _, group := range document.Items {
+		for _, version := range group.Versions {
+			gv := metav1.GroupVersion{Group: group.Name, Version: version.Version}
+			delete(gone, gv)
+			d.known[gv] = version
+			d.add(gv, version)
+		}
+	}
+	for gv := range gone {
+		d.source(gv).RemoveGroupVersion(gv)
+	}
+}
+
+func (d *Discovery) add(gv metav1.GroupVersion, version apidiscoveryv2.APIVersionDiscovery) {
+	priority, ok := d.Builtin[gv]
+	if !ok {
+		priority = customPriority
+	}
+	d.source(gv).AddGroupVersion(gv.Group, version)
+	d.source(gv).SetGroupVersionPriority(gv, priority.Group, priority.Version)
+}
+
+// mark tells whether the known group versions are current.
+func (d *Discovery) mark() {
+	for gv, version := range d.known {
+		if d.failed {
+			version.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
+		}
+		d.source(gv).AddGroupVersion(gv.Group, version)
+	}
+}
+
+// source decides which of several servers of a group version wins.
+func (d *Discovery) source(gv metav1.GroupVersion) aggregated.ResourceManager {
+	if _, ok := d.Builtin[gv]; ok {
+		return d.Manager.WithSource(aggregated.BuiltinSource)
+	}
+	return d.Manager.WithSource(aggregated.CRDSource)
+}

@@ -1,0 +1,190 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apiextensionsinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+
+	"github.com/catena-dev/catena/plugins/internal/delegates"
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apistage"
+)
+
+// NewAggregator is the constructor of the stage aggregator: APIServices, and
+// one discovery and one OpenAPI document for the whole chain.
+func NewAggregator(env *sdk.Env) (http.Handler, error) {
+	a, err := newAggregator(env)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	return a.adapter.Serve(apistage.Server{
+		GenericAPIServer: a.server.GenericAPIServer,
+		Prepare:          a.prepare,
+		Claims:           a.claims.current,
+	})
+}
+
+type aggregator struct {
+	*base
+	server *aggregatorapiserver.APIAggregator
+	claims *aggregatorClaims
+	// discoveries has one entry for each stage behind this one.
+	discoveries []*delegates.Discovery
+	crds        apiextensionsinformers.SharedInformerFactory
+}
+
+func newAggregator(env *sdk.Env) (*aggregator, error) {
+	b, err := newBase(env)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := b.buildShared()
+	if err != nil {
+		return nil, err
+	}
+	g := shared.config.Generic
+	config, err := controlplaneapiserver.CreateAggregatorConfig(
+		*g, b.options.CompletedOptions, b.informers, shared.resolver, shared.config.ProxyTransport, shared.config.PeerProxy, shared.initializers)
+	if err != nil {
+		return nil, err
+	}
+	// Upstream drops them because another server of the process has them.
+	config.GenericConfig.PostStartHooks = g.PostStartHooks
+
+	chain, err := delegates.Chain(env.Delegates(), g.EffectiveVersion, http.HandlerFunc(b.adapter.Decline))
+	if err != nil {
+		return nil, err
+	}
+	a := &aggregator{base: b}
+	if a.crds, err = newCRDInformers(g); err != nil {
+		return nil, err
+	}
+	priorities := priorities(env.Delegates())
+	a.server, err = controlplaneapiserver.CreateAggregatorServer(
+		config.Complete(), chain, a.crds.Apiextensions().V1().CustomResourceDefinitions(), a.hasCRDs(), priorities)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.addDiscovery(priorities); err != nil {
+		return nil, err
+	}
+	if err := a.addHooks(); err != nil {
+		return nil, err
+	}
+	a.claims = newAggregatorClaims(env, a.server)
+	return a, nil
+}
+
+// newCRDInformers returns informers for custom resource definitions without
+// their schemas, which only the stage that serves them needs.
+func newCRDInformers(g *genericapiserver.Config) (apiextensionsinformers.SharedInformerFactory, error) {
+	client, err := apiextensionsclient.NewForConfig(g.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("client for custom resource definitions: %w", err)
+	}
+	strip := func(object any) (any, error) {
+		if crd, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
+			crd.ManagedFields = nil
+			for i := range crd.Spec.Versions {
+				crd.Spec.Versions[i].Schema = nil
+			}
+		}
+		return object, nil
+	}
+	return apiextensionsinformers.NewSharedInformerFactoryWithOptions(client, 0, apiextensionsinformers.WithTransform(strip)), nil
+}
+
+// crdPath is listed by the stage that serves custom resource definitions.
+const crdPath = "/apis/apiextensions.k8s.io/v1"
+
+func (a *aggregator) hasCRDs() bool {
+	return slices.ContainsFunc(a.env.Delegates(), listsCRDs)
+}
+
+func listsCRDs(delegate sdk.Delegate) bool { return slices.Contains(delegate.ListedPaths, crdPath) }
+
+// prepare finishes the server. The stages behind this one are prepared by then,
+// so that discovery and OpenAPI begin complete.
+func (a *aggregator) prepare() error {
+	for _, d := range a.discoveries {
+		d.Sync(a.env.Context())
+	}
+	_, err := a.server.PrepareRun()
+	return err
+}
+
+func (a *aggregator) addHooks() error {
+	return a.server.GenericAPIServer.AddPostStartHook("start-crd-informers", func(hook genericapiserver.PostStartHookContext) error {
+		if a.hasCRDs() {
+			a.crds.Start(hook.Done())
+		}
+		return nil
+	})
+}
+
+// addDiscovery keeps the discovery document up to date. It is complete, and with
+// it the server, when all stages have been asked.
+func (a *aggregator) addDiscovery(priorities priorityMap) error {
+	synced := make(chan struct{})
+	server := a.server.GenericAPIServer
+	for _, delegate := range a.env.Delegates() {
+		d := delegates.NewDiscovery(delegate, server.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
+		d.Log = func(err error) { logDiscovery(a.env, delegate.Name, err) }
+		a.discoveries = append(a.discoveries, d)
+		if listsCRDs(delegate) {
+			if err := a.pokeOnCRD(d); err != nil {
+				return err
+			}
+		}
+	}
+	if err := server.RegisterMuxAndDiscoveryCompleteSignal("StagesDiscovered", synced); err != nil {
+		return err
+	}
+	return server.AddPostStartHook("discover-stages", func(hook genericapiserver.PostStartHookContext) error {
+		for _, d := range a.discoveries {
+			go d.Run(hook)
+		}
+		if waitAll(hook, a.discoveries) {
+			close(synced)
+		}
+		return nil
+	})
+}
+
+func waitAll(ctx context.Context, discoveries []*delegates.Discovery) bool {
+	for _, d := range discoveries {
+		select {
+		case <-d.Synced():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// pokeOnCRD makes d look at once when a custom resource definition changes.
+func (a *aggregator) pokeOnCRD(d *delegates.Discovery) error {
+	_, err := a.crds.Apiextensions().V1().CustomResourceDefinitions().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { d.Poke() },
+		UpdateFunc: func(any, any) { d.Poke() },
+		DeleteFunc: func(any) { d.Poke() },
+	})
+	return err
+}
+
+func logDiscovery(env *sdk.Env, stage string, err error) {
+	if err != nil {
+		env.Log.Warn("discovery of a stage is stale", "delegate", stage, "error", err)
+		return
+	}
+	env.Log.Info("discovery of a stage is current again", "delegate", stage)
+}

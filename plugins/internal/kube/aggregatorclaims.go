@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+// aggregatorClaims follows the APIServices: the aggregator has to get the
+// requests that it proxies, and none of those that other stages serve.
+type aggregatorClaims struct {
+	env    *sdk.Env
+	lister listers.APIServiceLister
+	synced func() bool
+	// complete is set once the server has installed the paths of all APIServices.
+	complete atomic.Bool
+	lock     sync.Mutex
+}
+
+func newAggregatorClaims(env *sdk.Env, server *aggregatorapiserver.APIAggregator) *aggregatorClaims {
+	services := server.APIRegistrationInformers.Apiregistration().V1().APIServices()
+	c := &aggregatorClaims{env: env, lister: services.Lister(), synced: services.Informer().HasSynced}
+	// It fails only for an informer that has been stopped.
+	_, _ = services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.update() },
+		UpdateFunc: func(any, any) { c.update() },
+		DeleteFunc: func(any) { c.update() },
+	})
+	go c.await(server.GenericAPIServer.MuxAndDiscoveryCompleteSignals())
+	return c
+}
+
+// await gives up the claim to everything when there is nothing left to find out.
+func (c *aggregatorClaims) await(signals map[string]<-chan struct{}) {
+	for _, signal := range signals {
+		select {
+		case <-signal:
+		case <-c.env.Context().Done():
+			return
+		}
+	}
+	c.complete.Store(true)
+	c.update()
+}
+
+func (c *aggregatorClaims) update() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.env.SetClaims(c.current()...)
+}
+
+// current returns the claims that hold now. Until the server knows all
+// APIServices, it claims whatever could be one of them: the requests that are
+// not for it are declined, or have to wait.
+func (c *aggregatorClaims) current() []sdk.Claim {
+	claims := []sdk.Claim{
+		sdk.Exact("/apis"), sdk.Exact("/apis/"), sdk.Child("/apis"),
+		sdk.Exact("/openapi/v2"), sdk.Prefix("/openapi/v3"),
+		sdk.Prefix("/apis/apiregistration.k8s.io"),
+	}
+	if !c.complete.Load() {
+		claims = append(claims, sdk.Prefix("/apis"))
+	}
+	// The lister reads memory; it cannot fail.
+	services, _ := c.lister.List(labels.Everything())
+	for _, service := range services {
+		switch {
+		case service.Spec.Service == nil:
+		case service.Spec.Group == "":
+			claims = append(claims, sdk.Prefix("/api"))
+		default:
+			claims = append(claims, sdk.Prefix("/apis/"+service.Spec.Group+"/"+service.Spec.Version))
+		}
+	}
+	return claims
+}

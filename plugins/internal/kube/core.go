@@ -1,0 +1,34 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apistage"
+)
+
+// NewCore is the constructor of the stage core: Kubernetes' built-in resources.
+func NewCore(env *sdk.Env) (http.Handler, error) {
+	b, err := newBase(env)
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	// For TokenReview; requests are authenticated by the host.
+	g := b.generic
+	if err := b.options.Authentication.ApplyTo(env.Context(), &g.Authentication, g.SecureServing, g.EgressSelector,
+		g.OpenAPIConfig, g.OpenAPIV3Config, b.client, b.informers, g.APIServerID); err != nil {
+		return nil, fmt.Errorf("core: authentication: %w", err)
+	}
+	config, _, _, err := app.CreateKubeAPIServerConfig(b.options, g, b.informers, b.storage)
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	instance, err := config.Complete().New(b.adapter.Delegate())
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	return b.adapter.Serve(apistage.Server{GenericAPIServer: instance.ControlPlane.GenericAPIServer})
+}

@@ -1,0 +1,39 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/util/webhook"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apistage"
+)
+
+// NewExtensions is the constructor of the stage extensions: custom resource
+// definitions and the custom resources that they define.
+func NewExtensions(env *sdk.Env) (http.Handler, error) {
+	b, err := newBase(env)
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	shared, err := b.buildShared()
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	g := shared.config.Generic
+	config, err := controlplaneapiserver.CreateAPIExtensionsConfig(
+		*g, b.informers, shared.initializers, b.options.CompletedOptions, b.options.MasterCount, shared.resolver,
+		webhook.NewDefaultAuthenticationInfoResolverWrapper(shared.config.ProxyTransport, g.EgressSelector, g.LoopbackClientConfig, g.TracerProvider))
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	// Upstream drops them because another server of the process has them.
+	config.GenericConfig.PostStartHooks = g.PostStartHooks
+	server, err := config.Complete().New(b.adapter.Delegate())
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	return b.adapter.Serve(apistage.Server{GenericAPIServer: server.GenericAPIServer})
+}

@@ -1,0 +1,182 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/filters"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/util/openapi"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/kubeversion"
+)
+
+// base is what the configurations of the three servers have in common.
+type base struct {
+	env       *sdk.Env
+	adapter   *apistage.Adapter
+	options   options.CompletedOptions
+	generic   *genericapiserver.Config
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	storage   *serverstorage.DefaultStorageFactory
+}
+
+// newBase mirrors controlplaneapiserver.BuildGenericConfig up to authentication,
+// which only core needs.
+func newBase(env *sdk.Env) (*base, error) {
+	ctx := env.Context()
+	completed, err := newOptions(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	adapter, err := apistage.New(env)
+	if err != nil {
+		return nil, err
+	}
+	b := &base{env: env, adapter: adapter, options: completed}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"generic configuration", b.buildGeneric},
+		{"loopback client", b.buildClient},
+		{"features, egress and tracing", b.applyFeatures},
+		{"OpenAPI", b.buildOpenAPI},
+		{"storage", b.buildStorage},
+		{"authorization", func() error { return b.buildAuthorizer(ctx) }},
+	} {
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	b.generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	return b, nil
+}
+
+func (b *base) buildGeneric() error {
+	codecs := legacyscheme.Codecs
+	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.CBORServingAndStorage) {
+		codecs = serializer.NewCodecFactory(legacyscheme.Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+	}
+	b.generic = genericapiserver.NewConfig(codecs)
+	b.generic.Flagz = b.options.Flagz
+	b.generic.MergedResourceConfig = controlplane.DefaultAPIResourceConfigSource()
+	if err := b.options.GenericServerRunOptions.ApplyTo(b.generic); err != nil {
+		return err
+	}
+	b.generic.EffectiveVersion = kubeversion.Effective(b.generic.EffectiveVersion)
+	b.generic.LongRunningFunc = filters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"),
+		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
+	)
+	b.adapter.Configure(b.generic)
+	return nil
+}
+
+// informerResync is how often informers call their handlers again.
+const informerResync = 10 * time.Minute
+
+func (b *base) buildClient() error {
+	client, err := kubernetes.NewForConfig(b.generic.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	b.client = client
+	b.informers = tolerant{
+		SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, informerResync, informers.WithTransform(withoutManagedFields)),
+		served:                served(client.Discovery()),
+	}
+	return nil
+}
+
+// withoutManagedFields spares the memory of what no admission plugin reads.
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func (b *base) applyFeatures() error {
+	if err := b.options.Features.ApplyTo(b.generic, b.client, b.informers); err != nil {
+		return err
+	}
+	// One socket per process: the flag names the host's.
+	b.generic.DebugSocketPath = ""
+	if err := b.options.APIEnablement.ApplyTo(b.generic, b.generic.MergedResourceConfig, legacyscheme.Scheme); err != nil {
+		return err
+	}
+	if err := b.options.EgressSelector.ApplyTo(b.generic); err != nil {
+		return err
+	}
+	return b.options.Traces.ApplyTo(b.generic.EgressSelector, b.generic)
+}
+
+func (b *base) buildOpenAPI() error {
+	definitions := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(generatedopenapi.GetOpenAPIDefinitions)
+	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}
+	namer := openapinamer.NewDefinitionNamer(schemes...)
+	b.generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	b.generic.OpenAPIConfig.Info.Title = "Kubernetes"
+	b.generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	b.generic.OpenAPIV3Config.Info.Title = "Kubernetes"
+	return nil
+}
+
+func (b *base) buildStorage() error {
+	etcd := b.options.Etcd
+	if b.generic.EgressSelector != nil {
+		etcd.StorageConfig.Transport.EgressLookup = b.generic.EgressSelector.Lookup
+	}
+	etcd.StorageConfig.Transport.TracerProvider = b.generic.TracerProvider
+
+	config := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(b.generic.EffectiveVersion)
+	config.APIResourceConfig = b.generic.MergedResourceConfig
+	config.DefaultResourceEncoding.SetEffectiveVersion(b.generic.EffectiveVersion)
+	factory, err := config.Complete(etcd).New()
+	if err != nil {
+		return err
+	}
+	factory.StorageConfig.StorageObjectCountTracker = b.generic.StorageObjectCountTracker
+	b.storage = factory
+	return etcd.ApplyWithStorageFactoryTo(factory, b.generic)
+}
+
+func (b *base) buildAuthorizer(ctx context.Context) error {
+	authorizer, resolver, rbac, err := controlplaneapiserver.BuildAuthorizer(
+		ctx, b.options.CompletedOptions, b.generic.EgressSelector, b.generic.APIServerID, b.informers)
+	if err != nil {
+		return err
+	}
+	b.generic.Authorization.Authorizer, b.generic.RuleResolver = authorizer, resolver
+	if b.options.Authorization != nil && !rbac {
+		b.generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
+	}
+	return nil
+}

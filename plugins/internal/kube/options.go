@@ -1,0 +1,81 @@
+// Package kube builds the three servers of kube-apiserver, each for a process of
+// its own.
+//
+// It mirrors k8s.io/kubernetes/cmd/kube-apiserver/app, whose parts it uses as
+// they are: one set of options, one generic configuration made from it, and from
+// that the configuration of each server. What a server does not need because the
+// host does it (a listener, audit logging, priority and fairness) is left out.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers the metrics of controllers' queues, as kube-apiserver does
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/klogr"
+)
+
+// newOptions parses the flags of the API server, which the host has validated,
+// and puts what is global in Kubernetes' libraries into effect: feature gates,
+// emulated version, logging.
+func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, error) {
+	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
+		return options.CompletedOptions{}, fmt.Errorf("add feature gates for logging: %w", err)
+	}
+	o := options.NewServerRunOptions()
+	if err := parse(o, env.Flags()); err != nil {
+		return options.CompletedOptions{}, err
+	}
+	if err := klogr.Install(env.Log, strconv.FormatUint(uint64(o.Logs.Verbosity), 10), logsapi.VModuleConfigurationPflag(&o.Logs.VModule).String()); err != nil {
+		return options.CompletedOptions{}, err
+	}
+	registry := o.GenericServerRunOptions.ComponentGlobalsRegistry
+	if err := registry.Set(); err != nil {
+		return options.CompletedOptions{}, fmt.Errorf("set feature gates: %w", err)
+	}
+	// A client in a stage has nobody to warn.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+
+	// The host does it, for all stages together.
+	o.Features.EnablePriorityAndFairness = false
+	// No port is opened here: without one no certificate is made or read either.
+	secure := *o.SecureServing.SecureServingOptions
+	secure.BindPort = 0
+	o.SecureServing.SecureServingOptions = &secure
+
+	completed, err := o.Complete(ctx)
+	if err != nil {
+		return options.CompletedOptions{}, fmt.Errorf("complete options: %w", err)
+	}
+	if gate, ok := registry.FeatureGateFor(basecompatibility.DefaultKubeComponent).(featuregate.MutableFeatureGate); ok {
+		gate.AddMetrics()
+	}
+	registry.AddMetrics()
+	return completed, nil
+}
+
+func parse(o *options.ServerRunOptions, flags []string) error {
+	set := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	named := o.Flags()
+	for _, f := range named.FlagSets {
+		set.AddFlagSet(f)
+	}
+	arguments := make([]string, len(flags))
+	for i, f := range flags {
+		arguments[i] = "--" + f
+	}
+	if err := set.Parse(arguments); err != nil {
+		return fmt.Errorf("flags of the API server: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package apistage
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// buildHandlerChain stands in for genericapiserver.DefaultBuildHandlerChain.
+// The filters of that chain have run in the host; what is left is to put onto
+// the request's context what they would have left there, and to send back to
+// the host what the handlers leave there.
+func (a *Adapter) buildHandlerChain(handler http.Handler, c *genericapiserver.Config) http.Handler {
+	handler = genericapifilters.WithTracing(handler, c.TracerProvider)
+	handler = genericapifilters.WithWarningRecorder(handler)
+	handler = a.withCarriers(handler)
+	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
+	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, a.complete)
+	return handler
+}
+
+// withCarriers restores the request's context from the host's headers.
+func (a *Adapter) withCarriers(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{original: w}
+		ctx := context.WithValue(r.Context(), exchangeKey{}, x)
+		if u := sdk.UserFrom(ctx); u != nil {
+			ctx = request.WithUser(ctx, &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra})
+		}
+		ctx = request.WithReceivedTimestamp(ctx, receivedAt(r.Header.Get(stagev1.HeaderReceived)))
+		ctx = request.WithLatencyTrackers(ctx)
+		ctx = request.WithServerShutdownSignal(ctx, a)
+		ctx = audit.WithAuditContext(ctx)
+		audit.WithAuditID(ctx, types.UID(r.Header.Get(auditinternal.HeaderAuditID)))
+		x.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
+		dropHostHeaders(r.Header)
+		x.ctx = ctx
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&carrierWriter{ResponseWriter: w, exchange: x}), r.WithContext(ctx))
+	})
+}
+
+// ShuttingDown makes the adapter the server shutdown signal of its requests:
+// when it comes, watches end.
+func (a *Adapter) ShuttingDown() <-chan struct{} { return a.env.Draining() }
+
+// dropHostHeaders keeps the host's headers from servers to which a handler
+// proxies the request.
+func dropHostHeaders(header http.Header) {
+	for name := range header {
+		if len(name) > len(stagev1.HeaderPrefix) && name[:len(stagev1.HeaderPrefix)] == stagev1.HeaderPrefix {
+			delete(header, name)
+		}
+	}
+}
+
+func receivedAt(micros string) time.Time {
+	n, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil {
+		return time.Now()
+	}
+	return time.UnixMicro(n)
+}
+
+// exchange is one request from the host.
+type exchange struct {
+	// original is the writer of the host's request, without any filter.
+	original http.ResponseWriter
+	ctx      context.Context
+	captured carriedAudit
+	audited  bool
+	// finished is set once what goes back to the host is in the answer's header,
+	// or is not to go there.
+	finished bool
+}
+
+type exchangeKey struct{}
+
+// exchangeFrom returns the host's request that ctx belongs to, nil if the
+// server has made up the request itself.
+func exchangeFrom(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}

@@ -1,0 +1,56 @@
+package apistage
+
+import (
+	"net/http"
+	"strings"
+
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+// Delegate returns the end of a server's delegation chain inside the stage: it
+// declines, so that the host asks the next stage of the chain.
+func (a *Adapter) Delegate() genericapiserver.DelegationTarget {
+	return genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(a.Decline))
+}
+
+// Decline tells the host that the request is not for this stage.
+//
+// While the server has not installed all its paths it cannot know that. Then
+// only what a stage behind this one lists as its own is declined, and all else
+// is answered with 503, as upstream's not-found handler does: a false 404, or
+// the answer of a stage that is not meant, can make controllers delete live
+// objects.
+func (a *Adapter) Decline(w http.ResponseWriter, r *http.Request) {
+	x := exchangeFrom(r.Context())
+	if x == nil {
+		// The server talks to its delegate itself; there is no other stage to ask.
+		http.NotFound(w, r)
+		return
+	}
+	if !genericapifilters.NoMuxAndDiscoveryIncompleteKey(r.Context()) && !a.listedBehind(r.URL.Path) {
+		notfoundhandler.New(a.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey).ServeHTTP(w, r)
+		return
+	}
+	x.finished = true
+	sdk.Decline(x.original)
+}
+
+// listedBehind tells whether a stage behind this one lists path, or a group
+// version or another path above it.
+func (a *Adapter) listedBehind(path string) bool {
+	for _, delegate := range a.env.Delegates() {
+		for _, listed := range delegate.ListedPaths {
+			if listed == "/" || listed == "/apis" || listed == "/apis/" {
+				continue
+			}
+			if rest, ok := strings.CutPrefix(path, strings.TrimSuffix(listed, "/")); ok && (rest == "" || rest[0] == '/') {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package apistage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/responsewriter"
+)
+
+// hostChecks are checks that every server has and that say nothing about the
+// stage: the host has its own.
+var hostChecks = map[string]bool{"ping": true, "log": true, "shutdown": true}
+
+// endpoints on which a check can be found, the one that has most of them first.
+var endpoints = []string{"/readyz/", "/livez/", "/healthz/"}
+
+// healthChecks returns the names of the checks of a prepared server, with the
+// endpoints of each. GenericAPIServer keeps its registries to itself, but it
+// serves every check at a path of its own.
+func healthChecks(server *genericapiserver.GenericAPIServer) map[string][]string {
+	checks := map[string][]string{}
+	for _, path := range server.Handler.NonGoRestfulMux.ListedPaths() {
+		for _, endpoint := range endpoints {
+			if name, ok := strings.CutPrefix(path, endpoint); ok && !hostChecks[name] {
+				checks[name] = append(checks[name], endpoint)
+			}
+		}
+	}
+	return checks
+}
+
+// runCheck asks server for the result of the check at path.
+func runCheck(ctx context.Context, server *genericapiserver.GenericAPIServer, path string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return fmt.Errorf("health check %s: %w", path, err)
+	}
+	w := responsewriter.NewInMemoryResponseWriter()
+	server.Handler.NonGoRestfulMux.ServeHTTP(w, r)
+	if w.RespCode() == http.StatusOK {
+		return nil
+	}
+	message := strings.TrimSpace(string(w.Data()))
+	return errors.New(strings.TrimPrefix(message, "internal server error: "))
+}
