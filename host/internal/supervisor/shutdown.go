@@ -30,8 +30,13 @@ func (s *Supervisor) RunPostStartHooks(failed func(error)) {
 	}
 }
 
+// runHooks runs the post-start hooks of a generation. A hook that was cut short by
+// the end of the process has not failed: the next generation runs it again.
 func (s *Supervisor) runHooks(g *generation, finished func(lifecycle.Hook, error)) {
 	lifecycle.RunPostStart(s.background, g.postStartHooks(), func(h lifecycle.Hook, err error) {
+		if err != nil && g.proc.Err() != nil {
+			return
+		}
 		g.hooks.finished(h.Name, err)
 		finished(h, err)
 	})

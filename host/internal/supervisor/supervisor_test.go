@@ -1,0 +1,320 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+// The test binary is also the stages: this variable has the stage's name.
+const envStage = "SUPERVISOR_TEST_STAGE"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(envStage); name != "" {
+		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: newTestStage})
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// newTestStage serves /NAME with the names of the stages behind it and its
+// process id, and writes what happens to it into a file.
+func newTestStage(env *sdk.Env) (http.Handler, error) {
+	var cfg struct{ Log, Hook string }
+	if err := env.Config(&cfg); err != nil {
+		return nil, err
+	}
+	note := func(what string) {
+		f, err := os.OpenFile(cfg.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			fmt.Fprintln(f, what, env.Name)
+			f.Close()
+		}
+	}
+	var behind []string
+	for _, d := range env.Delegates() {
+		behind = append(behind, fmt.Sprint(d.Name, d.ListedPaths))
+	}
+	note("configure")
+	env.Claim("/" + env.Name)
+	env.ListPaths("/" + env.Name)
+	env.OnPrepareRun(func(context.Context) error { note("prepare"); return nil })
+	env.PostStartHook("start", func(context.Context) error {
+		note("post-start")
+		if cfg.Hook == "fail" {
+			return errors.New("the hook does not like it")
+		}
+		return nil
+	})
+	env.PreShutdownHook("leave", func(context.Context) error { note("pre-shutdown"); return nil })
+	env.OnDestroy(func() { note("destroy") })
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "%d %v", os.Getpid(), behind)
+	}), nil
+}
+
+type fixture struct {
+	*Supervisor
+	log string
+
+	mu        sync.Mutex
+	published []Published
+}
+
+// start brings up a chain of the stages a, b and c.
+func start(t *testing.T, change func(*Options)) (*fixture, error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Sockets need short paths.
+	run, err := os.MkdirTemp("", "sup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
+	opts := Options{
+		DataDir: t.TempDir(), RuntimeDir: run, Log: hclog.New(&hclog.LoggerOptions{Output: testLog{t}, Level: hclog.Debug}),
+		Publish: func(chain []Published) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.published = chain
+		},
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		opts.Chain = append(opts.Chain, Spec{
+			Name: name, Binary: self, User: "user-" + name, StartTimeout: 20 * time.Second,
+			Config: map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
+		})
+	}
+	if change != nil {
+		change(&opts)
+	}
+	f.Supervisor, err = New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Stop() })
+	return f, f.Start(t.Context(), func(string, string, int, time.Duration) {})
+}
+
+// testLog passes log lines on for as long as the test runs.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Log(strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+func (f *fixture) events(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile(f.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+// get asks a stage over its data socket.
+func (f *fixture) get(name string) (string, error) {
+	f.mu.Lock()
+	i := slices.IndexFunc(f.published, func(p Published) bool { return p.Name == name })
+	socket := f.published[i].Socket
+	f.mu.Unlock()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	resp, err := client.Get("http://stage/" + name)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+func (f *fixture) pid(name string) int {
+	for _, st := range f.stages {
+		if st.spec.Name == name {
+			return st.generation().proc.PID()
+		}
+	}
+	return 0
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func TestChainComesUpAndGoesDownInOrder(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.events(t), []string{"configure c", "configure b", "configure a", "prepare c", "prepare b", "prepare a"}; !slices.Equal(got, want) {
+		t.Errorf("start went %q, want %q", got, want)
+	}
+	if body, err := f.get("a"); err != nil || !strings.HasSuffix(body, "[b[/b] c[/c]]") {
+		t.Errorf("head answers %q, %v; want it to know the paths of b and c", body, err)
+	}
+
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	for _, c := range f.Checks() {
+		eventually(t, c.Name+" passes", func() bool { return c.Run(t.Context()) == nil })
+	}
+	if err := f.RunPreShutdownHooks(t.Context(), 5*time.Second); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	pids := []int{f.pid("a"), f.pid("b"), f.pid("c")}
+	f.Drain(ctx, 0)
+	if err := f.Stop(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("process %d is still there: %v", pid, err)
+		}
+	}
+	events := f.events(t)
+	if got, want := events[len(events)-3:], []string{"destroy a", "destroy b", "destroy c"}; !slices.Equal(got, want) {
+		t.Errorf("end went %q, want %q", got, want)
+	}
+}
+
+func TestKilledStageComesBack(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	eventually(t, "the hooks of b have run", func() bool { return slices.Contains(f.events(t), "post-start b") })
+	old, token := f.pid("b"), f.stages[1].generation().token
+	if id, ok := f.Authenticate(token); !ok || id.Stage != "b" || id.User != "user-b" {
+		t.Fatalf("token of b belongs to %+v, %t", id, ok)
+	}
+	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// The socket is the host's: a request that comes meanwhile waits in it.
+	body, err := f.get("b")
+	if err != nil || strings.HasPrefix(body, fmt.Sprint(old, " ")) || !strings.HasSuffix(body, "[c[/c]]") {
+		t.Errorf("restarted stage answers %q, %v", body, err)
+	}
+	if _, ok := f.Authenticate(token); ok {
+		t.Error("the token of the dead generation is still good")
+	}
+	eventually(t, "the hooks of b run again", func() bool {
+		n := 0
+		for _, e := range f.events(t) {
+			if e == "post-start b" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	if body, err := f.get("c"); err != nil || !strings.HasPrefix(body, fmt.Sprint(f.pid("c"), " ")) {
+		t.Errorf("neighbour answers %q, %v", body, err)
+	}
+}
+
+func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.Chain[1].Config["hook"] = "fail" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 3)
+	f.RunPostStartHooks(func(err error) { failed <- err })
+	select {
+	case err := <-failed:
+		if want := `post-start hook "start" of stage "b" failed: `; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the hook does not like it") {
+			t.Errorf("got %q, want %q and the hook's own words", err, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a failed hook was not reported")
+	}
+}
+
+func TestStartFailsWithTheStagesOwnError(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.Chain[2].Config = map[string]any{"colour": "red"} })
+	if err == nil || !strings.Contains(err.Error(), `stage "c"`) || !strings.Contains(err.Error(), "colour") {
+		t.Fatalf("got %v, want an error that names stage c and the key", err)
+	}
+	if err := f.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := f.stages[0].generation()
+	if err := syscall.Kill(g.proc.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(g.proc.PID(), syscall.SIGCONT) }()
+	done := make(chan error, 1)
+	go func() { done <- g.check(t.Context(), "anything") }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a suspended stage is healthy")
+		}
+	case <-time.After(3 * checkTimeout):
+		t.Error("the check of a suspended stage hangs")
+	}
+}
+
+func TestBackoffGrowsToItsCap(t *testing.T) {
+	t.Parallel()
+	for n, most := range map[int]time.Duration{1: 0, 2: backoffFirst, 3: 2 * backoffFirst, 5: 8 * backoffFirst, 50: backoffMax} {
+		if d := backoff(n); d > most || d < most*3/4 {
+			t.Errorf("backoff(%d) = %s, want %s less a quarter at most", n, d, most)
+		}
+	}
+}
+
+func TestSpecConfigIsJSON(t *testing.T) {
+	t.Parallel()
+	st := &stage{spec: Spec{Name: "x"}, opts: &Options{}}
+	req, err := st.configureRequest(&generation{}, nil)
+	if err != nil || string(req.GetConfig()) != "null" || !json.Valid(req.GetConfig()) {
+		t.Errorf("no configuration is sent as %q, %v; want null", req.GetConfig(), err)
+	}
+}
