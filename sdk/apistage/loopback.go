@@ -35,7 +35,7 @@ func newLoopback(socket, token string) (*rest.Config, error) {
 		if err != nil || address == loopbackAddress {
 			return conn, err
 		}
-		return bridge.open(conn), nil
+		return bridge.open(conn)
 	}
 	return &rest.Config{
 		Host:        "http://" + loopbackHost,

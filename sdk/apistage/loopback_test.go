@@ -71,7 +71,11 @@ func TestTLSBridgeIsTrustedByItsOwnCertificateOnly(t *testing.T) {
 		ok    bool
 	}{"own": {pool, true}, "other": {x509.NewCertPool(), false}} {
 		far, near := net.Pipe()
-		conn := tls.Client(bridge.open(near), &tls.Config{RootCAs: c.roots, ServerName: "catena"})
+		inside, err := bridge.open(near)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := tls.Client(inside, &tls.Config{RootCAs: c.roots, ServerName: "catena"})
 		if err := conn.Handshake(); (err == nil) != c.ok {
 			t.Errorf("%s certificate: handshake: %v", name, err)
 		}

@@ -8,10 +8,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -45,8 +48,6 @@ func newTLSBridge(name string) (*tlsBridge, error) {
 		config: &tls.Config{
 			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 			MinVersion:   tls.VersionTLS13,
-			// Nobody comes back, and a ticket could block on the pipe.
-			SessionTicketsDisabled: true,
 		},
 		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 	}, nil
@@ -54,15 +55,40 @@ func newTLSBridge(name string) (*tlsBridge, error) {
 
 // open returns the client's end of a connection on which a TLS client reaches
 // server. It takes over server, which is closed when either side ends.
-func (b *tlsBridge) open(server net.Conn) net.Conn {
-	client, inner := net.Pipe()
+func (b *tlsBridge) open(server net.Conn) (net.Conn, error) {
+	client, inner, err := socketPair()
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
 	secure := tls.Server(inner, b.config)
 	relay := func(to, from net.Conn) {
-		io.Copy(to, from)
-		to.Close()
-		from.Close()
+		// Whatever ends it ends the connection, which is all that there is to do.
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+		_ = from.Close()
 	}
 	go relay(server, secure)
 	go relay(secure, server)
-	return client
+	return client, nil
+}
+
+// socketPair returns the two ends of a connection. Unlike those of net.Pipe they
+// have buffers, without which a failing handshake waits for itself.
+func socketPair() (net.Conn, net.Conn, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	var conns [2]net.Conn
+	for i, fd := range fds {
+		syscall.CloseOnExec(fd)
+		file := os.NewFile(uintptr(fd), "socket pair")
+		conn, fileErr := net.FileConn(file)
+		err = errors.Join(err, fileErr, file.Close())
+		conns[i] = conn
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	return conns[0], conns[1], nil
 }
