@@ -1,0 +1,148 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// profile is a folder of testdata: flags for both servers, and cases, which are run
+// in the order of the file names and of the files.
+type profile struct {
+	flags map[string]string
+	files []caseFile
+}
+
+type caseFile struct {
+	name  string
+	cases []testCase
+}
+
+// testCase is one request, sent to both servers. See testdata/README.md.
+type testCase struct {
+	Name string `json:"name"`
+	// Request is "METHOD TARGET". The target is sent as it is written.
+	Request string `json:"request,omitempty"`
+	// Raw is sent instead of Request, with each line end turned into CR LF.
+	Raw string `json:"raw,omitempty"`
+	// As is a user of the token file, or "anonymous"; admin by default.
+	As      string            `json:"as,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Body is sent as text, Object as JSON, both with that type unless Headers say otherwise.
+	Body   string `json:"body,omitempty"`
+	Object any    `json:"object,omitempty"`
+	// Padding adds that many spaces to the body.
+	Padding int `json:"padding,omitempty"`
+	// HTTP1 uses HTTP/1.1 instead of HTTP/2.
+	HTTP1 bool `json:"http1,omitempty"`
+	// Want is the status that the reference gives, so that a case tests what it says.
+	Want int `json:"want,omitempty"`
+	// Until repeats the request until the answer's body contains the text.
+	Until string `json:"until,omitempty"`
+	// Events is how many events of a watch are read before it is closed.
+	Events int `json:"events,omitempty"`
+	// Save keeps values of the answer for later cases, as ${NAME}.
+	Save map[string]string `json:"save,omitempty"`
+	// Ignore lists dotted paths in the body that are not compared, and Only what
+	// is compared at all: "status" or "headers" (which includes the status).
+	Ignore []string `json:"ignore,omitempty"`
+	Only   string   `json:"only,omitempty"`
+	// Why is the reason for Ignore and Only.
+	Why string `json:"why,omitempty"`
+}
+
+func loadProfile(t *testing.T, dir string) profile {
+	t.Helper()
+	var p profile
+	readYAML(t, filepath.Join(dir, "flags.yaml"), &p.flags)
+	files, err := filepath.Glob(filepath.Join(dir, "[0-9]*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases in %s: %v", dir, err)
+	}
+	for _, file := range files {
+		f := caseFile{name: strings.TrimSuffix(filepath.Base(file), ".yaml")}
+		readYAML(t, file, &f.cases)
+		for i := range f.cases {
+			if err := f.cases[i].check(); err != nil {
+				t.Fatalf("%s: case %q: %v", file, f.cases[i].Name, err)
+			}
+		}
+		p.files = append(p.files, f)
+	}
+	return p
+}
+
+func readYAML(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+func (c *testCase) check() error {
+	switch {
+	case c.Name == "":
+		return fmt.Errorf("has no name: %s", c.Request)
+	case (c.Request == "") == (c.Raw == ""):
+		return fmt.Errorf("must have either request or raw")
+	case c.Want == 0:
+		return fmt.Errorf("does not say what it wants")
+	case (c.Only != "" || len(c.Ignore) > 0) && c.Why == "":
+		return fmt.Errorf("does not say why it does not compare all")
+	case c.Only != "" && c.Only != "status" && c.Only != "headers":
+		return fmt.Errorf("only %q is unknown", c.Only)
+	}
+	return nil
+}
+
+var variable = regexp.MustCompile(`\$\{(\w+)\}`)
+
+// expand returns the case with the variables of a server put in.
+func (c testCase) expand(vars map[string]string) testCase {
+	put := func(text string) string {
+		return variable.ReplaceAllStringFunc(text, func(ref string) string {
+			if value, ok := vars[ref[2:len(ref)-1]]; ok {
+				return value
+			}
+			return ref
+		})
+	}
+	c.Request, c.Raw, c.Body = put(c.Request), put(c.Raw), put(c.Body)
+	c.Headers = maps.Clone(c.Headers)
+	for key, value := range c.Headers {
+		c.Headers[key] = put(value)
+	}
+	c.Object = expandValue(c.Object, put)
+	return c
+}
+
+func expandValue(value any, put func(string) string) any {
+	switch v := value.(type) {
+	case string:
+		return put(v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = expandValue(v[i], put)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key := range v {
+			out[key] = expandValue(v[key], put)
+		}
+		return out
+	default:
+		return value
+	}
+}

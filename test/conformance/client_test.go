@@ -1,0 +1,260 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+const (
+	requestTimeout = 20 * time.Second
+	untilTimeout   = 60 * time.Second
+)
+
+// answer is what a server said.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	// ended says how the answer ended, if not as it should.
+	ended string
+}
+
+// client talks to one server.
+type client struct {
+	server *cluster.Server
+	vars   map[string]string
+	tls    *tls.Config
+	http1  *http.Client
+	http2  *http.Client
+}
+
+func newClient(server *cluster.Server) (*client, error) {
+	config, err := rest.TLSConfigFor(server.Config(cluster.Admin))
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{server: server, tls: config, vars: map[string]string{"HOST": base.Host}}
+	c.http1 = plainClient(config, false)
+	c.http2 = plainClient(config, true)
+	return c, nil
+}
+
+// plainClient adds nothing to requests and follows no redirects.
+func plainClient(config *tls.Config, http2 bool) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetHTTP2(http2)
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config.Clone(), Protocols: protocols, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+}
+
+// run sends the request of a case, repeatedly if it says so.
+func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
+	tc = tc.expand(c.vars)
+	ctx, cancel := context.WithTimeout(ctx, untilTimeout)
+	defer cancel()
+	for {
+		a, err := c.send(ctx, tc)
+		if tc.Until == "" || err == nil && bytes.Contains(a.body, []byte(tc.Until)) {
+			return a, errors.Join(err, c.save(tc, a))
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil {
+				err = fmt.Errorf("the last answer is %d %s", a.status, a.body)
+			}
+			return nil, fmt.Errorf("%q did not come: %w", tc.Until, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (c *client) send(ctx context.Context, tc testCase) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if tc.Raw != "" {
+		return c.sendRaw(ctx, tc)
+	}
+	req, err := c.request(ctx, tc)
+	if err != nil {
+		return nil, err
+	}
+	client := c.http2
+	if tc.HTTP1 {
+		client = c.http1
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	return read(resp, tc)
+}
+
+func (c *client) request(ctx context.Context, tc testCase) (*http.Request, error) {
+	method, target, ok := strings.Cut(tc.Request, " ")
+	if !ok {
+		return nil, fmt.Errorf("request %q is not METHOD TARGET", tc.Request)
+	}
+	body, err := tc.body()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.server.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		req.Body, req.ContentLength = nil, 0
+	} else {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	path, query, _ := strings.Cut(target, "?")
+	req.URL.RawPath, req.URL.RawQuery = path, query
+	if req.URL.Path, err = url.PathUnescape(path); err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "conformance")
+	req.Header.Set("Authorization", "Bearer "+tc.user()+"-token")
+	if tc.As == "anonymous" {
+		req.Header.Del("Authorization")
+	}
+	for key, value := range tc.Headers {
+		req.Header.Del(key)
+		if value != "" {
+			req.Header.Set(key, value)
+		}
+	}
+	return req, nil
+}
+
+func (c *testCase) user() string {
+	if c.As == "" {
+		return cluster.Admin
+	}
+	return c.As
+}
+
+func (c *testCase) body() ([]byte, error) {
+	padding := bytes.Repeat([]byte(" "), c.Padding)
+	if c.Object == nil {
+		if c.Body == "" && c.Padding == 0 {
+			return nil, nil
+		}
+		return append([]byte(c.Body), padding...), nil
+	}
+	body, err := json.Marshal(c.Object)
+	return append(body, padding...), err
+}
+
+// sendRaw writes bytes to a connection and reads one answer. The connection stays
+// half open: it is the server that ends it, if that is what the request deserves.
+func (c *client) sendRaw(ctx context.Context, tc testCase) (*answer, error) {
+	config := c.tls.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(c.server.URL, "https://"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := io.WriteString(conn, strings.ReplaceAll(tc.Raw, "\n", "\r\n")); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return &answer{ended: err.Error()}, nil
+	}
+	return read(resp, tc)
+}
+
+// read reads the whole answer, or the first events of a watch.
+func read(resp *http.Response, tc testCase) (*answer, error) {
+	defer resp.Body.Close()
+	a := &answer{status: resp.StatusCode, header: resp.Header}
+	if len(resp.TransferEncoding) > 0 {
+		a.header["Transfer-Encoding"] = resp.TransferEncoding
+	}
+	if tc.Events > 0 && resp.StatusCode == http.StatusOK {
+		lines := bufio.NewReader(resp.Body)
+		for range tc.Events {
+			line, err := lines.ReadBytes('\n')
+			a.body = append(a.body, line...)
+			if err != nil {
+				a.ended = fmt.Sprintf("stream ended: %v", err)
+				break
+			}
+		}
+		return a, nil
+	}
+	var err error
+	if a.body, err = io.ReadAll(resp.Body); err != nil {
+		a.ended = fmt.Sprintf("body ended: %v", err)
+	}
+	return a, nil
+}
+
+// save keeps values of a JSON answer.
+func (c *client) save(tc testCase, a *answer) error {
+	if len(tc.Save) == 0 || a == nil {
+		return nil
+	}
+	var body any
+	if err := json.Unmarshal(a.body, &body); err != nil {
+		return fmt.Errorf("save: %w", err)
+	}
+	for name, path := range tc.Save {
+		value, ok := lookup(body, path)
+		if !ok {
+			return fmt.Errorf("save: the answer has no %s: %s", path, a.body)
+		}
+		c.vars[name] = fmt.Sprint(value)
+	}
+	return nil
+}
+
+// lookup follows a dotted path; the segments of a list are its indexes.
+func lookup(value any, path string) (any, bool) {
+	for segment := range strings.SplitSeq(path, ".") {
+		switch v := value.(type) {
+		case map[string]any:
+			if value = v[segment]; value == nil {
+				return nil, false
+			}
+		case []any:
+			var index int
+			if _, err := fmt.Sscan(segment, &index); err != nil || index >= len(v) {
+				return nil, false
+			}
+			value = v[index]
+		default:
+			return nil, false
+		}
+	}
+	return value, true
+}

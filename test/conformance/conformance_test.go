@@ -1,0 +1,112 @@
+// Package conformance sends the same requests to Catena and to the kube-apiserver of
+// the release in go.mod, and compares the answers: status, headers and body, up to
+// what differs between any two servers. The requests are in testdata.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+var self = flag.Bool("self", false, "compare kube-apiserver with itself, to check the cases and what they ignore")
+
+// maxDiff is how many lines of a difference are shown.
+const maxDiff = 80
+
+func TestDefault(t *testing.T) { runProfile(t, "testdata/default") }
+
+// Flags that change what clients see.
+func TestOptions(t *testing.T) { runProfile(t, "testdata/options") }
+
+func runProfile(t *testing.T, dir string) {
+	p := loadProfile(t, dir)
+	reference, subject := startPair(t, cluster.Options{Flags: p.flags})
+	for _, file := range p.files {
+		t.Run(file.name, func(t *testing.T) {
+			for _, tc := range file.cases {
+				t.Run(tc.Name, func(t *testing.T) { compare(t, tc, reference, subject) })
+			}
+		})
+	}
+}
+
+// startPair starts both servers at the same time.
+func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
+	t.Helper()
+	type started struct {
+		server *cluster.Server
+		stop   func(bool) error
+		err    error
+	}
+	start := func(catena bool) <-chan started {
+		out := make(chan started, 1)
+		go func() {
+			if catena {
+				c, err := cluster.StartCatena(context.Background(), o)
+				if err != nil {
+					out <- started{err: err}
+					return
+				}
+				out <- started{c.Server, c.Stop, nil}
+				return
+			}
+			s, err := cluster.StartKubeAPIServer(context.Background(), o)
+			if err != nil {
+				out <- started{err: err}
+				return
+			}
+			out <- started{s, s.Stop, nil}
+		}()
+		return out
+	}
+	var clients []*client
+	var errs []error
+	for _, out := range []<-chan started{start(false), start(!*self)} {
+		s := <-out
+		if s.err != nil {
+			errs = append(errs, s.err)
+			continue
+		}
+		t.Cleanup(func() {
+			if err := s.stop(t.Failed()); err != nil {
+				t.Error(err)
+			}
+		})
+		c, err := newClient(s.server)
+		clients, errs = append(clients, c), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return clients[0], clients[1]
+}
+
+func compare(t *testing.T, tc testCase, reference, subject *client) {
+	wanted, err := reference.run(t.Context(), tc)
+	if err != nil {
+		t.Fatalf("kube-apiserver: %v", err)
+	}
+	if wanted.status != tc.Want {
+		t.Errorf("kube-apiserver answers %d, the case says %d: %.500s", wanted.status, tc.Want, wanted.body)
+	}
+	got, err := subject.run(t.Context(), tc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, have := wanted.text(tc, reference), got.text(tc, subject)
+	if want == have {
+		return
+	}
+	lines := strings.Split(cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")), "\n")
+	if len(lines) > maxDiff {
+		lines = append(lines[:maxDiff], "...")
+	}
+	t.Errorf("%s%s\n(-kube-apiserver +%s)\n%s", tc.Request, tc.Raw, subject.server.Name, strings.Join(lines, "\n"))
+}

@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// presence are headers whose values differ from one answer to the next.
+var presence = map[string]bool{
+	"Audit-Id": true, "Content-Length": true, "Date": true, "Etag": true, "Last-Modified": true,
+	"X-Kubernetes-Pf-Flowschema-Uid": true, "X-Kubernetes-Pf-Prioritylevel-Uid": true,
+	"X-Request-Id": true,
+}
+
+// text is an answer as text in which everything that may differ between two
+// servers of the same kind has been replaced.
+func (a *answer) text(tc testCase, c *client) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "status: %d\n", a.status)
+	if a.ended != "" {
+		fmt.Fprintf(&out, "ended: %s\n", c.normalText(a.ended))
+	}
+	if tc.Only == "status" {
+		return out.String()
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.header)) {
+		for _, value := range a.header[key] {
+			if presence[key] {
+				value = "(present)"
+			}
+			fmt.Fprintf(&out, "%s: %s\n", key, c.normalText(value))
+		}
+	}
+	if tc.Only == "headers" {
+		return out.String()
+	}
+	return out.String() + "\n" + c.normalBody(a, tc.Ignore)
+}
+
+func (c *client) normalBody(a *answer, ignore []string) string {
+	body := a.body
+	if a.header.Get("Content-Encoding") == "gzip" {
+		zip, err := gzip.NewReader(bytes.NewReader(body))
+		if err == nil {
+			body, err = io.ReadAll(zip)
+		}
+		if err != nil {
+			return fmt.Sprintf("not gzip: %v", err)
+		}
+	}
+	docs, err := decode(a.header, body)
+	if err != nil {
+		return c.normalText(string(body))
+	}
+	var out strings.Builder
+	for _, doc := range docs {
+		for _, path := range ignore {
+			remove(doc, strings.Split(path, "."))
+		}
+		text, err := json.MarshalIndent(c.normalValue("", doc), "", "  ")
+		if err != nil {
+			return err.Error()
+		}
+		out.Write(append(text, '\n'))
+	}
+	return out.String()
+}
+
+// decode returns the values of a body in one of the formats of the Kubernetes API.
+func decode(header http.Header, body []byte) ([]any, error) {
+	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	switch {
+	case strings.HasPrefix(kind, "application/vnd.kubernetes.protobuf"):
+		object, _, err := protobuf.Decode(body, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		return decodeJSON(text)
+	case kind == "application/cbor":
+		err = cbor.Unmarshal(body, &value)
+	case kind == "application/yaml":
+		err = yaml.Unmarshal(body, &value)
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		return decodeJSON(body)
+	default:
+		err = fmt.Errorf("no decoder for %s", kind)
+	}
+	return []any{value}, err
+}
+
+// protobuf decodes all built-in kinds, and those of the meta group.
+var protobuf = func() runtime.Decoder {
+	known := runtime.NewScheme()
+	if err := scheme.AddToScheme(known); err != nil {
+		panic(err)
+	}
+	if err := metav1.AddMetaToScheme(known); err != nil {
+		panic(err)
+	}
+	return serializer.NewCodecFactory(known).UniversalDeserializer()
+}()
+
+func decodeJSON(body []byte) ([]any, error) {
+	var docs []any
+	for d := json.NewDecoder(bytes.NewReader(body)); ; {
+		var doc any
+		err := d.Decode(&doc)
+		if err == io.EOF {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// volatile are members of objects whose values belong to one server.
+var volatile = map[string]bool{
+	"uid": true, "resourceVersion": true, "creationTimestamp": true, "deletionTimestamp": true,
+	"time": true, "lastTransitionTime": true, "lastUpdateTime": true, "expirationTimestamp": true,
+	"continue": true, "renewTime": true, "acquireTime": true, "lastHeartbeatTime": true,
+	"resourceVersionMatch": false, "generatedAt": true, "caBundle": true,
+}
+
+func (c *client) normalValue(key string, value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for member, inner := range v {
+			out[c.normalText(member)] = c.normalValue(member, inner)
+		}
+		if prefix, ok := v["generateName"].(string); ok && prefix != "" {
+			out["name"] = prefix + "(random)"
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = c.normalValue("", v[i])
+		}
+		return out
+	case string:
+		if volatile[key] && v != "" {
+			return "(" + key + ")"
+		}
+		return c.normalText(v)
+	case float64:
+		if fmt.Sprint(int64(v)) == c.port() {
+			return "(port)"
+		}
+	}
+	return value
+}
+
+var replacements = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`-----BEGIN [^-]+-----[^-]*-----END [^-]+-----\n?`), "(pem)\n"},
+	{regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`), "(jwt)"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "(uuid)"},
+	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`), "(time)"},
+	{regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}\b`), "$1(hash)"},
+	{regexp.MustCompile(`(too old resource version|too large resource version|resource version|rv)(:? \d+( \(\d+\))?)(, current: \d+)?`), "$1 (version)"},
+	{regexp.MustCompile(`(Too large resource version: )\d+, current: \d+`), "$1(version)"},
+	{regexp.MustCompile(`^(\d+[smh])+$|^<invalid>$`), "(age)"},
+}
+
+func (c *client) port() string {
+	_, port, _ := strings.Cut(c.vars["HOST"], ":")
+	return port
+}
+
+// normalText replaces what belongs to one server.
+func (c *client) normalText(text string) string {
+	text = strings.ReplaceAll(text, c.vars["HOST"], "(host)")
+	text = strings.ReplaceAll(text, url.QueryEscape(c.vars["HOST"]), "(host)")
+	text = strings.ReplaceAll(text, ":"+c.port(), ":(port)")
+	for _, r := range replacements {
+		text = r.pattern.ReplaceAllString(text, r.with)
+	}
+	return text
+}
+
+// remove deletes what a dotted path leads to; * stands for all members or elements.
+func remove(value any, path []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		if len(path) == 1 {
+			delete(v, path[0])
+			return
+		}
+		for member, inner := range v {
+			if path[0] == "*" || path[0] == member {
+				remove(inner, path[1:])
+			}
+		}
+	case []any:
+		for i := range v {
+			if len(path) > 1 && (path[0] == "*" || path[0] == fmt.Sprint(i)) {
+				remove(v[i], path[1:])
+			}
+		}
+	}
+}

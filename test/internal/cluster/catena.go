@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Options of a server.
+type Options struct {
+	// Flags of kube-apiserver by name, besides those that every server has.
+	Flags map[string]string
+	// ConfigFile is the configuration of Catena; configs/catena.yaml by default.
+	ConfigFile string
+	// PluginDirs are folders with plugins besides bin/plugins. (Catena only)
+	PluginDirs []string
+	// Set are further --set arguments. (Catena only)
+	Set []string
+}
+
+// commonFlags are given to every server, so that they are alike.
+func (s *Server) commonFlags(o Options) map[string]string {
+	flags := map[string]string{
+		"bind-address":             "127.0.0.1",
+		"token-auth-file":          s.tokens(),
+		"authorization-mode":       "Node,RBAC",
+		"service-cluster-ip-range": "10.0.0.0/24",
+		"service-account-issuer":   "https://kubernetes.default.svc.cluster.local",
+		"allow-privileged":         "true",
+	}
+	for name, value := range o.Flags {
+		flags[name] = value
+	}
+	return flags
+}
+
+// Catena is a running Catena.
+type Catena struct {
+	*Server
+	options Options
+}
+
+// StartCatena starts "catena serve" on a free port and returns when it is ready.
+func StartCatena(ctx context.Context, o Options) (*Catena, error) {
+	if o.ConfigFile == "" {
+		o.ConfigFile = filepath.Join(Root(), "configs", "catena.yaml")
+	}
+	s, err := newServer("catena")
+	if err != nil {
+		return nil, err
+	}
+	c := &Catena{Server: s, options: o}
+	if err := c.Start(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop(false))
+	}
+	return c, nil
+}
+
+// DataDir is the data folder.
+func (c *Catena) DataDir() string { return filepath.Join(c.Dir, "data") }
+
+// AdminKubeconfig is the kubeconfig that Catena itself writes.
+func (c *Catena) AdminKubeconfig() string { return filepath.Join(c.DataDir(), "admin.kubeconfig") }
+
+// Start starts the host, again if it has ended, and returns when it is ready.
+func (c *Catena) Start(ctx context.Context) error {
+	bin, err := Bin()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(c.AdminKubeconfig()); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	c.process, err = StartProcess(c.Dir, c.Name, filepath.Join(bin, "catena"), c.Args(bin)...)
+	if err != nil {
+		return err
+	}
+	return c.awaitReady(ctx, c.locate)
+}
+
+// Args is the command line of the host.
+func (c *Catena) Args(bin string) []string {
+	dirs := append([]string{filepath.Join(bin, "plugins")}, c.options.PluginDirs...)
+	args := []string{"serve", "--config", c.options.ConfigFile, "--data-dir", c.DataDir(),
+		"--set", "pluginDirs=" + strings.Join(dirs, ","), "--set", "apiserver.secure-port=0"}
+	for name, value := range c.commonFlags(c.options) {
+		args = append(args, "--set", "apiserver."+name+"="+value)
+	}
+	for _, set := range c.options.Set {
+		args = append(args, "--set", set)
+	}
+	return args
+}
+
+// locate reads the address and the authority from the kubeconfig.
+func (c *Catena) locate() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
+	if err != nil {
+		return err
+	}
+	c.URL, c.ca = strings.TrimSuffix(config.Host, "/"), config.CAData
+	return nil
+}
+
+// Stages are the processes of the stages by the names of the stages.
+func (c *Catena) Stages() map[string]int {
+	stages := map[string]int{}
+	for pid, command := range Children(c.process.PID()) {
+		if name, ok := strings.CutPrefix(command, "catena-stage-"); ok {
+			stages[name] = pid
+		}
+	}
+	return stages
+}
+
+// KillAll ends the host and every process below it with SIGKILL, at once.
+func (c *Catena) KillAll() {
+	children := Children(c.process.PID())
+	_ = c.process.Signal(syscall.SIGKILL)
+	for pid := range children {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	<-c.process.Done
+}
+
+// Stop ends the server, and is an error if it leaves a process behind.
+func (c *Catena) Stop(failed bool) error {
+	var children map[int]string
+	if c.process != nil {
+		children = Children(c.process.PID())
+	}
+	err := c.Server.Stop(failed)
+	return errors.Join(err, killLeftovers(children))
+}
+
+// killLeftovers gives the processes a second to be gone, then kills them.
+func killLeftovers(children map[int]string) error {
+	deadline := time.Now().Add(time.Second)
+	for {
+		var errs []error
+		for pid, command := range children {
+			if commandName(pid) == command && command != "" {
+				errs = append(errs, fmt.Errorf("process %d (%s) has outlived the host", pid, command))
+			}
+		}
+		if len(errs) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			for pid := range children {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return errors.Join(errs...)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stopTimeout is how long a process has to end by itself.
+const stopTimeout = 30 * time.Second
+
+// Process is a process of its own process group, with its output in a file.
+type Process struct {
+	Name string
+	// Log is the path of the file with both outputs.
+	Log string
+	// Done is closed when the process has ended.
+	Done chan struct{}
+
+	cmd *exec.Cmd
+	err error
+}
+
+// StartProcess starts a command; its output is appended to DIR/NAME.log.
+func StartProcess(dir, name, path string, args ...string) (*Process, error) {
+	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), Done: make(chan struct{})}
+	out, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Dir = Root()
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.Done)
+	}()
+	return p, nil
+}
+
+// PID is the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal to the process alone.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Kill ends the process group at once and waits for the process.
+func (p *Process) Kill() {
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+	<-p.Done
+}
+
+// Stop ends the process with SIGTERM. It is an error if it does not end in time or
+// not with exit code 0; it is gone in any case.
+func (p *Process) Stop() error {
+	select {
+	case <-p.Done:
+		return fmt.Errorf("%s had ended by itself: %w", p.Name, errors.Join(p.err, p.tail()))
+	default:
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.Done:
+		if p.err != nil {
+			return fmt.Errorf("%s: %w", p.Name, p.err)
+		}
+		return nil
+	case <-time.After(stopTimeout):
+		p.Kill()
+		return fmt.Errorf("%s does not end on SIGTERM within %v", p.Name, stopTimeout)
+	}
+}
+
+// tail is an error that holds the last lines of the log.
+func (p *Process) tail() error {
+	return fmt.Errorf("last lines of its log:\n%s", Tail(p.Log, 30))
+}
+
+// Tail returns the last lines of a file.
+func Tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Children returns the ids of all processes below one, by the base name of their
+// first argument.
+func Children(pid int) map[int]string {
+	parents := map[int][]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		if child, parent, ok := readStat(path); ok {
+			parents[parent] = append(parents[parent], child)
+		}
+	}
+	found := map[int]string{}
+	var walk func(int)
+	walk = func(pid int) {
+		for _, child := range parents[pid] {
+			found[child] = commandName(child)
+			walk(child)
+		}
+	}
+	walk(pid)
+	return found
+}
+
+// readStat returns the process of a stat file and its parent. Zombies have no place
+// in the tree: they have ended.
+func readStat(path string) (pid, parent int, ok bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, false
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 2 || fields[0] == "Z" {
+		return 0, 0, false
+	}
+	pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+	parent, _ = strconv.Atoi(fields[1])
+	return pid, parent, true
+}
+
+func commandName(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	first, _, _ := bytes.Cut(text, []byte{0})
+	return filepath.Base(string(first))
+}

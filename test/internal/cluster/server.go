@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// readyTimeout is how long a server has to become ready on a busy machine.
+const readyTimeout = 2 * time.Minute
+
+// Users of the static token file of every server. A user's token is its name
+// followed by "-token".
+const (
+	Admin = "admin" // group system:masters
+	Alice = "alice" // group devs
+	Bob   = "bob"   // no group
+)
+
+const tokenFile = `admin-token,admin,admin-uid,"system:masters"
+alice-token,alice,alice-uid,"devs"
+bob-token,bob,bob-uid
+`
+
+// Server is a running API server.
+type Server struct {
+	Name string
+	// Dir holds all files of the server.
+	Dir string
+	// URL is where clients reach it.
+	URL string
+
+	ca      []byte // PEM, nil for a certificate that signs itself
+	process *Process
+	closers []func() error
+}
+
+// Process is the server's main process.
+func (s *Server) Process() *Process { return s.process }
+
+// Config is a client's configuration with a user's token.
+func (s *Server) Config(user string) *rest.Config {
+	c := &rest.Config{Host: s.URL, BearerToken: user + "-token", QPS: -1}
+	c.TLSClientConfig = rest.TLSClientConfig{CAData: s.ca, Insecure: s.ca == nil}
+	return c
+}
+
+// Kubeconfig writes a kubeconfig with a user's token and returns its path.
+func (s *Server) Kubeconfig(user string) (string, error) {
+	c := api.NewConfig()
+	c.Clusters["test"] = &api.Cluster{Server: s.URL, CertificateAuthorityData: s.ca, InsecureSkipTLSVerify: s.ca == nil}
+	c.AuthInfos["test"] = &api.AuthInfo{Token: user + "-token"}
+	c.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "test"}
+	c.CurrentContext = "test"
+	path := filepath.Join(s.Dir, user+".kubeconfig")
+	return path, clientcmd.WriteToFile(*c, path)
+}
+
+// Stop ends the server and removes its files. The log is printed if failed is set.
+func (s *Server) Stop(failed bool) error {
+	var errs []error
+	if s.process != nil {
+		errs = append(errs, s.process.Stop())
+		if failed {
+			fmt.Printf("--- log of %s\n%s\n---\n", s.Name, Tail(s.process.Log, 200))
+		}
+	}
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// newServer makes the folder of a server, with the token file in it.
+func newServer(name string) (*Server, error) {
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Name: name, Dir: dir}
+	s.closers = append(s.closers, func() error { return os.RemoveAll(dir) })
+	return s, os.WriteFile(s.tokens(), []byte(tokenFile), 0o600)
+}
+
+func (s *Server) tokens() string { return filepath.Join(s.Dir, "tokens.csv") }
+
+// awaitReady calls locate, which finds the server's address, until /readyz says ok.
+func (s *Server) awaitReady(ctx context.Context, locate func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		err := locate()
+		if err == nil {
+			err = s.ready(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.process.Done:
+			return fmt.Errorf("%s has ended: %w", s.Name, errors.Join(s.process.err, s.process.tail()))
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w", s.Name, errors.Join(err, s.process.tail()))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) ready(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(s.Config(Admin))
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("/readyz: %s\n%s", resp.Status, body)
+	}
+	return err
+}
+
+// freePort is a port of the loopback interface on which nobody listens now.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
