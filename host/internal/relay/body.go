@@ -72,16 +72,16 @@ func startUpload(r *http.Request, c *conn) *upload {
 }
 
 func (u *upload) run() {
-	defer close(u.done)
-	buf := buffers.Get().(*buffer)
-	defer buffers.Put(buf)
+	buf := copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(buf)
 	if u.r.ContentLength >= 0 {
 		u.sendN(buf[:], u.r.ContentLength)
 	} else {
 		u.sendChunks(buf[:])
 	}
+	close(u.done)
 	if u.readErr != nil {
-		u.c.abort() // the stage sees a body that breaks off, the other goroutine the end
+		u.c.abort() // the stage sees a body that breaks off, the other goroutine why
 	}
 }
 

@@ -179,6 +179,8 @@ func (x *exchange) hop(s *Snapshot, i int) (declinedIt bool) {
 	case declined:
 		observe(x.stage, Declined)
 		return true
+	case gone:
+		observe(x.stage, GivenUp)
 	case broken:
 		observe(x.stage, Interrupted)
 		panic(http.ErrAbortHandler)
@@ -222,7 +224,7 @@ func (x *exchange) mayReplay() bool {
 func safe(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return upgradeOf(r.Header) == ""
+		return upgradeOf(r) == ""
 	}
 	return false
 }

@@ -11,12 +11,18 @@ import (
 	"time"
 )
 
-// bufferSize is how much is read from a stage, or copied for it, at once.
-const bufferSize = 64 << 10
+// bufferSize is how much is read from a stage at once. Large reads are what makes
+// large answers cheap, and the buffer is held only while there is something in it.
+const bufferSize = 128 << 10
 
 type buffer [bufferSize]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+// copyBuffer is for what comes from a client: it is held while the client is silent.
+type copyBuffer [32 << 10]byte
+
+var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 
 // errDry says that the stage has sent nothing that has not been consumed.
 var errDry = errors.New("no data")

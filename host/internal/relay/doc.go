@@ -35,8 +35,10 @@
 // a new connection, are requests that provably did not reach the stage, and safe
 // requests (GET, HEAD, OPTIONS, TRACE, without an upgrade) for which nothing has
 // been sent to the client. What remains goes to [Config].Error as a [*StageError].
-// Once the answer has begun there is no error to write: the handler panics with
-// http.ErrAbortHandler, so that the client sees a broken answer and not a short one.
+// If a stage breaks off an answer that has begun, the handler panics with
+// http.ErrAbortHandler, so that the client sees a broken answer and not a short
+// one. If it is the client that goes away in the middle of an answer, as those of
+// watches do, the handler just returns.
 //
 // The end of the request's context ends the exchange, whatever state it is in, by
 // closing the connection to the stage. There are no other timeouts.

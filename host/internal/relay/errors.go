@@ -100,9 +100,9 @@ const (
 	NotReached  Outcome = "unavailable" // see Unavailable
 	NoAnswer    Outcome = "lost"        // see Lost
 	Malformed   Outcome = "bad_answer"  // see BadAnswer
-	GivenUp     Outcome = "canceled"    // see Canceled
+	GivenUp     Outcome = "canceled"    // see Canceled; also in the middle of an answer
 	Refused     Outcome = "bad_request" // see BadRequest
-	Interrupted Outcome = "aborted"     // the answer broke off, at either end
+	Interrupted Outcome = "aborted"     // the stage broke off its answer
 )
 
 func (k Kind) outcome() Outcome {

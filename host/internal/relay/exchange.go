@@ -1,9 +1,6 @@
 package relay
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 )
@@ -16,7 +13,8 @@ const (
 	declined
 	upgraded
 	failed // with exchange.fail
-	broken // the answer broke off after its beginning
+	broken // the stage broke off its answer
+	gone   // the client is not there to get the rest of the answer
 )
 
 // exchange is one request on its way through the chain. It belongs to the
@@ -28,9 +26,9 @@ type exchange struct {
 	id    uint64
 	// more: another stage could get the request if this one declines.
 	more bool
-	// body is a buffered body, read is set once it has been read.
-	body []byte
-	read bool
+	// message is what goes to the stage; nil once the answer has come, because that
+	// may take long.
+	message *message
 	// begun: something of an answer has gone to the client.
 	begun bool
 	// unflushed: something has been written to the client since the last flush.
@@ -42,7 +40,6 @@ type exchange struct {
 	end    *Endpoint
 	stop   func() bool // ends the watch over the context; false if it has fired
 	upload *upload
-	out    []byte
 	answer answer
 	fail   failure
 }
@@ -55,14 +52,30 @@ type failure struct {
 	touched bool
 }
 
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+// message is a request as it is written to a stage.
+type message struct {
+	// body is the body if it is not streamed, once read is set.
+	body []byte
+	read bool
+	// out is the head, followed by the body.
+	out []byte
+}
 
-// keptBuffer is the largest buffer that goes back to the pool.
-const keptBuffer = 128 << 10
+var (
+	exchanges = sync.Pool{New: func() any { return new(exchange) }}
+	messages  = sync.Pool{New: func() any { return new(message) }}
+)
+
+// Larger buffers do not go back to the pools.
+const (
+	keptBytes  = 128 << 10
+	keptFields = 128
+)
 
 func newExchange(c *Chain, w http.ResponseWriter, r *http.Request) *exchange {
 	x := exchanges.Get().(*exchange)
 	x.chain, x.w, x.r, x.id = c, w, r, c.flights.begin()
+	x.message = messages.Get().(*message)
 	return x
 }
 
@@ -70,189 +83,23 @@ func newExchange(c *Chain, w http.ResponseWriter, r *http.Request) *exchange {
 func (x *exchange) release() {
 	x.drop()
 	x.chain.flights.end(x.id)
-	out, body, fields := x.out, x.body, x.answer.fields
-	clear(fields[:cap(fields)])
+	x.releaseMessage()
+	fields := x.answer.fields
+	clear(fields)
 	*x = exchange{}
-	if cap(out) <= keptBuffer {
-		x.out = out[:0]
-	}
-	if cap(body) <= keptBuffer {
-		x.body = body[:0]
-	}
-	if cap(fields) <= 128 {
+	if cap(fields) <= keptFields {
 		x.answer.fields = fields[:0]
 	}
 	exchanges.Put(x)
 }
 
-// attempt sends the request to an endpoint and passes on the answer, on a new
-// connection if redial is set.
-func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
-	x.fail = failure{}
-	if !x.prepare() {
-		return failed
+// releaseMessage says that the request will not be sent again.
+func (x *exchange) releaseMessage() {
+	m := x.message
+	if x.message = nil; m != nil && cap(m.body) <= keptBytes && cap(m.out) <= keptBytes {
+		*m = message{body: m.body[:0], out: m.out[:0]}
+		messages.Put(m)
 	}
-	ctx := x.r.Context()
-	c, err := e.get(ctx, redial)
-	if err != nil {
-		return x.failure(Unavailable, err)
-	}
-	x.c, x.end = c, e
-	x.stop = context.AfterFunc(ctx, c.abort)
-	defer x.drop()
-
-	n, err := c.Write(x.out)
-	lost := Lost
-	if err != nil && n < len(x.out)-len(x.body) {
-		lost = Unavailable // not even the whole head has arrived
-	}
-	expect := x.expect()
-	if err == nil && streamed(x.r) && !expect {
-		x.startUpload()
-	}
-	// Even a stage that takes no more may have answered.
-	if err := x.readAnswer(expect); err != nil {
-		return x.noAnswer(lost, err)
-	}
-	if x.answer.declined {
-		if x.upload == nil {
-			x.keep(&x.answer)
-		}
-		return declined
-	}
-	return x.respond()
-}
-
-// prepare writes the head, and the body if it is buffered, into x.out.
-func (x *exchange) prepare() bool {
-	if !x.read && hasBody(x.r) && !streamed(x.r) {
-		body, err := appendBody(x.body[:0], x.r)
-		if err != nil {
-			x.failure(BadRequest, err)
-			x.fail.touched = true
-			return false
-		}
-		x.body, x.read = body, true
-	}
-	head, err := appendRequest(x.out[:0], x.r, x.id, x.expect(), x.chain.config.Carrier)
-	if err != nil {
-		x.failure(BadRequest, err)
-		return false
-	}
-	x.out = append(head, x.body...)
-	return true
-}
-
-// expect says whether the stage has to ask for the body.
-func (x *exchange) expect() bool {
-	return streamed(x.r) && (x.more || expectsContinue(x.r))
-}
-
-func (x *exchange) startUpload() {
-	if x.r.ProtoMajor == 1 {
-		// Without it, net/http reads the rest of the body before it sends an answer.
-		_ = http.NewResponseController(x.w).EnableFullDuplex()
-	}
-	x.upload = startUpload(x.r, x.c)
-}
-
-// maxInformational bounds the informational answers to one request.
-const maxInformational = 100
-
-var errMalformed = errors.New("malformed")
-
-// readAnswer reads the final head of the answer into x.answer.
-func (x *exchange) readAnswer(expect bool) error {
-	for range maxInformational {
-		text, err := x.c.until("\r\n\r\n", maxHead)
-		if errors.Is(err, errTooLong) {
-			return fmt.Errorf("%w head: more than %d bytes", errMalformed, maxHead)
-		}
-		if err != nil {
-			return err
-		}
-		if err := x.answer.parse(text); err != nil {
-			return fmt.Errorf("%w head: %w", errMalformed, err)
-		}
-		switch status := x.answer.status; {
-		case status == http.StatusSwitchingProtocols && x.upload != nil && !x.upload.finished():
-			return fmt.Errorf("%w: switches the protocol in the middle of the request", errMalformed)
-		case status == http.StatusSwitchingProtocols && upgradeOf(x.r.Header) == "":
-			return fmt.Errorf("%w: switches the protocol without being asked", errMalformed)
-		case status >= 200 || status == http.StatusSwitchingProtocols:
-			return nil
-		case status == http.StatusContinue:
-			if expect && x.upload == nil {
-				x.startUpload()
-			}
-		default:
-			x.inform()
-		}
-	}
-	return fmt.Errorf("%w: more than %d informational answers", errMalformed, maxInformational)
-}
-
-// inform passes on an informational answer, see the package's documentation.
-func (x *exchange) inform() {
-	if _, wrapped := x.w.(interface{ Unwrap() http.ResponseWriter }); wrapped || !x.r.ProtoAtLeast(1, 1) {
-		return
-	}
-	h := x.w.Header()
-	before := h.Clone()
-	for _, f := range x.answer.fields {
-		if !hopByHop(f.key) && !internal(f.key) && f.key != "Content-Length" {
-			h.Add(f.key, f.value)
-		}
-	}
-	x.w.WriteHeader(x.answer.status)
-	x.begun = true
-	clear(h)
-	for key, values := range before {
-		h[key] = values
-	}
-}
-
-// noAnswer finds out why there is no answer.
-func (x *exchange) noAnswer(lost Kind, err error) verdict {
-	switch {
-	case errors.Is(err, errMalformed):
-		return x.failure(BadAnswer, err)
-	case x.upload != nil && x.upload.finished() && x.upload.readErr != nil:
-		return x.failure(BadRequest, fmt.Errorf("read the request body: %w", x.upload.readErr))
-	default:
-		return x.failure(lost, err)
-	}
-}
-
-func (x *exchange) failure(kind Kind, err error) verdict {
-	if ctx := x.r.Context(); kind != BadAnswer && ctx.Err() != nil {
-		kind, err = Canceled, context.Cause(ctx)
-	}
-	x.fail = failure{kind: kind, err: err, touched: x.upload != nil}
-	return failed
-}
-
-// respond passes on the answer whose head has been read.
-func (x *exchange) respond() verdict {
-	a := &x.answer
-	x.begun = true
-	if a.status == http.StatusSwitchingProtocols {
-		return x.switchProtocols(a)
-	}
-	x.writeHeaders(a)
-	if x.upload != nil && !x.upload.finished() && x.r.ProtoMajor == 1 {
-		x.w.Header().Set("Connection", "close") // the client may stop sending
-	}
-	x.w.WriteHeader(a.status)
-	x.unflushed = true
-	if err := x.writeBody(x.c, a); err != nil {
-		return broken
-	}
-	if x.upload != nil && !x.upload.finished() {
-		x.flush()
-	}
-	x.keep(a)
-	return answered
 }
 
 // keep puts the connection back into the pool if nothing speaks against it.

@@ -65,12 +65,13 @@ func listed(values []string, name string) bool {
 	return found
 }
 
-// upgradeOf returns the protocol to which a message asks to switch, or "".
-func upgradeOf(h http.Header) string {
-	if len(h["Upgrade"]) == 0 || !listed(h["Connection"], "upgrade") {
+// upgradeOf returns the protocol to which a request asks to switch, or "".
+func upgradeOf(r *http.Request) string {
+	offer := r.Header["Upgrade"]
+	if len(offer) == 0 || r.ProtoMajor != 1 || r.ProtoMinor == 0 || !listed(r.Header["Connection"], "upgrade") {
 		return ""
 	}
-	return h["Upgrade"][0]
+	return offer[0]
 }
 
 // appendHeader appends a header line. Line breaks in the value cannot come out of

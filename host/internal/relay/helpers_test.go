@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,4 +180,28 @@ func fetch(t testing.TB, srv *httptest.Server, method, path string, body io.Read
 		t.Fatal(err)
 	}
 	return resp, string(text)
+}
+
+// connPair returns the two ends of a connection to a stage.
+func connPair(t testing.TB) (near *conn, far *net.UnixConn) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "")
+		c, err := net.FileConn(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = c.(*net.UnixConn)
+	}
+	near, err = newConn(ends[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return near, ends[1]
 }

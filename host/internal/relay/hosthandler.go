@@ -69,6 +69,9 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, i
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
 	h.Chain.After(stage).ServeHTTP(w, r.WithContext(ctx))
+	if original.Context().Err() != nil && r.Context().Err() == nil {
+		panic(http.ErrAbortHandler) // the caller is still there, and its answer may be short
+	}
 }
 
 func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, stage, delegate string) {

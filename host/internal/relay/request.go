@@ -33,7 +33,7 @@ func appendRequest(dst []byte, r *http.Request, id uint64, expect bool, carrier 
 	if listed(r.Header["Te"], "trailers") {
 		dst = append(dst, "Te: trailers\r\n"...)
 	}
-	if proto := upgradeOf(r.Header); proto != "" {
+	if proto := upgradeOf(r); proto != "" {
 		dst = append(dst, "Connection: Upgrade\r\n"...)
 		dst = appendHeader(dst, "Upgrade", proto)
 	}

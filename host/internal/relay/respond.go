@@ -12,11 +12,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// maxLine is the longest line that begins a chunk; maxTrailer bounds a trailer line.
-const (
-	maxLine    = 4 << 10
-	maxTrailer = maxHead
-)
+// maxLine is the longest line that begins a chunk.
+const maxLine = 4 << 10
 
 // added says whether a header of an answer is added to those that the filters in
 // front of the relay have set, instead of replacing them.
@@ -100,6 +97,9 @@ func (x *exchange) writeBody(c *conn, a *answer) error {
 	}
 }
 
+// errClientGone says that the client's end of the exchange takes no more.
+var errClientGone = errors.New("the client takes no more")
+
 // writeN passes on n bytes. A stream is flushed when there is nothing to read.
 func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 	for n > 0 {
@@ -111,7 +111,7 @@ func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 			p = p[:n]
 		}
 		if _, err := x.w.Write(p); err != nil {
-			return fmt.Errorf("write to the client: %w", err)
+			return errClientGone
 		}
 		x.unflushed = true
 		n -= int64(len(p))
@@ -238,14 +238,15 @@ func (x *exchange) awaitMore(c *conn) error {
 
 // writeTrailers passes on what follows the last chunk.
 func (x *exchange) writeTrailers(c *conn) error {
-	for {
+	for left := maxHead; ; {
 		if err := x.await(c, true); err != nil {
 			return err
 		}
-		line, err := c.until("\r\n", maxTrailer)
+		line, err := c.until("\r\n", left)
 		if err != nil {
 			return err
 		}
+		left -= len(line)
 		line = strings.TrimSuffix(line, "\r\n")
 		if line == "" {
 			return nil

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -46,13 +47,11 @@ func (x *exchange) splice(client net.Conn, early []byte) {
 	toStage := make(chan struct{})
 	go func() {
 		defer close(toStage)
-		if _, err := stage.Write(early); err != nil || !copyOn(stage, client) {
+		if stage.copyFrom(early, client) != nil {
 			endBoth()
-			return
 		}
-		_ = stage.CloseWrite()
 	}()
-	if stage.copyTo(client) && closeWrite(client) {
+	if stage.copyTo(client) == nil && closeWrite(client) == nil {
 		// The client may go on sending, for as long as there is somebody to read it.
 		stage.awaitHangup()
 	}
@@ -60,40 +59,52 @@ func (x *exchange) splice(client net.Conn, early []byte) {
 	<-toStage
 }
 
-// closeWrite ends one direction of a connection, if it can.
-func closeWrite(c net.Conn) bool {
-	h, ok := c.(interface{ CloseWrite() error })
-	return ok && h.CloseWrite() == nil
+// closeWrite ends one direction of a connection.
+func closeWrite(c net.Conn) error {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
-// copyOn copies until the end of src, and says whether it got there.
-func copyOn(dst io.Writer, src io.Reader) bool {
-	buf := buffers.Get().(*buffer)
-	defer buffers.Put(buf)
+// copyFrom sends what has come early, and then what comes from src until its end.
+// It also returns without an error if the stage takes no more: what the stage had
+// to say before that is still on its way.
+func (c *conn) copyFrom(early []byte, src io.Reader) error {
+	if _, err := c.Write(early); err != nil {
+		return nil
+	}
+	buf := copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(buf)
 	for {
 		n, err := src.Read(buf[:])
 		if n > 0 {
-			if _, err := dst.Write(buf[:n]); err != nil {
-				return false
+			if _, err := c.Write(buf[:n]); err != nil {
+				return nil
 			}
 		}
+		if err == io.EOF {
+			_ = c.CloseWrite()
+			return nil
+		}
 		if err != nil {
-			return err == io.EOF
+			return err
 		}
 	}
 }
 
-// copyTo copies what the stage sends until it ends its direction, and says whether
-// it got there.
-func (c *conn) copyTo(dst io.Writer) bool {
+// copyTo passes on what the stage sends until it ends its direction.
+func (c *conn) copyTo(dst io.Writer) error {
 	for {
 		if len(c.buffered()) == 0 {
-			if err := c.fill(true); err != nil {
-				return err == io.EOF
+			if err := c.fill(true); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
 			}
 		}
 		if _, err := dst.Write(c.buffered()); err != nil {
-			return false
+			return err
 		}
 		c.discard(len(c.buffered()))
 	}

@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// identity is a carrier that adds what the host alone may say.
+type identity struct{}
+
+func (identity) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
+	return append(dst, stagev1.HeaderUser+": {\"name\":\"host\"}\r\n"...)
+}
+func (identity) ResponseHeader(*http.Request, string, string, string) {}
+
+// describe is a stage that answers with the request as it sees it.
+func describe(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s %s host=%q body=%q length=%d te=%v err=%v\n", r.Method, r.RequestURI, r.Host, body, r.ContentLength, r.TransferEncoding, err)
+	r.Header.Write(w)
+	for key, values := range r.Trailer {
+		fmt.Fprintf(w, "trailer %s: %q\n", key, values)
+	}
+}
+
+// exchangeRaw sends bytes to a server and returns its first answer.
+func exchangeRaw(t testing.TB, addr net.Addr, request string) (status int, body string) {
+	t.Helper()
+	c, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func TestRequestHead(t *testing.T) {
+	t.Parallel()
+	stage := serveStage(t, http.HandlerFunc(describe))
+	srv := serve(t, newChain(t, Config{Carrier: identity{}}, stage))
+	for _, tc := range []struct {
+		name, request string
+		status        int
+		has, lacks    []string
+	}{
+		{name: "plain", request: "GET /x?a=b&c HTTP/1.1\r\nHost: h\r\nAccept: a/b\r\nAccept: c/d\r\n\r\n",
+			has: []string{"GET /x?a=b&c host=\"h\"", "Accept: a/b\r\nAccept: c/d\r\n", `X-Catena-User: {"name":"host"}`, "X-Catena-Request: "}},
+		{name: "path kept", request: "GET /a/../b//c/%2f/%2e%2e/%41;x?%2f=../ HTTP/1.1\r\nHost: h\r\n\r\n",
+			has: []string{"GET /a/../b//c/%2f/%2e%2e/%41;x?%2f=../ "}},
+		{name: "path of slashes", request: "GET //host/x HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{"GET //host/x "}},
+		{name: "empty query", request: "GET /x? HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{"GET /x? "}},
+		{name: "absolute form", request: "GET http://other/x HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`GET /x host="other"`}},
+		{name: "HTTP/1.0", request: "GET /x HTTP/1.0\r\n\r\n", has: []string{`GET /x host=""`}},
+
+		{name: "forged identity", request: "GET / HTTP/1.1\r\nHost: h\r\nX-Catena-User: forged\r\nx-catena-user: forged\r\nX-CATENA-Next: forged\r\n" +
+			"X-Remote-User: forged\r\nx-remote-group: forged\r\nX-Remote-Extra-a: forged\r\nX_Remote_User: forged\r\nX-Catena_User: forged\r\nx_catena-audit: forged\r\n\r\n",
+			has: []string{`X-Catena-User: {"name":"host"}`}, lacks: []string{"forged"}},
+		{name: "headers alike", request: "GET / HTTP/1.1\r\nHost: h\r\nX-Remotely: kept\r\nX-Catenary: kept\r\nX-Catena: kept\r\n\r\n",
+			has: []string{"X-Remotely: kept", "X-Catenary: kept", "X-Catena: kept"}},
+		{name: "identity listed in Connection", request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: X-Catena-User, x-catena-request, Host\r\n\r\n",
+			has: []string{`host="h"`, `X-Catena-User: {"name":"host"}`, "X-Catena-Request: "}, lacks: []string{"Connection"}},
+		{name: "listed in Connection", request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: a,  keep-alive ,B\r\nConnection: c\r\nA: x\r\nB: x\r\nC: x\r\nD: kept\r\n\r\n",
+			has: []string{"D: kept"}, lacks: []string{"A: x", "B: x", "C: x", "Connection"}},
+		{name: "hop by hop", request: "GET / HTTP/1.1\r\nHost: h\r\nKeep-Alive: x\r\nProxy-Connection: x\r\nProxy-Authorization: x\r\nTe: gzip\r\nUpgrade: x\r\n\r\n",
+			lacks: []string{"Keep-Alive", "Proxy", "Te:", "Upgrade"}},
+		{name: "TE: trailers", request: "GET / HTTP/1.1\r\nHost: h\r\nTE: deflate, trailers\r\n\r\n", has: []string{"Te: trailers\r\n"}},
+
+		{name: "length", request: "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", has: []string{`body="abc" length=3`}},
+		{name: "no length", request: "POST / HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`body="" length=0`}, lacks: []string{"Content-Length"}},
+		{name: "length zero", request: "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", has: []string{`body="" length=0`, "Content-Length: 0"}},
+		{name: "length twice", request: "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", has: []string{`body="abc" length=3`}},
+		{name: "two lengths", status: 400, request: "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc"},
+		{name: "chunks", request: "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", has: []string{`body="abc" length=-1 te=[chunked]`}},
+		{name: "length and chunks", request: "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 30\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+			has: []string{`body="abc" length=-1 te=[chunked]`}, lacks: []string{"Content-Length"}},
+		{name: "broken chunks", status: 400, request: "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"},
+		{name: "trailers", request: "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: T, X-Remote-User\r\n\r\n3\r\nabc\r\n0\r\nT: v\r\nX-Remote-User: forged\r\n\r\n",
+			has: []string{`body="abc"`, `trailer T: ["v"]`}, lacks: []string{"forged", "Remote"}},
+		{name: "body of a GET", request: "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", has: []string{`body="abc" length=3`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			status, body := exchangeRaw(t, srv.Listener.Addr(), tc.request)
+			if tc.status == 0 {
+				tc.status = http.StatusOK
+			}
+			if status != tc.status {
+				t.Fatalf("status %d, want %d: %s", status, tc.status, body)
+			}
+			for _, s := range tc.has {
+				if !strings.Contains(body, s) {
+					t.Errorf("the stage has not got %q:\n%s", s, body)
+				}
+			}
+			for _, s := range tc.lacks {
+				if strings.Contains(body, s) {
+					t.Errorf("the stage has got %q:\n%s", s, body)
+				}
+			}
+		})
+	}
+}
+
+// FuzzRequest checks that whatever is in a request, the stage reads exactly one
+// request with the target, the body and the identity that the relay has meant.
+func FuzzRequest(f *testing.F) {
+	f.Add("GET", "/a%2fb", "q=1", "h", "Accept", "x", "")
+	f.Add("POST", "/", "a b", "h\r\nX-Catena-User: f", "X", "y\r\nX-Catena-User: f", "body")
+	f.Add("GET /", " HTTP/1.1\r\n\r\n", "", "", "Content-Length", "5", "b")
+	f.Add("PUT", "/", "", "h", "X_Remote_User", "v", "b")
+	f.Fuzz(func(t *testing.T, method, path, query, host, key, value, body string) {
+		r := &http.Request{Method: method, Host: host, URL: &url.URL{Path: path, RawQuery: query},
+			Header: http.Header{key: {value}}, ContentLength: int64(len(body)), ProtoMajor: 2}
+		head, err := appendRequest(nil, r, 7, false, identity{})
+		if err != nil {
+			return
+		}
+		in := bufio.NewReader(bytes.NewReader(append(head, body...)))
+		got, err := http.ReadRequest(in)
+		if err != nil {
+			return // refused by the stage
+		}
+		if got.Method != method || got.URL.RawQuery != strings.NewReplacer(" ", "%20").Replace(query) && !strings.ContainsFunc(query, control) {
+			t.Errorf("sent %q %q?%q, stage reads %q %q", method, path, query, got.Method, got.RequestURI)
+		}
+		if users := got.Header[stagev1.HeaderUser]; len(users) != 1 || users[0] != `{"name":"host"}` {
+			t.Errorf("users: %q", users)
+		}
+		for k := range got.Header {
+			if internal(k) && k != stagev1.HeaderUser && k != stagev1.HeaderRequest {
+				t.Errorf("header %q got through", k)
+			}
+		}
+		text, err := io.ReadAll(got.Body)
+		if err != nil || string(text) != body {
+			t.Errorf("body %q, %v; want %q", text, err, body)
+		}
+		if in.Buffered() != 0 {
+			t.Error("there is something behind the request")
+		}
+	})
+}
+
+func control(r rune) bool { return r < ' ' || r == 0x7f }
