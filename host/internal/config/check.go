@@ -26,15 +26,10 @@ func noNUL(v any) error {
 }
 
 func notNegative(v any) error {
-	switch v := v.(type) {
-	case int64:
-		if v < 0 {
-			return fmt.Errorf("must not be negative, is %d", v)
-		}
-	case time.Duration:
-		if v < 0 {
-			return fmt.Errorf("must not be negative, is %s", v)
-		}
+	i, _ := v.(int64)
+	d, _ := v.(time.Duration)
+	if i < 0 || d < 0 {
+		return fmt.Errorf("must not be negative, is %v", v)
 	}
 	return nil
 }

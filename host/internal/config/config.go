@@ -32,6 +32,7 @@ type Config struct {
 	Order []string `koanf:"-"`
 
 	settings []Setting
+	origins  map[string]*layer
 }
 
 // Log says what the host writes to its log, and how.
@@ -48,8 +49,8 @@ type Store struct {
 	CertFile           string        `koanf:"certFile"`
 	KeyFile            string        `koanf:"keyFile"`
 	Prefix             string        `koanf:"prefix"`
-	CompactionInterval time.Duration `koanf:"compactionInterval"`
-	QuotaBytes         int64         `koanf:"quotaBytes"` // 0: etcd's default
+	CompactionInterval time.Duration `koanf:"compactionInterval"` // 0: never
+	QuotaBytes         int64         `koanf:"quotaBytes"`         // 0: etcd's default
 }
 
 // Stage is one link of the chain.
@@ -145,7 +146,7 @@ func (m *merger) config() (*Config, error) {
 	if err := m.problems.err(); err != nil {
 		return nil, err
 	}
-	c.settings = m.settings()
+	c.settings, c.origins = m.settings(), m.origins
 	return c, nil
 }
 
@@ -162,25 +163,17 @@ func (c *Config) Chain() []Stage {
 	return stages
 }
 
-// Flags returns the flags of kube-apiserver that the configuration gives, each as
-// name=value without leading dashes, sorted by name. A flag that is used several
-// times is there several times, in the order of its values.
-func (c *Config) Flags() []string {
-	flags := map[string][]string{
-		"etcd-prefix":              {c.Store.Prefix},
-		"etcd-compaction-interval": {c.Store.CompactionInterval.String()},
-	}
-	maps.Copy(flags, c.APIServer)
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(flags)) {
-		if len(flags[name]) == 0 {
-			out = append(out, name+"=")
-		}
-		for _, value := range flags[name] {
-			out = append(out, name+"="+value)
+// Where says where the value of a dotted key comes from, or that of the nearest
+// section around it: "FILE:LINE", "env NAME", "--set KEY", or "default". It puts a
+// name to mistakes that only show when the configuration is used.
+func (c *Config) Where(key string) string {
+	path := undotted(key)
+	for n := len(path); n > 0; n-- {
+		if l := c.origins[dotted(path[:n])]; l != nil {
+			return Setting{Source: l.source, Line: l.line(path)}.Where()
 		}
 	}
-	return out
+	return defaultSource
 }
 
 func (c *Config) declarations() []chain.Declaration {

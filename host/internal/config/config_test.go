@@ -32,7 +32,7 @@ func TestTypedResult(t *testing.T) {
 	t.Parallel()
 	c := mustLoadYAML(t, `
 pluginDirs: [a, b]
-store: {endpoints: [https://a:2379], compactionInterval: 90s, quotaBytes: 5}
+store: {endpoints: [https://a:2379], quotaBytes: 5}
 apiserver: {v: 2, authorization-mode: [Node, RBAC]}
 stages:
   hello:
@@ -49,7 +49,7 @@ stages:
 	want := map[string]any{
 		"dirs": []string{"a", "b"},
 		"store": Store{Endpoints: []string{"https://a:2379"}, Prefix: "/registry",
-			CompactionInterval: 90 * time.Second, QuotaBytes: 5},
+			CompactionInterval: 5 * time.Minute, QuotaBytes: 5},
 		"flags": map[string][]string{"v": {"2"}, "authorization-mode": {"Node", "RBAC"}},
 		"order": []string{"hello", "core"},
 		"stages": map[string]Stage{
@@ -71,29 +71,23 @@ stages:
 	}
 }
 
-func TestFlags(t *testing.T) {
+func TestWhere(t *testing.T) {
 	t.Parallel()
-	c := mustLoadYAML(t, `
-apiserver:
-  tls-sni-cert-key: ["a.crt,a.key", "b.crt,b.key"]
-  secure-port: 6443
-  anonymous-auth: false
-  cors-allowed-origins: []
-store: {prefix: /else}
-stages: {core: {}}
-`, "apiserver.authorization-mode=Node,RBAC")
-	want := []string{
-		"anonymous-auth=false",
-		"authorization-mode=Node,RBAC",
-		"cors-allowed-origins=",
-		"etcd-compaction-interval=5m0s",
-		"etcd-prefix=/else",
-		"secure-port=6443",
-		"tls-sni-cert-key=a.crt,a.key",
-		"tls-sni-cert-key=b.crt,b.key",
-	}
-	if diff := cmp.Diff(want, c.Flags()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	c := mustLoadYAML(t, "apiserver:\n  v: 2\nstages:\n  core:\n    config: {a.b: 1}\n", "dataDir=/x")
+	for key, want := range map[string]string{
+		"apiserver.v":                 "test.yaml:4",
+		"apiserver.unknown":           "test.yaml:3",
+		"dataDir":                     "--set dataDir",
+		"log.level":                   "default",
+		"stages.core.binary":          "test.yaml:6",
+		`stages.core.config.a\.b`:     "test.yaml:7",
+		"stages.core.config.a.b":      "test.yaml:7",
+		"stages.core.identity.groups": "default",
+		"nonsense":                    "default",
+	} {
+		if got := c.Where(key); got != want {
+			t.Errorf("Where(%s) = %s, want %s", key, got, want)
+		}
 	}
 }
 
@@ -199,6 +193,6 @@ func FuzzLoad(f *testing.F) {
 		if len(c.Order) != len(c.Stages) || len(c.Effective()) == 0 {
 			t.Errorf("order %v of stages %v", c.Order, c.Stages)
 		}
-		c.Flags()
+		c.Where(set)
 	})
 }

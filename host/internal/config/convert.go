@@ -15,8 +15,11 @@ import (
 // time.Duration or map[string]any. With text, strings are read as that type.
 func convert(k *Key, raw any, text bool) (any, error) {
 	if m, ok := raw.(map[string]any); ok && k.Type != Object {
-		if text {
-			return nil, fmt.Errorf("has no keys below it")
+		switch {
+		case text:
+			return nil, errors.New("has no keys below it")
+		case k.Type == Flag:
+			return nil, fmt.Errorf("%w; NAME=VALUE is one value", wrongType(k.Type, m))
 		}
 		return nil, wrongType(k.Type, m)
 	}

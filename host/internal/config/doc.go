@@ -52,11 +52,11 @@
 //	store.keyFile (string)
 //	    Key of store.certFile, PEM.
 //	store.prefix (string)
-//	    What all keys in etcd begin with; --etcd-prefix of kube-apiserver.
+//	    What all keys in etcd begin with; etcd-prefix of kube-apiserver.
 //	    Default: /registry
 //	store.compactionInterval (duration)
 //	    Time between two compactions of etcd's history, 0 for none;
-//	    --etcd-compaction-interval of kube-apiserver.
+//	    etcd-compaction-interval of kube-apiserver.
 //	    Default: 5m
 //	store.quotaBytes (integer)
 //	    Size up to which the embedded etcd may grow, 0 for etcd's default of 2 GiB.

@@ -12,8 +12,8 @@ import (
 type Setting struct {
 	// Key is the dotted key as --set takes it.
 	Key string
-	// Value is a string, []string, int64, time.Duration or, in a stage's own
-	// configuration, what JSON can hold.
+	// Value is a string, []string, int64 or, in a stage's own configuration, what
+	// JSON can hold. Durations are strings, such as 1m30s.
 	Value any
 	// Source is the layer that the value came from: the path of a file,
 	// "env NAME", "--set KEY" or "default". Line is its line in a file, 0 if that
@@ -22,9 +22,26 @@ type Setting struct {
 	Line   int
 }
 
-// Text returns the value for people: strings and durations as they are unless they
-// would be taken for something else, anything else as JSON.
-func (s Setting) Text() string { return render(s.Value) }
+// Text returns the value for people: strings as they are unless they would be taken
+// for something else, anything else as JSON.
+func (s Setting) Text() string {
+	if str, ok := s.Value.(string); ok && str != "" && str != "null" && parseJSON(str) == nil {
+		return str
+	}
+	b, err := json.Marshal(s.Value)
+	if err != nil { // not a value that normalize lets through
+		return fmt.Sprint(s.Value)
+	}
+	return string(b)
+}
+
+// Where returns the source with the line in it, if that is known.
+func (s Setting) Where() string {
+	if s.Line > 0 {
+		return fmt.Sprintf("%s:%d", s.Source, s.Line)
+	}
+	return s.Source
+}
 
 // settings lists the merged values by key. Mappings stand for themselves only where
 // they are empty.
@@ -38,6 +55,9 @@ func (m *merger) settings() []Setting {
 			}
 			return
 		}
+		if d, ok := v.(time.Duration); ok {
+			v = shortDuration(d)
+		}
 		s := Setting{Key: dotted(path), Value: v}
 		if l := m.origins[s.Key]; l != nil {
 			s.Source, s.Line = l.source, l.line(path)
@@ -49,22 +69,6 @@ func (m *merger) settings() []Setting {
 	}
 	slices.SortFunc(out, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
 	return out
-}
-
-func render(v any) string {
-	switch v := v.(type) {
-	case time.Duration:
-		return shortDuration(v)
-	case string:
-		if v != "" && v != "null" && parseJSON(v) == nil {
-			return v
-		}
-	}
-	b, err := json.Marshal(v)
-	if err != nil { // not a value that normalize lets through
-		return fmt.Sprint(v)
-	}
-	return string(b)
 }
 
 // shortDuration is time.Duration's String without units that are zero: 5m, not 5m0s.

@@ -80,9 +80,9 @@ func storeKeys() []Key {
 		{Path: "store.certFile", Type: String, Doc: "Client certificate for the external cluster, PEM."},
 		{Path: "store.keyFile", Type: String, Doc: "Key of store.certFile, PEM."},
 		{Path: "store.prefix", Type: String, Default: "/registry", check: notEmpty,
-			Doc: "What all keys in etcd begin with; --etcd-prefix of kube-apiserver."},
+			Doc: "What all keys in etcd begin with; etcd-prefix of kube-apiserver."},
 		{Path: "store.compactionInterval", Type: Duration, Default: 5 * time.Minute, check: notNegative,
-			Doc: "Time between two compactions of etcd's history, 0 for none; --etcd-compaction-interval of kube-apiserver."},
+			Doc: "Time between two compactions of etcd's history, 0 for none; etcd-compaction-interval of kube-apiserver."},
 		{Path: "store.quotaBytes", Type: Integer, Default: int64(0), check: notNegative,
 			Doc: "Size up to which the embedded etcd may grow, 0 for etcd's default of 2 GiB."},
 	}

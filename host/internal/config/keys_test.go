@@ -141,7 +141,10 @@ func defaultText(k Key) string {
 	case k.Default == nil || k.Default == "":
 		return ""
 	}
-	return "`" + render(k.Default) + "`"
+	if d, ok := k.Default.(time.Duration); ok {
+		return "`" + shortDuration(d) + "`"
+	}
+	return "`" + Setting{Value: k.Default}.Text() + "`"
 }
 
 func goTable() string {

@@ -93,12 +93,8 @@ func result(o Options, showDefaults bool) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "order: %s\n", strings.Join(c.Order, " "))
 	for _, s := range c.Effective() {
-		source := s.Source
-		if s.Line > 0 {
-			source = fmt.Sprintf("%s:%d", s.Source, s.Line)
-		}
-		if source != defaultSource || showDefaults {
-			fmt.Fprintf(&out, "%s: %s (%s)\n", s.Key, s.Text(), source)
+		if s.Source != defaultSource || showDefaults {
+			fmt.Fprintf(&out, "%s: %s (%s)\n", s.Key, s.Text(), s.Where())
 		}
 	}
 	return out.String()

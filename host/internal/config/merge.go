@@ -74,8 +74,11 @@ func (m *merger) enter(l *layer, path []string, dest map[string]any) map[string]
 }
 
 func (m *merger) put(l *layer, path []string, v any, dest map[string]any) {
-	m.forget(path)
-	dest[path[len(path)-1]] = v
+	name := path[len(path)-1]
+	if _, replaced := dest[name]; replaced {
+		m.forget(path)
+	}
+	dest[name] = v
 	m.origins[dotted(path)] = l
 }
 

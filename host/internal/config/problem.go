@@ -24,11 +24,8 @@ type Problem struct {
 
 func (p *Problem) Error() string {
 	var parts []string
-	switch {
-	case p.Line > 0:
-		parts = append(parts, fmt.Sprintf("%s:%d", p.Source, p.Line))
-	case p.Source != "":
-		parts = append(parts, p.Source)
+	if p.Source != "" {
+		parts = append(parts, Setting{Source: p.Source, Line: p.Line}.Where())
 	}
 	if p.Key != "" && p.Source != "--set "+p.Key {
 		parts = append(parts, p.Key)
