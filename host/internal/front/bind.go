@@ -1,0 +1,56 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+)
+
+// bind opens the port that the flags name, or any free one if they name port 0,
+// which upstream knows no way to ask for.
+func bind(ctx context.Context, flags *Flags) (net.Listener, error) {
+	serving := flags.options.SecureServing.SecureServingOptions
+	addr := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
+	config := net.ListenConfig{Control: sharing(serving)}
+	listener, err := config.Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is in use by another program: stop it, or choose another %s (0 takes a free one)", addr, key("secure-port"))
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s may not be bound by this user: choose an %s above 1023", addr, key("secure-port"))
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%s is no address of this machine: see %s", addr, key("bind-address"))
+	case err != nil:
+		return nil, fmt.Errorf("bind %s (%s, %s): %w", addr, key("bind-address"), key("secure-port"), err)
+	}
+	if err := flags.setPort(listener.Addr().(*net.TCPAddr).Port); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	serving.Listener = listener
+	return listener, nil
+}
+
+// sharing sets the socket options of --permit-port-sharing and
+// --permit-address-sharing.
+func sharing(serving *genericoptions.SecureServingOptions) func(network, address string, conn syscall.RawConn) error {
+	if !serving.PermitPortSharing && !serving.PermitAddressSharing {
+		return nil
+	}
+	return func(_, _ string, conn syscall.RawConn) error {
+		var setErr error
+		err := conn.Control(func(fd uintptr) {
+			if serving.PermitPortSharing {
+				setErr = sharePort(int(fd))
+			}
+			if serving.PermitAddressSharing {
+				setErr = errors.Join(setErr, shareAddress(int(fd)))
+			}
+		})
+		return errors.Join(err, setErr)
+	}
+}

@@ -1,0 +1,127 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/component-base/tracing"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Carrier carries what rides on a request's context in one process to a stage and
+// back, in headers. It implements relay.Carrier.
+type Carrier struct {
+	// omits tells whether the audit policy leaves managed fields out for a
+	// request; nil if it never does.
+	omits func(ctx context.Context, ac *audit.AuditContext) bool
+}
+
+func newCarrier(config *genericapiserver.Config, auditPolicyFile string) (*Carrier, error) {
+	omits, err := managedFieldsPolicy(config.AuditPolicyRuleEvaluator, auditPolicyFile)
+	if err != nil {
+		return nil, err
+	}
+	return &Carrier{omits: omits}, nil
+}
+
+// prepare returns the request as the chain gets it.
+func (c *Carrier) prepare(r *http.Request) *http.Request {
+	// The client's own trace context, if it sent one, is replaced by the span of
+	// this server, whose child the stage's is.
+	if span := trace.SpanContextFromContext(r.Context()); span.IsValid() && !span.IsRemote() {
+		tracing.Propagators().Inject(r.Context(), propagation.HeaderCarrier(r.Header))
+	}
+	return r
+}
+
+// AppendRequestHeaders appends the headers for a stage, each a complete line.
+func (c *Carrier) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
+	ctx := r.Context()
+	if u, ok := request.UserFrom(ctx); ok {
+		dst = append(dst, stagev1.HeaderUser+": "...)
+		dst = appendUser(dst, u)
+		dst = append(dst, "\r\n"...)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		// At least 1, since a stage takes no header for no deadline.
+		left := max(time.Until(deadline).Milliseconds(), 1)
+		dst = appendIntHeader(dst, stagev1.HeaderTimeout, left)
+	}
+	if received, ok := request.ReceivedTimestampFrom(ctx); ok {
+		dst = appendIntHeader(dst, stagev1.HeaderReceived, received.UnixMicro())
+	}
+	return c.appendAudit(dst, r)
+}
+
+func (c *Carrier) appendAudit(dst []byte, r *http.Request) []byte {
+	ac := audit.AuditContextFrom(r.Context())
+	if ac == nil {
+		return dst
+	}
+	// If the client has sent an id, the request has it already.
+	if id := ac.AuditID(); id != "" && r.Header.Get(auditinternal.HeaderAuditID) == "" && isHeaderValue(string(id)) {
+		dst = append(append(append(dst, auditinternal.HeaderAuditID+": "...), id...), "\r\n"...)
+	}
+	level := ac.GetEventLevel()
+	if level == "" || level == auditinternal.LevelNone {
+		return dst
+	}
+	dst = append(append(dst, stagev1.HeaderAuditLevel+": "...), level...)
+	if c.omits != nil && level != auditinternal.LevelMetadata && c.omits(r.Context(), ac) {
+		dst = append(dst, ";omitManagedFields"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// ResponseHeader takes a header that a stage has sent to the host.
+func (c *Carrier) ResponseHeader(r *http.Request, _, key, value string) {
+	switch key {
+	case stagev1.HeaderAudit:
+		addAudit(r.Context(), value)
+	case stagev1.HeaderLatency:
+		addLatency(r.Context(), value)
+	}
+}
+
+// ResponseStarted is called before the first byte of an answer is written. A
+// watch then no longer counts as work for priority and fairness, which would hold
+// its seats until it ended.
+func (c *Carrier) ResponseStarted(r *http.Request) {
+	utilflowcontrol.WatchInitialized(r.Context())
+}
+
+func appendIntHeader(dst []byte, key string, value int64) []byte {
+	dst = append(append(dst, key...), ": "...)
+	return append(strconv.AppendInt(dst, value, 10), "\r\n"...)
+}
+
+func isHeaderValue(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// attributes are those of the request before impersonation, by which the audit
+// policy was evaluated.
+func originalAttributes(ctx context.Context, ac *audit.AuditContext) (auditAttributes, error) {
+	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return auditAttributes{}, err
+	}
+	return auditAttributes{attributes, eventUser(ac.GetEventUser())}, nil
+}

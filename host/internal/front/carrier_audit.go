@@ -1,0 +1,135 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+)
+
+// stageAudit is what a stage adds to the audit event of a request.
+type stageAudit struct {
+	Annotations    map[string]string `json:"annotations"`
+	RequestObject  json.RawMessage   `json:"requestObject"`
+	ResponseObject json.RawMessage   `json:"responseObject"`
+	ResponseStatus *metav1.Status    `json:"responseStatus"`
+}
+
+// addAudit adds what a stage has sent to the audit event of its request, as far
+// as the event's level allows.
+func addAudit(ctx context.Context, value string) {
+	ac := audit.AuditContextFrom(ctx)
+	if !ac.Enabled() {
+		return
+	}
+	var added stageAudit
+	if err := json.Unmarshal([]byte(value), &added); err != nil {
+		klog.FromContext(ctx).Error(err, "Stage sent a malformed audit header", "auditID", ac.AuditID())
+		return
+	}
+	audit.AddAuditAnnotationsMap(ctx, added.Annotations)
+	if len(added.RequestObject) > 0 {
+		audit.LogRequestPatch(ctx, added.RequestObject)
+	}
+	if added.ResponseStatus != nil || len(added.ResponseObject) > 0 {
+		ac.LogResponseObject(added.ResponseStatus, unknown(added.ResponseObject))
+	}
+}
+
+func unknown(raw json.RawMessage) *runtime.Unknown {
+	if len(raw) == 0 {
+		return nil
+	}
+	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
+}
+
+// addLatency adds times that a stage has spent, NAME=NANOSECONDS separated by
+// commas, to those of its request.
+func addLatency(ctx context.Context, value string) {
+	trackers, ok := request.LatencyTrackersFrom(ctx)
+	if !ok {
+		return
+	}
+	for item := range strings.SplitSeq(value, ",") {
+		name, number, _ := strings.Cut(item, "=")
+		nanoseconds, err := strconv.ParseInt(number, 10, 64)
+		if tracker := trackerOf(trackers, strings.TrimSpace(name)); err == nil && tracker != nil && nanoseconds > 0 {
+			tracker.TrackDuration(time.Duration(nanoseconds))
+		}
+	}
+}
+
+func trackerOf(t *request.LatencyTrackers, name string) request.DurationTracker {
+	switch name {
+	case "mutating-webhook":
+		return t.MutatingWebhookTracker
+	case "validating-webhook":
+		return t.ValidatingWebhookTracker
+	case "authorization":
+		return t.AuthorizationTracker
+	case "etcd":
+		return t.StorageTracker
+	case "transform-response-object":
+		return t.TransformTracker
+	case "serialize-response-object":
+		return t.SerializationTracker
+	case "response-write":
+		return t.ResponseWriteTracker
+	case "decode-response-object":
+		return t.DecodeTracker
+	default:
+		return nil
+	}
+}
+
+// managedFieldsPolicy returns how to find out whether the audit policy omits
+// managed fields for a request, nil if it has no rule that does. The audit context
+// of a request knows, but does not tell.
+func managedFieldsPolicy(evaluator audit.PolicyRuleEvaluator, file string) (func(context.Context, *audit.AuditContext) bool, error) {
+	if file == "" || evaluator == nil {
+		return nil, nil
+	}
+	p, err := policy.LoadPolicyFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key("audit-policy-file"), err)
+	}
+	omits := p.OmitManagedFields
+	for _, rule := range p.Rules {
+		omits = omits || rule.OmitManagedFields != nil && *rule.OmitManagedFields
+	}
+	if !omits {
+		return nil, nil
+	}
+	return func(ctx context.Context, ac *audit.AuditContext) bool {
+		attributes, err := originalAttributes(ctx, ac)
+		return err == nil && evaluator.EvaluatePolicyRule(attributes).OmitManagedFields
+	}, nil
+}
+
+// auditAttributes are the attributes of a request with another user.
+type auditAttributes struct {
+	authorizer.Attributes
+	user user.Info
+}
+
+func (a auditAttributes) GetUser() user.Info { return a.user }
+
+func eventUser(info authnv1.UserInfo) user.Info {
+	extra := make(map[string][]string, len(info.Extra))
+	for k, v := range info.Extra {
+		extra[k] = v
+	}
+	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
+}

@@ -1,0 +1,54 @@
+package front
+
+import (
+	"fmt"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
+	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	clientgoinformers "k8s.io/client-go/informers"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+
+	"github.com/catena-dev/catena/sdk/kubeversion"
+)
+
+// genericConfig is kube-apiserver's configuration of a generic server, without
+// what its registries need: those are in the stages.
+func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericapiserver.Config, clientgoinformers.SharedInformerFactory, error) {
+	completed.Flagz = flagz(flags)
+	// The stages that use the store check it, encrypt for it and measure it.
+	completed.Etcd.SkipHealthEndpoints = true
+	completed.Etcd.EncryptionProviderConfigFilepath = ""
+	completed.Etcd.EncryptionProviderConfigAutomaticReload = false
+
+	config, informers, _, err := controlplaneapiserver.BuildGenericConfig(
+		completed.CompletedOptions, nil, controlplane.DefaultAPIResourceConfigSource(), noOpenAPI, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("apiserver: %w", err)
+	}
+	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
+
+	config.EffectiveVersion = kubeversion.Effective(config.EffectiveVersion)
+	config.Authentication.Authenticator = loopbackAuthenticator{
+		next:      config.Authentication.Authenticator,
+		audiences: config.Authentication.APIAudiences,
+	}
+	// Discovery and OpenAPI are the stages'; the index is the front's own, which
+	// lists their paths too.
+	config.EnableDiscovery = false
+	config.SkipOpenAPIInstallation = true
+	config.EnableIndex = false
+	return config, informers, nil
+}
+
+// noOpenAPI keeps the definitions of all built-in types out of the host's memory.
+func noOpenAPI(openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+	return nil
+}
+
+func stats(count, objectBytes int64) storage.Stats {
+	return storage.Stats{ObjectCount: count, EstimatedAverageObjectSizeBytes: objectBytes}
+}

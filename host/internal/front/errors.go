@@ -1,0 +1,89 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+
+	"github.com/catena-dev/catena/host/internal/relay"
+)
+
+// NotFound returns the end of the chain: 404, or 503 with Retry-After for requests
+// that came before all signals of AddSignal did.
+func (f *Front) NotFound() http.Handler {
+	return notfoundhandler.New(f.writer.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+}
+
+// StageError answers a request that got no answer from its stage. Retry-After is
+// only in an answer to a request that was not executed: client-go repeats any
+// request that got one. What exactly went wrong is for cluster administrators.
+func (f *Front) StageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
+	f.writer.write(w, r, statusOf(e, isAdministrator(r.Context())))
+}
+
+func statusOf(e *relay.StageError, detailed bool) *apierrors.StatusError {
+	switch e.Kind {
+	case relay.Unavailable:
+		message := "the server is currently unable to handle the request"
+		if detailed {
+			message += ": " + e.Error()
+		}
+		return retryAfter(apierrors.NewServiceUnavailable(message), 1)
+	case relay.Canceled:
+		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+	case relay.BadRequest:
+		var tooLarge *http.MaxBytesError
+		if errors.As(e.Err, &tooLarge) {
+			return apierrors.NewRequestEntityTooLargeError(tooLarge.Error())
+		}
+		return apierrors.NewBadRequest(e.Err.Error())
+	default:
+		err := errors.New("the request was handed on and may have been executed, but there is no answer to it")
+		if detailed {
+			err = e
+		}
+		return apierrors.NewInternalError(err)
+	}
+}
+
+func isAdministrator(ctx context.Context) bool {
+	u, ok := request.UserFrom(ctx)
+	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+func retryAfter(err *apierrors.StatusError, seconds int32) *apierrors.StatusError {
+	if err.ErrStatus.Details == nil {
+		err.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	err.ErrStatus.Details.RetryAfterSeconds = seconds
+	return err
+}
+
+// errorWriter writes errors in the form that the client has asked for.
+type errorWriter struct {
+	serializer runtime.NegotiatedSerializer
+}
+
+func (e errorWriter) write(w http.ResponseWriter, r *http.Request, err error) {
+	gv := schema.GroupVersion{}
+	if info, ok := request.RequestInfoFrom(r.Context()); ok {
+		gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	}
+	responsewriters.ErrorNegotiated(err, e.serializer, gv, w, r)
+}
+
+// starting answers requests that come before there is a chain.
+func (e errorWriter) starting(w http.ResponseWriter, r *http.Request) {
+	e.write(w, r, retryAfter(apierrors.NewServiceUnavailable("the server is starting"), 1))
+}

@@ -1,0 +1,160 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/routes"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/sdk/kubeversion"
+)
+
+// Options are what a Front is made of.
+type Options struct {
+	// Flags are the flags of kube-apiserver. New completes them: afterwards they
+	// name the port that was bound.
+	Flags *Flags
+	// ListedPaths returns the paths that the stages list, for the index at /, and
+	// to find out whether a stage serves the built-in APIs.
+	ListedPaths func() []string
+	// Log gets what the front itself has to say; upstream logs through klog.
+	Log hclog.Logger
+}
+
+// Front is a server in front of a chain of stages.
+type Front struct {
+	opts     Options
+	server   *genericapiserver.GenericAPIServer
+	listener net.Listener
+	sizes    flowcontrolrequest.StorageObjectCountTracker
+	carrier  *Carrier
+	writer   errorWriter
+
+	hooks     preShutdownHooks
+	draining  chan struct{}
+	initiated <-chan struct{}
+
+	mu    sync.RWMutex
+	chain http.Handler
+	// fail ends Run with an error.
+	fail context.CancelCauseFunc
+}
+
+// New binds the port and builds the server, which does not accept connections
+// before Run. The caller has to call either Run or Close.
+func New(ctx context.Context, opts Options) (*Front, error) {
+	listener, err := bind(ctx, opts.Flags)
+	if err != nil {
+		return nil, err
+	}
+	f := &Front{opts: opts, listener: listener, draining: make(chan struct{})}
+	if err := f.build(ctx); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return f, nil
+}
+
+func (f *Front) build(ctx context.Context) error {
+	completed, err := f.opts.Flags.complete(ctx)
+	if err != nil {
+		return err
+	}
+	// The loopback clients of this process do not log the warnings that they get
+	// from this process.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	registry := completed.GenericServerRunOptions.ComponentGlobalsRegistry
+	registry.AddMetrics()
+	completed.Metrics.Apply()
+
+	config, informers, err := genericConfig(completed, f.opts.Flags)
+	if err != nil {
+		return err
+	}
+	if f.carrier, err = newCarrier(config, completed.Audit.PolicyFile); err != nil {
+		return err
+	}
+	f.sizes = config.StorageObjectCountTracker
+	f.initiated = config.ShutdownInitiatedNotify()
+	f.writer = errorWriter{config.Serializer}
+
+	delegate := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))
+	f.server, err = config.Complete(neededInformers{informers, f.opts.ListedPaths}).New("catena", delegate)
+	if err != nil {
+		return fmt.Errorf("build the server: %w", err)
+	}
+	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.opts.ListedPaths)}, f.server.Handler.NonGoRestfulMux)
+	return nil
+}
+
+// listedPaths makes a function a routes.ListedPathProvider.
+type listedPaths func() []string
+
+func (l listedPaths) ListedPaths() []string { return l() }
+
+// SetChain sets the handler of everything that is not the front's own. It gets
+// requests that have passed the filters. Without one, requests get 503.
+func (f *Front) SetChain(chain http.Handler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.chain = chain
+}
+
+func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
+	f.mu.RLock()
+	chain := f.chain
+	f.mu.RUnlock()
+	if chain == nil {
+		f.writer.starting(w, r)
+		return
+	}
+	chain.ServeHTTP(w, f.carrier.prepare(r))
+}
+
+// Handler returns the server's handler with all its filters, for the socket on
+// which stages call. See WithLoopbackUser.
+func (f *Front) Handler() http.Handler { return f.server.Handler }
+
+// Carrier returns what carries the state of a request to the stages and back.
+func (f *Front) Carrier() *Carrier { return f.carrier }
+
+// SetResourceSize tells how many objects of a resource (RESOURCE.GROUP, or
+// RESOURCE in the core group) are stored and how large one is, for the cost of
+// LIST requests. What is not told again within three minutes is no longer used.
+func (f *Front) SetResourceSize(resource string, count, objectBytes int64) {
+	f.sizes.Set(resource, stats(count, objectBytes))
+}
+
+// Addr returns the address that the front is bound to.
+func (f *Front) Addr() *net.TCPAddr { return f.listener.Addr().(*net.TCPAddr) }
+
+// ExternalURL returns the address under which clients elsewhere reach the server.
+func (f *Front) ExternalURL() string { return "https://" + f.server.ExternalAddress }
+
+// LocalURL returns an address under which clients on this machine reach the
+// server, however its network changes.
+func (f *Front) LocalURL() string {
+	addr := f.Addr()
+	ip := addr.IP
+	if ip.IsUnspecified() {
+		ip = net.IPv4(127, 0, 0, 1)
+	}
+	return "https://" + net.JoinHostPort(ip.String(), strconv.Itoa(addr.Port))
+}
+
+// Version returns the Kubernetes release that the server reports at /version.
+func (f *Front) Version() string { return kubeversion.Info(f.server.EffectiveVersion).GitVersion }
+
+// Close releases the port of a front that is not going to Run.
+func (f *Front) Close() error {
+	f.server.Destroy()
+	return f.listener.Close()
+}
