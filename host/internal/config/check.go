@@ -95,7 +95,7 @@ func isWord(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-func envName(name string) error {
+func variableName(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
 		return errors.New("not the name of an environment variable")
