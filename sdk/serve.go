@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -75,14 +74,11 @@ func servePlugin(service *Service, logger hclog.Logger) error {
 		Logger:          logger,
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			served = true
-			server := grpc.NewServer(append(opts,
-				grpc.MaxRecvMsgSize(maxMessage),
-				grpc.StreamInterceptor(endStreams(service.Stopped())))...)
+			server := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage))...)
 			go func() {
 				<-service.Stopped()
-				force := time.AfterFunc(answerGrace, server.Stop)
-				defer force.Stop()
-				server.GracefulStop()
+				time.Sleep(answerGrace)
+				server.Stop()
 			}()
 			return server
 		},
@@ -93,30 +89,6 @@ func servePlugin(service *Service, logger hclog.Logger) error {
 	return nil
 }
 
-// answerGrace is how long the answer to Stop may take to reach the host.
-const answerGrace = time.Second
-
-// endStreams ends streams when the stage has stopped: go-plugin has one that it does
-// not end itself, which would keep the process from ending.
-func endStreams(stopped <-chan struct{}) grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx, cancel := context.WithCancel(stream.Context())
-		defer cancel()
-		go func() {
-			select {
-			case <-stopped:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		return handler(srv, endingStream{stream, ctx})
-	}
-}
-
-// endingStream is a stream with another context.
-type endingStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s endingStream) Context() context.Context { return s.ctx }
+// answerGrace is how long the answer to Stop may take to reach the host. The host then
+// ends the process by go-plugin's own RPC; a process that it forgets ends by itself.
+const answerGrace = 500 * time.Millisecond

@@ -177,20 +177,30 @@ func (s *Service) CheckHealth(ctx context.Context, req *stagev1.CheckHealthReque
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := answerInTime(ctx)
+	defer cancel()
 	return &stagev1.CheckHealthResponse{Results: env.checkHealth(ctx, req.GetNames())}, nil
 }
 
-// drainMargin is what the answer to Drain takes to reach the host before its deadline.
-const drainMargin = 100 * time.Millisecond
+// answerMargin is what an answer takes to reach the host.
+const answerMargin = 100 * time.Millisecond
+
+// answerInTime returns a context that ends a moment before ctx does: an answer that
+// says what is not done is worth more to the host than none.
+func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	margin := min(answerMargin, time.Until(deadline)/4)
+	return context.WithDeadline(ctx, deadline.Add(-margin))
+}
 
 // Drain waits for the end of the requests in flight.
 func (s *Service) Drain(ctx context.Context, _ *stagev1.DrainRequest) (*stagev1.DrainResponse, error) {
 	s.drain.begin()
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-drainMargin))
-		defer cancel()
-	}
+	ctx, cancel := answerInTime(ctx)
+	defer cancel()
 	return &stagev1.DrainResponse{Running: int64(s.drain.wait(ctx))}, nil
 }
 

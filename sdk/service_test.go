@@ -1,0 +1,365 @@
+package sdk_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagetest"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+func TestDescribe(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		got, err := stage.RPC.Describe(t.Context(), &stagev1.DescribeRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(got.GetSdk(), "go") {
+			t.Errorf("sdk %q", got.GetSdk())
+		}
+		got.Sdk = ""
+		want := &stagev1.DescribeResponse{Name: "test", Version: "v1.2.3", Summary: "is tested", ConfigSchema: `{"type":"object"}`}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+		problems, err := stage.RPC.ValidateConfig(t.Context(), &stagev1.ValidateConfigRequest{Config: []byte(`{"gretting":"x"}`)})
+		if err != nil || len(problems.GetProblems()) != 1 || problems.GetProblems()[0].GetMessage() != `unknown key "gretting"` {
+			t.Errorf("%v, %v", problems, err)
+		}
+	})
+}
+
+func TestPrepared(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		claims := []*stagev1.Claim{{Path: "/hello", Match: stagev1.Claim_EXACT}, {Path: "/tree", Match: stagev1.Claim_PREFIX}}
+		paths := []string{"/hello", "/tree"}
+		configured := &stagev1.ConfigureResponse{ListedPaths: paths, Claims: claims}
+		if diff := cmp.Diff(configured, stage.Configured, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+		prepared := &stagev1.PrepareRunResponse{
+			ListedPaths: paths, Claims: claims,
+			PostStartHooks:   []string{"complete", "fails", "panics", "waits"},
+			PreShutdownHooks: []string{"last"},
+			HealthChecks: []*stagev1.HealthCheck{
+				{Name: "bad", Readyz: true}, {Name: "good", Livez: true, Readyz: true, Healthz: true},
+				{Name: "panics", Healthz: true}, {Name: "slow", Livez: true},
+			},
+			MuxAndDiscoverySignals: []string{"installed"},
+		}
+		if diff := cmp.Diff(prepared, stage.Prepared, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+		if !stage.Claimed("/tree/leaf") || stage.Claimed("/treetop") {
+			t.Error("claims do not cover what they should")
+		}
+	})
+}
+
+// Every way in which a stage can fail to start is an error with the stage's own words,
+// and the stage can be stopped then.
+func TestStartFails(t *testing.T) {
+	launch := map[string]func(*testing.T, stagetest.Options) *stagetest.Stage{
+		"service": func(t *testing.T, o stagetest.Options) *stagetest.Stage { return stagetest.Launch(t, testStage(), o) },
+		"process": func(t *testing.T, o stagetest.Options) *stagetest.Stage {
+			return stagetest.LaunchProcess(t, command(), o)
+		},
+	}
+	t.Parallel()
+	for mode, launch := range launch {
+		for _, tc := range []struct{ config, want string }{
+			{`{"fail":"new"}`, "no luck"},
+			{`{"fail":"panic"}`, "New: panic: out of luck"},
+			{`{"fail":"claim"}`, `claim "relative": a path begins with /`},
+			{`{"fail":"twice"}`, "PostStartHook same: registered twice"},
+			{`{"fail":"prepare"}`, "not prepared"},
+			{`{"gretting":"x"}`, `config of stage "test": unknown key "gretting"`},
+			{`{"greeting":7}`, `config of stage "test": key "greeting": is a number, want string`},
+		} {
+			t.Run(mode+tc.config, func(t *testing.T) {
+				t.Parallel()
+				stage := launch(t, stagetest.Options{Config: raw(tc.config)})
+				err := stage.Configure()
+				if err == nil {
+					err = stage.PrepareRun()
+				}
+				if status.Code(err) != codes.Unknown || status.Convert(err).Message() != tc.want {
+					t.Errorf("%v, want %q", err, tc.want)
+				}
+				stage.Stop(t)
+				if want := "destroy 2\ndestroy 1\n"; tc.config[2] == 'f' && !strings.HasSuffix(notes(stage), want) {
+					t.Errorf("destroyed: %q", notes(stage))
+				}
+			})
+		}
+	}
+}
+
+// raw is JSON as it is.
+type raw string
+
+func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+func TestOrderOfCalls(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Launch(t, testStage(), stagetest.Options{})
+	expect := func(what string, err error) {
+		t.Helper()
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	expect("PrepareRun first", stage.PrepareRun())
+	_, err := stage.RPC.CheckHealth(t.Context(), &stagev1.CheckHealthRequest{})
+	expect("CheckHealth first", err)
+	watch, err := stage.RPC.Watch(t.Context(), &stagev1.WatchRequest{})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	expect("Watch first", err)
+	if err := stage.Configure(); err != nil {
+		t.Fatal(err)
+	}
+	expect("Configure again", stage.Configure())
+	if err := stage.PrepareRun(); err != nil {
+		t.Fatal(err)
+	}
+	expect("PrepareRun again", stage.PrepareRun())
+	stage.Stop(t)
+	stage.Stop(t)
+	expect("PrepareRun after Stop", stage.PrepareRun())
+}
+
+func TestHooks(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		run := func(name string) error {
+			_, err := stage.RPC.RunPostStartHook(t.Context(), &stagev1.RunHookRequest{Name: name})
+			return err
+		}
+		for _, tc := range []struct {
+			hook string
+			code codes.Code
+			want string
+		}{
+			{"complete", codes.OK, ""},
+			{"complete", codes.FailedPrecondition, `hook "complete" has run already`},
+			{"fails", codes.Unknown, "the hook's own words"},
+			{"panics", codes.Unknown, "hook panics: panic: boom"},
+			{"nobody", codes.NotFound, `no hook "nobody"`},
+		} {
+			if err := run(tc.hook); status.Code(err) != tc.code || status.Convert(err).Message() != tc.want {
+				t.Errorf("%s: %v", tc.hook, err)
+			}
+		}
+		eventually(t, "the stack is in the log", func() bool { return strings.Contains(stage.Log(), "stage_test.go") })
+
+		// The end of the call is not the end of the hook; Stop is.
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := stage.RPC.RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: "waits"}); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("waits: %v", err)
+		}
+		if _, err := stage.RPC.RunPreShutdownHook(t.Context(), &stagev1.RunHookRequest{Name: "last"}); err != nil {
+			t.Errorf("last: %v", err)
+		}
+		if got := notes(stage); got != "pre-shutdown\n" {
+			t.Errorf("before Stop: %q", got)
+		}
+		stage.Stop(t)
+		got := notes(stage)
+		if !strings.Contains(got, "hook ended\n") || !strings.Contains(got, "destroy 2\ndestroy 1\n") {
+			t.Errorf("after Stop: %q", got)
+		}
+	})
+}
+
+func TestHealth(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		for range 3 { // the slow check is not started again and again
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			resp, err := stage.RPC.CheckHealth(ctx, &stagev1.CheckHealthRequest{Names: []string{"good", "bad", "panics", "none"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, r := range resp.GetResults() {
+				got[r.GetName()] = r.GetError()
+			}
+			want := map[string]string{
+				"good": "", "bad": "ill", "panics": "health check panics: panic: check",
+				"none": "there is no such health check",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		resp, err := stage.RPC.CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+		if err != nil {
+			t.Fatalf("a slow check must not take the others with it: %v", err)
+		}
+		if len(resp.GetResults()) != 4 || !strings.Contains(resp.GetResults()[3].GetError(), "deadline exceeded") {
+			t.Errorf("%v", resp.GetResults())
+		}
+	})
+}
+
+// Watch begins with the present state and follows the changes.
+func TestWatch(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		watch, err := stage.RPC.Watch(t.Context(), &stagev1.WatchRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want *stagev1.Event) {
+			t.Helper()
+			got, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		}
+		expect(&stagev1.Event{ClaimsChanged: &stagev1.ClaimsChanged{
+			Claims: stage.Prepared.GetClaims(), ListedPaths: []string{"/hello", "/tree"},
+		}})
+		if _, err := stage.RPC.RunPostStartHook(t.Context(), &stagev1.RunHookRequest{Name: "complete"}); err != nil {
+			t.Fatal(err)
+		}
+		expect(&stagev1.Event{Signaled: []string{"installed"}})
+		get(t, stage.URL+"/claims")
+		var events []*stagev1.Event
+		for len(events) == 0 || events[len(events)-1].GetResourceSizes() == nil {
+			e, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			events = append(events, e)
+		}
+		changed := events[0].GetClaimsChanged().GetClaims()
+		want := []*stagev1.Claim{{Path: "/new", Match: stagev1.Claim_EXACT}, {Path: "/some", Match: stagev1.Claim_CHILD}}
+		if diff := cmp.Diff(want, changed, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+		sizes := []*stagev1.ResourceSize{{Resource: "widgets.example.com", Count: 3, ObjectBytes: 100}}
+		if diff := cmp.Diff(sizes, events[len(events)-1].GetResourceSizes(), protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+
+		late, err := stage.RPC.Watch(t.Context(), &stagev1.WatchRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := late.Recv()
+		if err != nil || len(first.GetSignaled()) != 1 || len(first.GetResourceSizes()) != 1 || len(first.GetClaimsChanged().GetClaims()) != 2 {
+			t.Errorf("a late watch begins with %v, %v", first, err)
+		}
+		stage.Stop(t)
+		if _, err := watch.Recv(); err == nil {
+			t.Error("an event after Stop")
+		}
+	})
+}
+
+// A stage that changes its claims faster than the host can read is followed, not queued.
+func TestWatchCoalesces(t *testing.T) {
+	t.Parallel()
+	var env *sdk.Env
+	stage := stagetest.Start(t, sdk.Stage{Name: "busy", New: func(e *sdk.Env) (http.Handler, error) {
+		env = e
+		return nil, nil
+	}}, stagetest.Options{})
+	watch, err := stage.RPC.Watch(t.Context(), &stagev1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const changes = 100_000
+	for range changes {
+		env.SetClaims(sdk.Exact("/busy"))
+	}
+	env.SetClaims(sdk.Exact("/done"))
+	for n := 1; ; n++ {
+		e, err := watch.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claims := e.GetClaimsChanged().GetClaims(); len(claims) == 1 && claims[0].GetPath() == "/done" {
+			if n > changes/2 {
+				t.Errorf("%d events for %d changes", n, changes)
+			}
+			return
+		}
+	}
+}
+
+func drain(t *testing.T, stage *stagetest.Stage, timeout time.Duration) int64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	resp, err := stage.RPC.Drain(ctx, &stagev1.DrainRequest{})
+	if err != nil {
+		t.Fatalf("Drain: %v", err)
+	}
+	return resp.GetRunning()
+}
+
+// Drain tells handlers, and waits for those that do not listen as long as it may.
+func TestDrain(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		stubborn, err := http.Get(stage.URL + "/wait")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listening, err := http.Get(stage.URL + "/until-drain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if running := drain(t, stage, 400*time.Millisecond); running != 1 {
+			t.Errorf("%d requests running, want 1", running)
+		}
+		body := make([]byte, 8)
+		if n, err := listening.Body.Read(body); string(body[:n]) != "drained\n" {
+			t.Errorf("%q, %v", body[:n], err)
+		}
+		listening.Body.Close()
+		stubborn.Body.Close()
+		if running := drain(t, stage, 20*time.Second); running != 0 {
+			t.Errorf("%d requests running, want 0", running)
+		}
+	})
+}
+
+// Stop ends the requests that are left before it destroys what they use.
+func TestStopEndsRequests(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		resp, err := http.Get(stage.URL + "/wait")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		stage.Stop(t)
+		if got := strings.Fields(notes(stage)); !slices.Equal(got, strings.Fields("request ended destroy 2 destroy 1")) {
+			t.Errorf("order of the ends: %v", got)
+		}
+	})
+}

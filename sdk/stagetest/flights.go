@@ -1,0 +1,38 @@
+package stagetest
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+// flights are the requests that the stage is working on, by the host's id.
+type flights struct {
+	mu      sync.Mutex
+	last    int
+	running map[string]*http.Request
+}
+
+func (f *flights) begin(r *http.Request) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	id := strconv.Itoa(f.last)
+	if f.running == nil {
+		f.running = map[string]*http.Request{}
+	}
+	f.running[id] = r
+	return id
+}
+
+func (f *flights) end(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.running, id)
+}
+
+func (f *flights) get(id string) *http.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running[id]
+}

@@ -1,0 +1,137 @@
+package stagetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"time"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// relay hands clients' requests to the stage, and on to Next what it declines.
+type relay struct {
+	stage     *Stage
+	transport *http.Transport
+	proxy     *httputil.ReverseProxy
+}
+
+// maxBuffered is the longest body that is sent before the stage asks for it.
+const maxBuffered = 64 << 10
+
+var errDeclined = errors.New("declined")
+
+func newRelay(s *Stage) *relay {
+	r := &relay{stage: s}
+	r.transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", s.Socket())
+		},
+		DisableCompression:    true,
+		ExpectContinueTimeout: timeout,
+	}
+	r.proxy = &httputil.ReverseProxy{
+		Transport:      r.transport,
+		Rewrite:        r.rewrite,
+		ModifyResponse: r.sift,
+		ErrorHandler:   r.failed,
+	}
+	return r
+}
+
+// hop is a client's request on its way to the stage, found in its context.
+type hop struct {
+	id string
+	// again is the request for Next.
+	again *http.Request
+}
+
+type hopKey struct{}
+
+func hopFrom(r *http.Request) hop { return r.Context().Value(hopKey{}).(hop) }
+
+// ServeHTTP answers a client.
+func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	first := new(http.Request)
+	*first = *req
+	if req.ContentLength > 0 && req.ContentLength <= maxBuffered {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		first.Body = io.NopCloser(bytes.NewReader(body))
+		req.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	h := hop{id: r.stage.flights.begin(req), again: req}
+	defer r.stage.flights.end(h.id)
+	r.proxy.ServeHTTP(w, first.WithContext(context.WithValue(req.Context(), hopKey{}, h)))
+}
+
+// rewrite adds what the host adds. Headers of the protocol that the test has set stay.
+func (r *relay) rewrite(p *httputil.ProxyRequest) {
+	out := p.Out
+	out.URL.Scheme, out.URL.Host, out.URL.RawQuery = "http", "stage", p.In.URL.RawQuery
+	for _, key := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values, ok := p.In.Header[key]; ok {
+			out.Header[key] = values
+		}
+	}
+	add := func(key, value string) {
+		if _, ok := out.Header[key]; !ok {
+			out.Header.Set(key, value)
+		}
+	}
+	add(stagev1.HeaderRequest, hopFrom(p.In).id)
+	add(stagev1.HeaderUser, r.stage.user())
+	add(stagev1.HeaderReceived, strconv.FormatInt(time.Now().UnixMicro(), 10))
+	if p.In.ContentLength < 0 || p.In.ContentLength > maxBuffered {
+		out.Header.Set("Expect", "100-continue")
+	}
+}
+
+// sift finds declines and drops what is not for clients.
+func (r *relay) sift(resp *http.Response) error {
+	declined := resp.Header.Get(stagev1.HeaderDecline) != ""
+	for _, key := range []string{stagev1.HeaderDecline, stagev1.HeaderAudit, stagev1.HeaderLatency} {
+		resp.Header.Del(key)
+	}
+	if declined {
+		_ = resp.Body.Close()
+		return errDeclined
+	}
+	return nil
+}
+
+func (r *relay) failed(w http.ResponseWriter, req *http.Request, err error) {
+	if !errors.Is(err, errDeclined) {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	r.stage.declined.Add(1)
+	r.stage.next().ServeHTTP(w, hopFrom(req).again)
+}
+
+func (s *Stage) next() http.Handler {
+	if s.opts.Next == nil {
+		return http.NotFoundHandler()
+	}
+	return s.opts.Next
+}
+
+func (s *Stage) user() string {
+	u := s.opts.User
+	if u == nil {
+		u = &sdk.User{Name: "somebody", Groups: []string{"system:authenticated"}}
+	}
+	text, _ := json.Marshal(u)
+	return string(text)
+}
