@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/pki"
+)
+
+// announce writes admin.kubeconfig and, when the server is ready, tells the
+// operator how to reach it.
+func (s *server) announce(ctx context.Context) {
+	path := adminKubeconfig(s.storage.Dir)
+	if err := s.writeAdminKubeconfig(path); err != nil {
+		s.front.Fail(err)
+		return
+	}
+	for !s.ready(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
+			path = "$PWD/" + rel
+		}
+	}
+	fmt.Fprintf(s.out, "ready after %s; in another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get namespaces\n\n",
+		time.Since(s.started).Round(10*time.Millisecond), path)
+}
+
+// ready asks the server's own /readyz.
+func (s *server) ready(ctx context.Context) bool {
+	r, err := http.NewRequestWithContext(front.WithLoopbackUser(ctx, "system:apiserver", []string{"system:masters"}), http.MethodGet, "/readyz", nil)
+	if err != nil {
+		return false
+	}
+	w := statusWriter{header: http.Header{}}
+	s.front.Handler().ServeHTTP(&w, r)
+	return w.status == http.StatusOK
+}
+
+// statusWriter is an http.ResponseWriter that keeps nothing but the status.
+type statusWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *statusWriter) Header() http.Header { return w.header }
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return len(p), nil
+}
+
+// writeAdminKubeconfig makes the kubeconfig that trusts the certificate with which
+// the server serves.
+func (s *server) writeAdminKubeconfig(path string) error {
+	var trust []byte
+	if file := s.flags.Value("tls-cert-file"); s.flags.IsSetByOperator("tls-cert-file") {
+		var err error
+		if trust, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("apiserver.tls-cert-file: %w", err)
+		}
+	}
+	if s.flags.IsSetByOperator("client-ca-file") {
+		s.log.Warn("admin.kubeconfig has a certificate that the authorities in apiserver.client-ca-file have not signed, unless the file holds this one too",
+			"file", s.pki.Files().CA)
+	}
+	return s.pki.EnsureKubeconfig(path, pki.Admin(), s.front.LocalURL(), trust)
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/front"
+)
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check or show the configuration",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(configValidateCommand(), configShowCommand())
+	return cmd
+}
+
+func configValidateCommand() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Print every error of the configuration",
+		Long: `Print every error of the configuration, with file and key: unknown keys, wrong
+types, stages that make no chain, binaries that cannot be started, flags of
+kube-apiserver that it does not have or that do not fit together. Nothing is
+started, created or changed. The exit code is 1 if there is an error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			problems := validate(&flags)
+			for _, p := range problems {
+				fmt.Fprintln(cmd.ErrOrStderr(), p)
+			}
+			if len(problems) > 0 {
+				return exitCode(1)
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+			return err
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+// validate returns everything that is wrong, one error for each line to print.
+func validate(flags *configFlags) []error {
+	cfg, err := flags.load()
+	if err != nil {
+		return split(err)
+	}
+	_, chainErr := resolve(cfg)
+	return append(split(chainErr), split(validateFlags(cfg))...)
+}
+
+// validateFlags checks the flags of kube-apiserver as a start would.
+func validateFlags(cfg *config.Config) error {
+	flags, err := front.ParseFlags(cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
+	if err != nil {
+		return err
+	}
+	return flags.Validate(context.Background())
+}
+
+// split takes joined errors apart.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what errors.Join made
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, split(e)...)
+		}
+		return all
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+func configShowCommand() *cobra.Command {
+	var flags configFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the effective configuration and where each value came from",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
+			cfg, err := flags.load()
+			if err != nil {
+				return err
+			}
+			return printSettings(cmd.OutOrStdout(), output, cfg.Effective())
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	return cmd
+}
+
+func printSettings(out io.Writer, format string, settings []config.Setting) error {
+	if format == "json" {
+		type row struct {
+			Key    string `json:"key"`
+			Value  any    `json:"value"`
+			Source string `json:"source"`
+			Line   int    `json:"line,omitempty"`
+		}
+		rows := make([]row, len(settings))
+		for i, s := range settings {
+			rows[i] = row{s.Key, s.Value, s.Source, s.Line}
+		}
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(rows)
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tVALUE\tFROM")
+	for _, s := range settings {
+		source := s.Source
+		if s.Line > 0 {
+			source = fmt.Sprintf("%s:%d", s.Source, s.Line)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, s.Text(), source)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/klogr"
+)
+
+// server is one run of the host. What is opened is registered in undo at once, so
+// that an error at any step, as well as a planned end, closes it in reverse order.
+type server struct {
+	cfg     *config.Config
+	out     io.Writer
+	log     hclog.Logger
+	started time.Time
+	undo    closers
+
+	specs   []supervisor.Spec
+	run     string // the runtime folder
+	lock    *store.DirLock
+	storage store.Options
+	store   *store.Store
+	flags   *front.Flags
+	pki     *pki.PKI
+	front   *front.Front
+	chain   *relay.Chain
+	stages  *supervisor.Supervisor
+	// endpoints are used by publish alone.
+	endpoints map[string]*relay.Endpoint
+	ran       bool // the front has been run, and so has closed itself
+	// published is what the stages have last reported.
+	published atomic.Pointer[[]supervisor.Published]
+}
+
+// serve runs the server until ctx ends, or until something fails that it cannot
+// do without. Mistakes of the operator are found before anything is started.
+func serve(ctx context.Context, cfg *config.Config, out io.Writer, log hclog.Logger) (err error) {
+	s := &server{cfg: cfg, out: out, log: log, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+	defer func() { err = errors.Join(err, s.undo.close()) }()
+	for _, step := range []func(context.Context) error{
+		s.findBinaries, s.openData, s.parseFlags, s.openFront, s.openStore, s.buildChain, s.startStages,
+	} {
+		if err := step(ctx); err != nil {
+			if errors.Is(context.Cause(ctx), errSignal) {
+				return nil // asked to end during the start
+			}
+			return err
+		}
+	}
+	return s.serve(ctx)
+}
+
+// findBinaries reports all binaries that cannot be started.
+func (s *server) findBinaries(context.Context) error {
+	var errs []error
+	for _, st := range s.cfg.Chain() {
+		b, err := findBinary(s.cfg, st.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.specs = append(s.specs, supervisor.Spec{
+			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
+			User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
+		})
+	}
+	return errors.Join(errs...)
+}
+
+// openData takes the data folder for this process and makes the one for sockets.
+func (s *server) openData(context.Context) error {
+	dir, err := filepath.Abs(s.cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("dataDir: %w", err)
+	}
+	if s.lock, err = store.LockDir(dir); err != nil {
+		return err
+	}
+	s.undo.add(s.lock.Release)
+	if s.run, err = runtimeDir(s.cfg.RuntimeDir, dir, s.cfg.Order); err != nil {
+		return err
+	}
+	s.storage = storeOptions(s.cfg, dir, s.run)
+	s.storage.Lock, s.storage.Logger = s.lock, s.log.Named("etcd")
+	return nil
+}
+
+func storeOptions(cfg *config.Config, dir, run string) store.Options {
+	c := cfg.Store
+	return store.Options{
+		Dir: dir, Socket: filepath.Join(run, "etcd.sock"), QuotaBytes: c.QuotaBytes,
+		Endpoints: c.Endpoints, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
+	}
+}
+
+// flagDefaults are kube-apiserver's flags as this server sets them if the operator
+// does not.
+func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
+	defaults := front.Defaults(pki.FilesIn(pkiDir(storage.Dir)))
+	own := storage.Flags()
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		defaults = append(defaults, front.Default{Flags: []string{name + "=" + own[name]}})
+	}
+	return defaults
+}
+
+// parseFlags completes kube-apiserver's flags, for the front and all stages, and
+// makes the certificates and keys that they name.
+func (s *server) parseFlags(ctx context.Context) error {
+	var err error
+	if s.flags, err = front.ParseFlags(s.cfg.APIServer, flagDefaults(s.cfg, s.storage)...); err != nil {
+		return err
+	}
+	if err := klogr.Install(s.log.Named("front"), s.flags.Value("v"), s.flags.Value("vmodule")); err != nil {
+		return err
+	}
+	for _, warning := range s.flags.Deprecated() {
+		s.log.Warn(warning)
+	}
+	if err := s.flags.Validate(ctx); err != nil {
+		return err
+	}
+	s.pki, err = pki.Ensure(pki.Options{Dir: pkiDir(s.storage.Dir), Hosts: s.flags.Hosts()})
+	return err
+}
+
+// openFront binds the port, so that one that is in use is found before the
+// stages start.
+func (s *server) openFront(ctx context.Context) error {
+	var err error
+	s.front, err = front.New(ctx, front.Options{Flags: s.flags, ListedPaths: s.listedPaths, Log: s.log.Named("front")})
+	if err != nil {
+		return err
+	}
+	s.undo.add(func() error {
+		if s.ran {
+			return nil
+		}
+		return s.front.Close()
+	})
+	return nil
+}
+
+func (s *server) openStore(ctx context.Context) error {
+	var err error
+	if s.store, err = store.Open(ctx, s.storage); err != nil {
+		return err
+	}
+	s.undo.add(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
+		defer cancel()
+		return s.store.Close(ctx)
+	})
+	return nil
+}
+
+// storeCloseTimeout bounds the end of the embedded etcd.
+const storeCloseTimeout = 10 * time.Second
+
+// serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
+// upstream's order.
+func (s *server) serve(ctx context.Context) error {
+	if err := s.registerStages(); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case err := <-s.store.Failed():
+			s.front.Fail(fmt.Errorf("store: %w", err))
+		case <-ctx.Done():
+		}
+	}()
+	go s.announce(ctx)
+	s.log.Info("serving", "address", s.front.Addr().String())
+	s.ran = true
+	err := s.front.Run(ctx)
+	s.log.Info("no longer serving", "address", s.front.Addr().String())
+	return err
+}
+
+func (s *server) listedPaths() []string {
+	var paths []string
+	if p := s.published.Load(); p != nil {
+		for _, st := range *p {
+			paths = append(paths, st.Paths...)
+		}
+	}
+	return paths
+}

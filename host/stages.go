@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const (
+	// preShutdownTimeout bounds each stage's pre-shutdown hooks.
+	preShutdownTimeout = 10 * time.Second
+	// hostSocketName is the socket on which stages call the host.
+	hostSocketName = "host.sock"
+)
+
+// buildChain makes the relay and the socket on which the stages call the host.
+func (s *server) buildChain(context.Context) error {
+	s.chain = relay.NewChain(relay.Config{
+		NotFound: s.front.NotFound(), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: front.ObserveHop,
+	})
+	s.front.SetChain(s.chain)
+
+	socket := filepath.Join(s.run, hostSocketName)
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("socket for the stages: %w", err)
+	}
+	handler := &relay.HostHandler{Chain: s.chain, API: s.front.Handler(), Caller: s.caller, As: s.as}
+	srv := &http.Server{Handler: handler, ErrorLog: s.log.StandardLogger(nil)}
+	go func() { _ = srv.Serve(l) }()
+	s.undo.add(srv.Close)
+
+	s.stages, err = supervisor.New(supervisor.Options{
+		Chain: s.specs, DataDir: s.storage.Dir, RuntimeDir: s.run, Flags: s.flags.List(), HostSocket: socket,
+		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), Log: s.log,
+		Publish: s.publish, ResourceSizes: s.resourceSizes,
+	})
+	if err != nil {
+		return err
+	}
+	s.undo.add(s.stages.Stop)
+	return nil
+}
+
+// caller is the stage to which a token belongs.
+func (s *server) caller(token string) (string, bool) {
+	id, ok := s.stages.Authenticate(token)
+	return id.Stage, ok
+}
+
+// as gives a request the identity that the configuration has for a stage.
+func (s *server) as(r *http.Request, stage string) *http.Request {
+	id := s.cfg.Stages[stage].Identity
+	return r.WithContext(front.WithLoopbackUser(r.Context(), id.User, id.Groups))
+}
+
+// startStages brings the chain up and says so, a line for each stage.
+func (s *server) startStages(ctx context.Context) error {
+	return s.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
+		fmt.Fprintf(s.out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
+	})
+}
+
+// registerStages makes the stages' hooks, checks and signals part of the server.
+func (s *server) registerStages() error {
+	for name, signal := range s.stages.Signals() {
+		if err := s.front.AddSignal(name, signal); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.stages.Checks() {
+		if err := s.front.AddCheck(front.Check(c)); err != nil {
+			return err
+		}
+	}
+	err := s.front.AddPostStartHook("catena-stages", func(context.Context) error {
+		s.stages.RunPostStartHooks(s.front.Fail)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.front.AddPreShutdownHook("catena-stages", func() error {
+		return s.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
+	})
+	go func() {
+		<-s.front.Draining()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s.stages.Drain(ctx, 0)
+	}()
+	return nil
+}
+
+// publish gives the relay a new state of the chain.
+func (s *server) publish(stages []supervisor.Published) {
+	s.published.Store(&stages)
+	links := make([]relay.Link, len(stages))
+	claims := make([]chain.StageClaims, len(stages))
+	for i, st := range stages {
+		links[i] = relay.Link{Name: st.Name, Endpoint: s.endpoint(st)}
+		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
+	}
+	s.chain.Swap(&relay.Snapshot{Table: chain.NewTable(claims), Links: links})
+	if err := s.saveClaims(claims); err != nil {
+		s.log.Warn("claims could not be saved for \"catena chain\"", "error", err)
+	}
+}
+
+// endpoint returns the endpoint of a stage's socket. There is one for as long as
+// the socket is the same, so that its connections are used again.
+func (s *server) endpoint(st supervisor.Published) *relay.Endpoint {
+	if e, ok := s.endpoints[st.Name]; ok && e.Socket() == st.Socket {
+		return e
+	}
+	e := relay.NewEndpoint(st.Name, st.Socket)
+	s.endpoints[st.Name] = e
+	return e
+}
+
+func claimsOf(wire []*stagev1.Claim) []chain.Claim {
+	claims := make([]chain.Claim, len(wire))
+	for i, c := range wire {
+		claims[i] = chain.Claim{Path: c.GetPath(), Match: chain.Match(c.GetMatch())}
+	}
+	return claims
+}
+
+// saveClaims leaves the claims for "catena chain".
+func (s *server) saveClaims(stages []chain.StageClaims) error {
+	suffix := map[chain.Match]string{chain.Prefix: "/*", chain.Child: "/+"}
+	all := map[string][]string{}
+	for _, st := range stages {
+		for _, c := range st.Claims {
+			all[st.Name] = append(all[st.Name], c.Path+suffix[c.Match])
+		}
+	}
+	b, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	return private(claimsFile(s.storage.Dir), b)
+}
+
+func (s *server) resourceSizes(sizes []*stagev1.ResourceSize) {
+	for _, r := range sizes {
+		s.front.SetResourceSize(r.GetResource(), r.GetCount(), r.GetObjectBytes())
+	}
+}
