@@ -11,7 +11,6 @@ import (
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/component-base/tracing"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -93,13 +92,6 @@ func (c *Carrier) ResponseHeader(r *http.Request, _, key, value string) {
 	case stagev1.HeaderLatency:
 		addLatency(r.Context(), value)
 	}
-}
-
-// ResponseStarted is called before the first byte of an answer is written. A
-// watch then no longer counts as work for priority and fairness, which would hold
-// its seats until it ended.
-func (c *Carrier) ResponseStarted(r *http.Request) {
-	utilflowcontrol.WatchInitialized(r.Context())
 }
 
 func appendIntHeader(dst []byte, key string, value int64) []byte {

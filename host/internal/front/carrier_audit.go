@@ -22,6 +22,7 @@ import (
 // stageAudit is what a stage adds to the audit event of a request.
 type stageAudit struct {
 	Annotations    map[string]string `json:"annotations"`
+	ObjectRef      *objectRef        `json:"objectRef"`
 	RequestObject  json.RawMessage   `json:"requestObject"`
 	ResponseObject json.RawMessage   `json:"responseObject"`
 	ResponseStatus *metav1.Status    `json:"responseStatus"`
@@ -40,9 +41,7 @@ func addAudit(ctx context.Context, value string) {
 		return
 	}
 	audit.AddAuditAnnotationsMap(ctx, added.Annotations)
-	if len(added.RequestObject) > 0 {
-		audit.LogRequestPatch(ctx, added.RequestObject)
-	}
+	logRequest(ctx, added.ObjectRef, added.RequestObject)
 	if added.ResponseStatus != nil || len(added.ResponseObject) > 0 {
 		ac.LogResponseObject(added.ResponseStatus, unknown(added.ResponseObject))
 	}

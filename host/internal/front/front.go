@@ -116,7 +116,7 @@ func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
 		f.writer.starting(w, r)
 		return
 	}
-	chain.ServeHTTP(w, f.carrier.prepare(r))
+	chain.ServeHTTP(trackWatch(w, r), f.carrier.prepare(r))
 }
 
 // Handler returns the server's handler with all its filters, for the socket on

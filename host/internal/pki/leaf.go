@@ -118,9 +118,14 @@ func (a *authority) isStale(cert, want *x509.Certificate) bool {
 		return true
 	}
 	return cert.Subject.CommonName != want.Subject.CommonName ||
-		!slices.Equal(cert.Subject.Organization, want.Subject.Organization) ||
+		!slices.Equal(sorted(cert.Subject.Organization), sorted(want.Subject.Organization)) ||
 		!slices.Equal(cert.DNSNames, want.DNSNames) ||
 		!slices.EqualFunc(cert.IPAddresses, want.IPAddresses, net.IP.Equal)
+}
+
+// sorted returns a sorted copy: the order of organizations is lost in encoding.
+func sorted(names []string) []string {
+	return slices.Sorted(slices.Values(names))
 }
 
 // sign signs a certificate as the template has it, for a year or until the
