@@ -69,7 +69,8 @@ func shell(delegate sdk.Delegate, effective compatibility.EffectiveVersion, end 
 }
 
 // register makes server list the delegate's paths. Only the OpenAPI documents
-// are fetched through it; the aggregator merges those of the whole chain.
+// are fetched through it; the aggregator merges those of the whole chain. The
+// delegate may not have listed them yet, since a server makes them last.
 func register(server *genericapiserver.GenericAPIServer, delegate sdk.Delegate, end http.Handler) {
 	mux := server.Handler.NonGoRestfulMux
 	for _, path := range delegate.ListedPaths {
@@ -77,13 +78,19 @@ func register(server *genericapiserver.GenericAPIServer, delegate sdk.Delegate, 
 			mux.Handle(path, end)
 		}
 	}
-	for _, path := range []string{"/openapi/v2", "/openapi/v3"} {
-		if slices.Contains(delegate.ListedPaths, path) {
-			mux.Handle(path, delegate.Handler)
-			mux.HandlePrefix(path+"/", delegate.Handler)
-		} else {
-			// Not the next delegate's: it is asked on its own.
-			mux.UnlistedHandle(path, http.NotFoundHandler())
-		}
+	document := http.NotFoundHandler()
+	if ServesAPI(delegate) {
+		document = delegate.Handler
 	}
+	mux.UnlistedHandle("/openapi/v2", document)
+	mux.UnlistedHandle("/openapi/v3", document)
+	mux.UnlistedHandlePrefix("/openapi/v3/", document)
+}
+
+// ServesAPI tells whether delegate is a Kubernetes-style API server, which can be
+// asked for discovery and OpenAPI documents.
+func ServesAPI(delegate sdk.Delegate) bool {
+	return slices.ContainsFunc(delegate.ListedPaths, func(path string) bool {
+		return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/apis/")
+	})
 }

@@ -137,6 +137,9 @@ func (a *aggregator) addDiscovery(priorities priorityMap) error {
 	synced := make(chan struct{})
 	server := a.server.GenericAPIServer
 	for _, delegate := range a.env.Delegates() {
+		if !delegates.ServesAPI(delegate) {
+			continue
+		}
 		d := delegates.NewDiscovery(delegate, server.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
 		d.Log = func(err error) { logDiscovery(a.env, delegate.Name, err) }
 		a.discoveries = append(a.discoveries, d)

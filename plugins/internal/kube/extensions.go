@@ -31,7 +31,11 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	}
 	// Upstream drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
-	server, err := config.Complete().New(b.adapter.Delegate())
+	completed := config.Complete()
+	// Upstream leaves /apis to the aggregator in front, with which it shares
+	// memory. The aggregator of a chain asks for it, and there may be none.
+	completed.GenericConfig.EnableDiscovery = true
+	server, err := completed.New(b.adapter.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}

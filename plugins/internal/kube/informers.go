@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"reflect"
 	"sync"
 	"time"
@@ -46,7 +47,8 @@ func (t tolerant) missing(object reflect.Type) bool {
 	return err == nil && len(kinds) > 0 && !t.served(kinds[0].GroupVersion())
 }
 
-// servedFor is how long an answer about a group version is taken for true.
+// servedFor is how long an answer about a group version is taken for true, and
+// how long it may take.
 const servedFor = time.Second
 
 // served asks the server for its group versions. Only a clear "not found" counts
@@ -64,8 +66,18 @@ func served(client discovery.DiscoveryInterface) func(schema.GroupVersion) bool 
 		if known, ok := answers[gv]; ok && time.Since(known.at) < servedFor {
 			return known.served
 		}
-		_, err := client.ServerResourcesForGroupVersion(gv.String())
+		ctx, cancel := context.WithTimeout(context.Background(), servedFor)
+		defer cancel()
+		// Not the client's method for it, which takes a missing v1 for an empty one.
+		err := client.RESTClient().Get().AbsPath(discoveryPath(gv)).Do(ctx).Error()
 		answers[gv] = answer{served: !apierrors.IsNotFound(err), at: time.Now()}
 		return answers[gv].served
 	}
+}
+
+func discoveryPath(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "/api/" + gv.Version
+	}
+	return "/apis/" + gv.Group + "/" + gv.Version
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 
 	"github.com/spf13/pflag"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
@@ -29,9 +28,6 @@ import (
 // and puts what is global in Kubernetes' libraries into effect: feature gates,
 // emulated version, logging.
 func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, error) {
-	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
-		return options.CompletedOptions{}, fmt.Errorf("add feature gates for logging: %w", err)
-	}
 	o := options.NewServerRunOptions()
 	if err := parse(o, env.Flags()); err != nil {
 		return options.CompletedOptions{}, err
