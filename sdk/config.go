@@ -30,7 +30,10 @@ func DecodeConfig(config []byte, into any) error {
 // configError says in an operator's words what encoding/json says in a programmer's.
 func configError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("key %q: is a %s, want %s", wrong.Field, wrong.Value, wrong.Type)
+		if wrong.Field == "" {
+			return fmt.Errorf("want an object, got %s", wrong.Value)
+		}
+		return fmt.Errorf("key %q: want %s, got %s", wrong.Field, wrong.Type, wrong.Value)
 	}
 	if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return fmt.Errorf("unknown key %s", key)

@@ -2,19 +2,37 @@ package sdk
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 )
 
-// drain counts the requests in flight and waits for their end.
+// DrainingFrom returns a channel that is closed when the request that ctx belongs to is
+// to end because no new requests will come. Env.Draining tells all requests at once;
+// this tells each at a random moment of the time that the host allows for it, so that
+// their clients do not all come back at once. It is nil if ctx is no context of a
+// request from the host.
+func DrainingFrom(ctx context.Context) <-chan struct{} {
+	if x := exchangeFrom(ctx); x != nil {
+		return x.draining()
+	}
+	return nil
+}
+
+// drain counts the requests in flight, tells them to end and waits for that.
 type drain struct {
 	begun chan struct{} // closed when no new requests will come
 
 	mu      sync.Mutex
 	running int
-	idle    chan struct{} // closed and forgotten when running gets to 0; nil if nobody waits
+	idle    chan struct{}              // closed and forgotten when running gets to 0; nil if nobody waits
+	end     time.Time                  // of the time for requests to end; zero until begun
+	signals map[chan struct{}]struct{} // to be closed
 }
 
-func newDrain() *drain { return &drain{begun: make(chan struct{})} }
+func newDrain() *drain {
+	return &drain{begun: make(chan struct{}), signals: map[chan struct{}]struct{}{}}
+}
 
 func (d *drain) enter() {
 	d.mu.Lock()
@@ -32,15 +50,56 @@ func (d *drain) leave() {
 	}
 }
 
-// begin says that no new requests will come.
-func (d *drain) begin() {
+// begin says that no new requests will come, and over which time those that wait for a
+// signal are to end.
+func (d *drain) begin(spread time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	select {
-	case <-d.begun:
-	default:
-		close(d.begun)
+	if !d.end.IsZero() {
+		return
 	}
+	d.end = time.Now().Add(spread)
+	close(d.begun)
+	for signal := range d.signals {
+		d.schedule(signal)
+	}
+}
+
+// signal returns a channel that is closed when one request is to end.
+func (d *drain) signal() chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	signal := make(chan struct{})
+	d.signals[signal] = struct{}{}
+	if !d.end.IsZero() {
+		d.schedule(signal)
+	}
+	return signal
+}
+
+// forget is called when the request of a signal has ended.
+func (d *drain) forget(signal chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.signals, signal)
+}
+
+// schedule closes a signal at a random moment before the end, now if that has passed.
+func (d *drain) schedule(signal chan struct{}) {
+	left := time.Until(d.end)
+	if left <= 0 {
+		delete(d.signals, signal)
+		close(signal)
+		return
+	}
+	time.AfterFunc(rand.N(left), func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if _, ok := d.signals[signal]; ok {
+			delete(d.signals, signal)
+			close(signal)
+		}
+	})
 }
 
 // wait returns when no request is in flight, or when ctx ends, with their number.

@@ -125,7 +125,8 @@ func (e *Env) Generation() string { return e.generation }
 func (e *Env) Context() context.Context { return e.ctx }
 
 // Draining is closed when no new requests will come. Handlers that wait for
-// something else than their client, such as watches, are to return then.
+// something else than their client, such as watches, are to return then; DrainingFrom
+// spreads that over time.
 func (e *Env) Draining() <-chan struct{} { return e.draining.begun }
 
 // OnPrepareRun registers what is to be done when all stages of the chain are

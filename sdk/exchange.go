@@ -31,25 +31,64 @@ type exchange struct {
 	hijacked net.Conn
 
 	userHeader string
-	user       func() *User
+	cancel     context.CancelFunc
+	drain      *drain
+
+	mu     sync.Mutex
+	user   *User         // parsed at the first need
+	signal chan struct{} // of the drain, from the first need on
+	over   bool
 }
 
 var errDeclined = errors.New("the request was declined: its answer cannot be written any more")
 
 // newExchange returns the exchange for a request from the host, and the request to
-// hand to the stage's handler. release is to be called at the end.
-func newExchange(w http.ResponseWriter, r *http.Request) (x *exchange, request *http.Request, release func()) {
-	x = &exchange{writer: w, id: r.Header.Get(stagev1.HeaderRequest)}
-	userHeader := r.Header.Get(stagev1.HeaderUser)
-	x.user = sync.OnceValue(func() *User { return parseUser(userHeader) })
-	ctx, release := withTimeout(r.Context(), r.Header.Get(stagev1.HeaderTimeout))
+// hand to the stage's handler.
+func newExchange(w http.ResponseWriter, r *http.Request, d *drain) (*exchange, *http.Request) {
+	x := &exchange{
+		writer: w, drain: d,
+		id:         r.Header.Get(stagev1.HeaderRequest),
+		userHeader: r.Header.Get(stagev1.HeaderUser),
+	}
+	ctx := r.Context()
+	ctx, x.cancel = withTimeout(ctx, r.Header.Get(stagev1.HeaderTimeout))
 	// net/http looks at its own request for the body, so that one stays as it is.
 	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	if r.Body != http.NoBody {
 		r.Body = &watchedBody{ReadCloser: r.Body, read: &x.bodyRead}
 	}
 	x.arrived = shapeOf(r)
-	return x, r, release
+	return x, r
+}
+
+// release is called when the handler has returned.
+func (x *exchange) release() {
+	x.cancel()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+	if x.signal != nil {
+		x.drain.forget(x.signal)
+	}
+}
+
+// from returns who made the request, nil if the host does not say.
+func (x *exchange) from() *User {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.user == nil {
+		x.user = parseUser(x.userHeader)
+	}
+	return x.user
+}
+
+func (x *exchange) draining() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.signal == nil && !x.over {
+		x.signal = x.drain.signal()
+	}
+	return x.signal
 }
 
 // maxTimeout keeps the arithmetic with durations from overflowing.

@@ -1,8 +1,10 @@
 package sdk
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime/debug"
 
@@ -19,6 +21,7 @@ func (s *Service) serve() *http.Server {
 		Handler:                      http.HandlerFunc(s.serveHTTP),
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true,
+		BaseContext:                  func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:                     s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
 	}
 	go func() {
@@ -32,8 +35,8 @@ func (s *Service) serve() *http.Server {
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.drain.enter()
 	defer s.drain.leave()
-	x, r, release := newExchange(w, r)
-	defer release()
+	x, r := newExchange(w, r, s.drain)
+	defer x.release()
 	defer s.recoverPanic(x, r)
 	s.handler.ServeHTTP(x, r)
 }

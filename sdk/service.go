@@ -197,8 +197,8 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Drain waits for the end of the requests in flight.
-func (s *Service) Drain(ctx context.Context, _ *stagev1.DrainRequest) (*stagev1.DrainResponse, error) {
-	s.drain.begin()
+func (s *Service) Drain(ctx context.Context, req *stagev1.DrainRequest) (*stagev1.DrainResponse, error) {
+	s.drain.begin(req.GetSpread().AsDuration())
 	ctx, cancel := answerInTime(ctx)
 	defer cancel()
 	return &stagev1.DrainResponse{Running: int64(s.drain.wait(ctx))}, nil
@@ -210,7 +210,7 @@ const handlerGrace = time.Second
 // Stop ends what still runs, and releases everything.
 func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.StopResponse, error) {
 	s.cancel() // first: New or an OnPrepareRun function may hang, holding the lock
-	s.drain.begin()
+	s.drain.begin(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {

@@ -86,7 +86,7 @@ func TestStartFails(t *testing.T) {
 			{`{"fail":"twice"}`, "PostStartHook same: registered twice"},
 			{`{"fail":"prepare"}`, "not prepared"},
 			{`{"gretting":"x"}`, `config of stage "test": unknown key "gretting"`},
-			{`{"greeting":7}`, `config of stage "test": key "greeting": is a number, want string`},
+			{`{"greeting":7}`, `config of stage "test": key "greeting": want string, got number`},
 		} {
 			t.Run(mode+tc.config, func(t *testing.T) {
 				t.Parallel()

@@ -136,6 +136,7 @@ func handlers(env *sdk.Env, config testConfig) map[string]http.HandlerFunc {
 		"until-drain": func(w http.ResponseWriter, r *http.Request) {
 			w.(http.Flusher).Flush()
 			<-env.Draining()
+			<-sdk.DrainingFrom(r.Context())
 			fmt.Fprintln(w, "drained")
 		},
 		"log": func(w http.ResponseWriter, _ *http.Request) {

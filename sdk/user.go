@@ -17,7 +17,7 @@ type User struct {
 // no context of a request from the host. Do not change what it points to.
 func UserFrom(ctx context.Context) *User {
 	if x := exchangeFrom(ctx); x != nil {
-		return x.user()
+		return x.from()
 	}
 	return nil
 }

@@ -1,0 +1,78 @@
+package sdk
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Every signal comes within the time that the host gives, and not all come at once.
+func TestDrainSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const spread, count = 10 * time.Second, 100
+		d := newDrain()
+		var took []time.Duration
+		done := make(chan time.Duration)
+		wait := func(begin time.Time) {
+			signal := d.signal()
+			go func() {
+				<-signal
+				done <- time.Since(begin)
+			}()
+		}
+		forgotten := d.signal()
+		begin := time.Now()
+		for range count / 2 {
+			wait(begin)
+		}
+		d.begin(spread)
+		d.begin(time.Hour) // the first counts
+		for range count / 2 {
+			wait(begin)
+		}
+		d.forget(forgotten)
+		for range count {
+			took = append(took, <-done)
+		}
+		slices.Sort(took)
+		if first, last := took[0], took[count-1]; last > spread || first > spread/4 || last < spread*3/4 {
+			t.Errorf("from %v to %v", first, last)
+		}
+		time.Sleep(2 * spread)
+		select {
+		case <-forgotten:
+			t.Error("a signal that nobody waits for was closed")
+		case <-d.signal():
+		default:
+			t.Error("a signal that comes late is not closed at once")
+		}
+	})
+}
+
+// wait returns at the moment when the last request ends, or when it may not wait longer.
+func TestDrainWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrain()
+		if n := d.wait(t.Context()); n != 0 {
+			t.Errorf("%d running in an idle stage", n)
+		}
+		for i := range 3 {
+			d.enter()
+			time.AfterFunc(time.Duration(i+1)*time.Second, d.leave)
+		}
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if n := d.wait(ctx); n != 2 || time.Since(begin) != 1500*time.Millisecond {
+			t.Errorf("%d running after %v", n, time.Since(begin))
+		}
+		for range 2 {
+			go d.wait(t.Context())
+		}
+		if n := d.wait(t.Context()); n != 0 || time.Since(begin) != 3*time.Second {
+			t.Errorf("%d running after %v", n, time.Since(begin))
+		}
+	})
+}
