@@ -1,8 +1,6 @@
 // Package process finds plugin binaries, launches stages from them and tells when
 // a stage has ended. It is the only package of the host that uses
-// hashicorp/go-plugin, and uses it for the handshake, AutoMTLS and the gRPC
-// connection alone: starting, watching and ending the process, its output and its
-// sockets are done here (docs/design explains why).
+// hashicorp/go-plugin.
 //
 // The order of calls for one stage is
 //
@@ -21,4 +19,21 @@
 //	SSL_CERT_FILE SSL_CERT_DIR
 //	GOMAXPROCS GOMEMLIMIT GOGC GODEBUG GOTRACEBACK GORACE GOCOVERDIR
 //	KUBE_* (client-go's switches such as KUBE_FEATURE_WatchListClient)
+//
+// # What is go-plugin's and what is not
+//
+// go-plugin does the handshake, mutual TLS with one-time certificates (AutoMTLS),
+// the gRPC connection and its polite end. Everything else is done here, behind its
+// Runner interface, because go-plugin 1.8
+//
+//   - notices an end when both pipes are at their end, which a grandchild can delay for
+//     ever; here one thread waits for the process itself;
+//   - has no deadline when it kills, pings or shuts down a process that is suspended;
+//     here SIGKILL goes to the process group, and go-plugin's calls end with the process;
+//   - hashes a path and then starts what the path names; here the descriptor that was
+//     checked and hashed is started;
+//   - panics on a line of JSON with a "@message" that is no string, stops reading
+//     output after a long line, and logs whatever a stage writes as fast as it writes;
+//     it gets nothing to read here but the handshake line;
+//   - says little about a start that has failed, and holds its lock for as long as that takes.
 package process

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -43,4 +44,17 @@ func inherited(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "KUBE_")
+}
+
+// checkEnv refuses what the kernel or a program would misunderstand.
+func checkEnv(vars map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("environment variable %q: a name must not be empty or hold = or a zero byte", name)
+		}
+		if strings.Contains(vars[name], "\x00") {
+			return fmt.Errorf("environment variable %q: its value holds a zero byte", name)
+		}
+	}
+	return nil
 }

@@ -172,7 +172,6 @@ func (p *Process) release() {
 	p.syncStderr.flush()
 	close(p.drained)
 	p.plugin.Kill() // only tidies up: there is nobody left to kill
-	p.closeConns()
 	p.streams.close()
 	_ = p.lifeline.Close()
 	if p.dir != "" {
@@ -182,7 +181,7 @@ func (p *Process) release() {
 	close(p.released)
 }
 
-// closeConns closes the connections that go-plugin does not when its client cannot be made.
+// closeConns closes the connections that go-plugin leaves open when its client cannot be made.
 func (p *Process) closeConns() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,9 +1,17 @@
+//go:build linux
+
 package process
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -50,6 +58,9 @@ func play(mode string) {
 		fmt.Println("usage: ls [FILE]")
 	case "silent":
 		time.Sleep(time.Hour)
+	case "closes":
+		_ = os.Stdout.Close()
+		time.Sleep(time.Hour)
 	case "endless-line":
 		for {
 			fmt.Print(strings.Repeat("x", 1000))
@@ -60,14 +71,37 @@ func play(mode string) {
 	case "tcp":
 		fmt.Printf("1|%d|tcp|127.0.0.1:1|grpc|%s\n", stagev1.ProtocolVersion, strings.Repeat("A", 80))
 		time.Sleep(time.Hour)
-	case "refuses": // says where it listens, and nobody listens there
-		fmt.Printf("1|%d|unix|%s/none|grpc|%s\n", stagev1.ProtocolVersion, os.Getenv(plugin.EnvUnixSocketDir), strings.Repeat("A", 80))
+	case "forges": // its certificate is none
+		greet(strings.Repeat("A", 80))
 		time.Sleep(time.Hour)
+	case "refuses": // nobody listens where it says
+		greet(certificate())
+		time.Sleep(time.Hour)
+	case "greets": // and leaves
+		greet(certificate())
 	case "host":
 		playHost()
 	default:
 		serve(mode)
 	}
+}
+
+func greet(cert string) {
+	fmt.Printf("1|%d|unix|%s/none|grpc|%s\n", stagev1.ProtocolVersion, os.Getenv(plugin.EnvUnixSocketDir), cert)
+}
+
+// certificate is one as go-plugin's side of a stage would send it.
+func certificate() string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	return base64.RawStdEncoding.EncodeToString(der)
 }
 
 // playHost starts a stage and says which process it is.

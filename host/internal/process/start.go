@@ -23,7 +23,7 @@ const (
 	defaultStartTimeout = time.Minute
 	// exitGrace is how long a start that has failed waits for the process to end by
 	// itself, to say how it did.
-	exitGrace = 300 * time.Millisecond
+	exitGrace = time.Second
 	// maxMessage bounds what a stage can make the host hold for one gRPC message.
 	maxMessage = 32 << 20
 )
@@ -76,6 +76,9 @@ func (s Spec) withDefaults() Spec {
 
 // open returns the binary after all checks that can be made before it runs.
 func (s Spec) open() (*os.File, error) {
+	if err := checkEnv(s.Env); err != nil {
+		return nil, err
+	}
 	if err := checkSocketRoom(s.RuntimeDir, nil); err != nil {
 		return nil, fmt.Errorf("runtime folder %s: %w", s.RuntimeDir, err)
 	}
@@ -119,6 +122,17 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 
 // bringUp goes through launch, handshake and Describe.
 func (p *Process) bringUp(ctx context.Context, file *os.File) error {
+	if err := p.shakeHands(ctx, file); err != nil {
+		return err
+	}
+	if err := p.connect(); err != nil {
+		return err
+	}
+	return p.describe(ctx)
+}
+
+// shakeHands launches the program and returns when it has said where it listens.
+func (p *Process) shakeHands(ctx context.Context, file *os.File) error {
 	p.plugin = plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  stagev1.Handshake(),
 		Plugins:          stagev1.Plugins(nil),
@@ -144,9 +158,12 @@ func (p *Process) bringUp(ctx context.Context, file *os.File) error {
 			}, nil
 		},
 	})
-	if _, err := p.plugin.Start(); err != nil {
-		return err
-	}
+	_, err := p.plugin.Start()
+	return err
+}
+
+// connect makes the client. It ends when the process does.
+func (p *Process) connect() error {
 	protocol, err := p.plugin.Client()
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -160,7 +177,7 @@ func (p *Process) bringUp(ctx context.Context, file *os.File) error {
 		return fmt.Errorf("go-plugin returned a %T", raw)
 	}
 	p.client = client
-	return p.describe(ctx)
+	return nil
 }
 
 func (p *Process) describe(ctx context.Context) error {
@@ -181,28 +198,42 @@ func (p *Process) describe(ctx context.Context) error {
 
 // abandon ends a start that has failed and returns the error to report.
 func (p *Process) abandon(ctx context.Context, err error) error {
-	line, seen, problem := p.greeting.verdict()
+	_, seen, problem := p.greeting.verdict()
 	if !seen || errors.Is(problem, errNoHandshake) || status.Code(err) == codes.Unavailable {
 		p.awaitExit(ctx, exitGrace)
 	}
 	p.dispose(ctx)
+	return &StartError{
+		Stage: p.spec.Stage, Path: p.spec.Binary,
+		Err: p.explain(ctx, err), Log: p.logs.tail.text(),
+	}
+}
+
+// explain finds the cause behind the error that came to light first.
+func (p *Process) explain(ctx context.Context, err error) error {
+	line, seen, problem := p.greeting.verdict()
 	exit := p.exit()
+	var call *CallError
 	switch {
 	case errors.Is(problem, errNoHandshake):
-		err = fmt.Errorf("is no Catena stage, or prints before its handshake: the first line on its standard output is %s; a stage must write nothing there before it serves, logs belong on standard error",
+		return fmt.Errorf("is no Catena stage, or prints before its handshake: the first line on its standard output is %s; a stage must write nothing there before it serves, logs belong on standard error",
 			quote(line))
 	case problem != nil:
-		err = problem
+		return problem
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("%s within %s and was killed; raise startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout)
+		return fmt.Errorf("%s within %s and was killed; raise startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout)
 	case ctx.Err() != nil:
-		err = fmt.Errorf("the start was cancelled: %w", ctx.Err())
+		return fmt.Errorf("the start was cancelled: %w", ctx.Err())
 	case exit != nil && !exit.Killed && !seen:
-		err = fmt.Errorf("%s before the handshake", exit.Reason())
+		return fmt.Errorf("%s before the handshake", exit.Reason())
+	case exit != nil && !seen:
+		return errors.New("closed its standard output before the handshake; it must stay open")
 	case exit != nil && !exit.Killed:
-		err = fmt.Errorf("%s right after the handshake", exit.Reason())
+		return fmt.Errorf("%s right after the handshake", exit.Reason())
+	case errors.As(err, &call):
+		return fmt.Errorf("%s: %s", call.Method, call.Status.Message())
 	}
-	return &StartError{Stage: p.spec.Stage, Path: p.spec.Binary, Err: err, Log: p.logs.tail.text()}
+	return err
 }
 
 // dispose ends what a failed start has begun.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package process
 
 import (
@@ -5,8 +7,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,24 +34,6 @@ func installed(t testing.TB) string {
 		}
 	}
 	return path
-}
-
-// log collects what the host's logger writes.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // fixture is what a test needs to start stages.
@@ -79,7 +63,7 @@ func newFixture(t testing.TB, mode string) *fixture {
 	l := &log{}
 	return &fixture{log: l, spec: Spec{
 		Stage: "test", Binary: installed(t), Listener: ln, RuntimeDir: dir,
-		Env:          map[string]string{envMode: mode},
+		Env:          map[string]string{envMode: mode, "GORACE": "atexit_sleep_ms=0"},
 		StartTimeout: 20 * time.Second,
 		Logger:       hclog.New(&hclog.LoggerOptions{Output: l, Level: hclog.Debug, Name: "test"}),
 	}}
@@ -144,71 +128,6 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Every way in which a start fails says so in one line, with the stage's and the
-// binary's name, and leaves no process, file or goroutine behind.
-func TestStartFails(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		mode, name string
-		timeout    time.Duration
-		want       []string
-		log        []string
-	}{
-		{mode: "exit", want: []string{"exited with status 3 before the handshake"},
-			log: []string{"first words", "[ERROR] cannot read the token path=/nowhere"}},
-		{mode: "panic", want: []string{"exited with status 2 before the handshake"}, log: []string{"panic: boom", "goroutine 1"}},
-		{mode: "garbage", want: []string{`"Welcome to my stage!"`, "logs belong on standard error"}},
-		{mode: "garbage-exit", want: []string{`"usage: ls [FILE]"`, "no Catena stage"}},
-		{mode: "endless-line", want: []string{`"xxx`, "no Catena stage"}},
-		{mode: "silent", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms", "startTimeout"}},
-		{mode: "suspended", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms"}},
-		{mode: "tcp", want: []string{"listens on tcp 127.0.0.1:1", "PLUGIN_UNIX_SOCKET_DIR"}},
-		{mode: "refuses", want: []string{"certificate"}},
-		{mode: "protocol", want: []string{"speaks version 9 of the stage protocol, this host speaks 1", "SDK"}},
-		{mode: "netrpc", want: []string{"does not speak gRPC"}},
-		{mode: "nostage", want: []string{"no Catena stage", "Describe"}},
-		{mode: "good", name: "-", want: []string{"reports no name"}},
-		{mode: "good", name: "other", want: []string{`reports the name "other"`, `"test"`}},
-		{mode: "hangs", timeout: 2 * time.Second, want: []string{"did not answer Describe within 2s"}},
-		{mode: "suspends", timeout: 2 * time.Second, want: []string{"did not answer Describe within 2s"}},
-		{mode: "dies", want: []string{"exited with status 4 right after the handshake"}},
-	} {
-		t.Run(tc.mode+tc.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t, tc.mode)
-			if tc.timeout != 0 {
-				f.spec.StartTimeout = tc.timeout
-			}
-			if tc.name != "" {
-				f.spec.Env[envName] = strings.Trim(tc.name, "-")
-			}
-			p, err := Start(t.Context(), f.spec)
-			if err == nil {
-				p.Kill(t.Context())
-				t.Fatal("no error")
-			}
-			first, rest, _ := strings.Cut(err.Error(), "\n")
-			for _, want := range append(tc.want, `stage "test"`, f.spec.Binary) {
-				if !strings.Contains(first, want) {
-					t.Errorf("%q does not say %q", first, want)
-				}
-			}
-			for _, want := range tc.log {
-				if !strings.Contains(rest, want) {
-					t.Errorf("the lines after the first do not say %q:\n%s", want, rest)
-				}
-			}
-			if n := strings.Count(rest, "\n"); n >= tailLines {
-				t.Errorf("%d lines of log", n+1)
-			}
-			if !strings.HasPrefix(first, `stage "test": `) {
-				t.Errorf("%q does not begin with the stage", first)
-			}
-			t.Log(err)
-		})
-	}
-}
-
 func TestStartIsCancelled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "silent")
@@ -227,7 +146,7 @@ func TestStartIsCancelled(t *testing.T) {
 func TestStartLeaksNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	fds := descriptors(t)
-	for _, mode := range []string{"good", "exit", "garbage", "tcp", "protocol", "nostage", "dies", "refuses"} {
+	for _, mode := range []string{"good", "exit", "garbage", "tcp", "protocol", "nostage", "dies", "forges", "refuses", "greets", "greets", "greets"} {
 		t.Run(mode, func(t *testing.T) {
 			f := newFixture(t, mode)
 			if p, err := Start(t.Context(), f.spec); err == nil {
@@ -243,6 +162,30 @@ func TestStartLeaksNothing(t *testing.T) {
 	}
 }
 
+// go-plugin keeps a connection open when the process ends before it is connected.
+func TestEndBeforeConnectLeaksNothing(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	f := newFixture(t, "good")
+	file, err := f.spec.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	p := newProcess(f.spec.withDefaults())
+	if err := p.shakeHands(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err = p.connect()
+	if err == nil {
+		t.Fatal("connected to a dead process")
+	}
+	p.dispose(t.Context())
+	goleak.VerifyNone(t, before)
+}
+
 func descriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -250,4 +193,59 @@ func descriptors(t *testing.T) int {
 		t.Skip("no /proc")
 	}
 	return len(entries)
+}
+
+// A stage need not be an ELF program.
+func TestStartScript(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "good")
+	script := filepath.Join(t.TempDir(), BinaryPrefix+"test")
+	f.spec.Env["PROGRAM"], f.spec.Binary = f.spec.Binary, write(t, script, []byte("#!/bin/sh\nexec \"$PROGRAM\"\n"), 0o755)
+	if err := f.start(t).Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What runs is the file that was checked, whatever its path names by then.
+func TestCheckedFileIsStarted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "good")
+	sum, err := Digest(f.spec.Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := f.spec.withDefaults()
+	spec.SHA256 = strings.ToUpper(sum)
+	file, err := spec.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := os.Remove(spec.Binary); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(spec.Binary, []byte("#!/bin/false\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(spec)
+	if err := p.bringUp(t.Context(), file); err != nil {
+		t.Fatal(p.abandon(t.Context(), err))
+	}
+	comm, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/comm")
+	if err != nil || strings.TrimSpace(string(comm)) != "catena-stage-te" {
+		t.Errorf("the process is called %q in ps (%v)", comm, err)
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongDigest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "good")
+	f.spec.SHA256 = strings.Repeat("0", 64)
+	_, err := Start(t.Context(), f.spec)
+	if err == nil || !strings.Contains(err.Error(), "the configuration wants 0000") {
+		t.Errorf("got %v", err)
+	}
 }

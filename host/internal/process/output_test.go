@@ -1,0 +1,104 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+func TestErrorOfTheStageKeepsItsCode(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, "good").start(t)
+	err := configure(t.Context(), p, "fail")
+	if want := `stage "test": Configure: beans: must be positive`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = p.Client().PrepareRun(t.Context(), &stagev1.PrepareRunRequest{})
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("method that the stage lacks: %v", err)
+	}
+	watch, err := p.Client().Watch(t.Context(), &stagev1.WatchRequest{})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	var call *CallError
+	if !errors.As(err, &call) || call.Stage != "test" || call.Method != "Watch" || status.Code(err) != codes.Unimplemented {
+		t.Errorf("stream that the stage lacks: %v", err)
+	}
+}
+
+func TestOutputBecomesLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "good")
+	p := f.start(t)
+	for _, what := range []string{"print", "log", "odd-json"} {
+		if err := configure(t.Context(), p, what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{
+		"[INFO]  test: printed to stdout\n",
+		"[INFO]  test: printed to stderr\n",
+		"[WARN]  test: low on beans: left=3\n",
+		`[INFO]  test: {"@level":7,"@message":{"a":1},"@timestamp":[]}`,
+	} {
+		eventually(t, "the log says "+want, func() bool { return strings.Contains(f.log.String(), want) })
+	}
+}
+
+// A stage that writes as fast as it can fills neither the host's log nor its
+// memory, and still answers and stops.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "floods")
+	p := f.start(t)
+	eventually(t, "the budget is used up", p.logs.flooding.Load)
+	if err := configure(t.Context(), p, ""); err != nil {
+		t.Errorf("call during the flood: %v", err)
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Errorf("stop during the flood: %v", err)
+	}
+	if n := strings.Count(f.log.String(), "\n"); n > 3*logBurst {
+		t.Errorf("%d lines reached the log", n)
+	}
+	if !strings.Contains(f.log.String(), "lines were dropped") {
+		t.Error("the log does not say that lines are missing")
+	}
+}
+
+func TestEnvironmentOfStage(t *testing.T) {
+	f := newFixture(t, "environment")
+	f.spec.Env["BEANS"] = "7"
+	f.spec.Env[stagev1.EnvListener] = "99"
+	f.spec.HostEnv = []string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "https_proxy=p", "KUBECONFIG=/k", "GOGC=50"}
+	p := f.start(t)
+	got := map[string]string{}
+	for line := range strings.SplitSeq(p.Description().GetSummary(), "\n") {
+		name, value, _ := strings.Cut(line, "=")
+		got[name] = value
+	}
+	for name, want := range map[string]string{
+		"PATH": "/bin", "LC_ALL": "C", "https_proxy": "p", "GOGC": "50", "BEANS": "7",
+		stagev1.EnvListener: "3", stagev1.EnvParent: "4",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "KUBECONFIG"} {
+		if _, found := got[name]; found {
+			t.Errorf("%s reached the stage", name)
+		}
+	}
+	if dir := got["PLUGIN_UNIX_SOCKET_DIR"]; !strings.HasPrefix(dir, f.spec.RuntimeDir) {
+		t.Errorf("control socket in %q", dir)
+	}
+}
