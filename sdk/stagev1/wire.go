@@ -57,8 +57,8 @@ const (
 	// answer and asks the next stage. The stage must not have read the body.
 	HeaderDecline = "X-Catena-Decline"
 	// HeaderAudit is what the stage adds to the audit event: a JSON object with
-	// the members annotations (strings), requestObject, responseObject (any
-	// JSON) and responseStatus, all characters beyond ASCII escaped.
+	// the members annotations (strings), objectRef, requestObject, responseObject
+	// (any JSON) and responseStatus, all characters beyond ASCII escaped.
 	HeaderAudit = "X-Catena-Audit"
 	// HeaderLatency lists the time spent, as NAME=NANOSECONDS separated by
 	// commas. The names are those of kube-apiserver's
