@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/sdk/klogr"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -68,6 +69,10 @@ refused is started and asked what it is; none is configured.`,
 
 // describeAll asks every plugin that is not refused what it is.
 func describeAll(ctx context.Context, found []process.Found) ([]plugin, error) {
+	// gRPC, which logs through klog here, has a lot to say about connections that end.
+	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "catena-")
 	if err != nil {
 		return nil, fmt.Errorf("folder for sockets: %w", err)

@@ -51,7 +51,7 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			}
 			ctx, stop := shutdownContext(cmd.Context())
 			defer stop()
-			return serve(ctx, cfg, cmd.OutOrStdout(), newLogger(cfg.Log))
+			return serve(ctx, cfg, cmd.OutOrStdout())
 		},
 	}
 	flags.register(cmd)
@@ -92,9 +92,14 @@ func shutdownContext(parent context.Context) (context.Context, context.CancelFun
 // errSignal is why the server ends when it was asked to.
 var errSignal = errors.New("signal")
 
-func newLogger(l config.Log) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{
+// newLogger returns the logger of the host and of others that it logs for: the
+// stages, Kubernetes' code in the host and etcd.
+func newLogger(l config.Log) (host, others hclog.Logger) {
+	host = hclog.New(&hclog.LoggerOptions{
 		Name: "catena", Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json",
-		Output: os.Stderr, IncludeLocation: false,
+		Output: os.Stderr, IndependentLevels: true,
 	})
+	others = host.Named("")
+	others.SetLevel(hclog.LevelFromString(l.StageLevel))
+	return host, others
 }

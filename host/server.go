@@ -28,6 +28,7 @@ type server struct {
 	cfg     *config.Config
 	out     io.Writer
 	log     hclog.Logger
+	others  hclog.Logger // see newLogger
 	started time.Time
 	undo    closers
 
@@ -50,8 +51,9 @@ type server struct {
 
 // serve runs the server until ctx ends, or until something fails that it cannot
 // do without. Mistakes of the operator are found before anything is started.
-func serve(ctx context.Context, cfg *config.Config, out io.Writer, log hclog.Logger) (err error) {
-	s := &server{cfg: cfg, out: out, log: log, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+func serve(ctx context.Context, cfg *config.Config, out io.Writer) (err error) {
+	log, others := newLogger(cfg.Log)
+	s := &server{cfg: cfg, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
 	defer func() { err = errors.Join(err, s.undo.close()) }()
 	for _, step := range []func(context.Context) error{
 		s.findBinaries, s.openData, s.parseFlags, s.openFront, s.openStore, s.buildChain, s.startStages,
@@ -97,7 +99,7 @@ func (s *server) openData(context.Context) error {
 		return err
 	}
 	s.storage = storeOptions(s.cfg, dir, s.run)
-	s.storage.Lock, s.storage.Logger = s.lock, s.log.Named("etcd")
+	s.storage.Lock, s.storage.Logger = s.lock, s.others.Named("etcd")
 	return nil
 }
 
@@ -114,6 +116,8 @@ func storeOptions(cfg *config.Config, dir, run string) store.Options {
 func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
 	defaults := front.Defaults(pki.FilesIn(pkiDir(storage.Dir)))
 	own := storage.Flags()
+	own["etcd-prefix"] = cfg.Store.Prefix
+	own["etcd-compaction-interval"] = cfg.Store.CompactionInterval.String()
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		defaults = append(defaults, front.Default{Flags: []string{name + "=" + own[name]}})
 	}
@@ -127,7 +131,7 @@ func (s *server) parseFlags(ctx context.Context) error {
 	if s.flags, err = front.ParseFlags(s.cfg.APIServer, flagDefaults(s.cfg, s.storage)...); err != nil {
 		return err
 	}
-	if err := klogr.Install(s.log.Named("front"), s.flags.Value("v"), s.flags.Value("vmodule")); err != nil {
+	if err := klogr.Install(s.others.Named("front"), s.flags.Value("v"), s.flags.Value("vmodule")); err != nil {
 		return err
 	}
 	for _, warning := range s.flags.Deprecated() {

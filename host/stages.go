@@ -42,7 +42,7 @@ func (s *server) buildChain(context.Context) error {
 
 	s.stages, err = supervisor.New(supervisor.Options{
 		Chain: s.specs, DataDir: s.storage.Dir, RuntimeDir: s.run, Flags: s.flags.List(), HostSocket: socket,
-		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), Log: s.log,
+		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), Log: s.log, StageLog: s.others,
 		Publish: s.publish, ResourceSizes: s.resourceSizes,
 	})
 	if err != nil {

@@ -37,8 +37,9 @@ type Config struct {
 
 // Log says what the host writes to its log, and how.
 type Log struct {
-	Level  string `koanf:"level"`
-	Format string `koanf:"format"`
+	Level      string `koanf:"level"`
+	StageLevel string `koanf:"stageLevel"`
+	Format     string `koanf:"format"`
 }
 
 // Store says where the API server keeps its objects. The embedded etcd is used if

@@ -61,7 +61,7 @@ stages:
 			"core": {Name: "core", StartTimeout: 5 * time.Second,
 				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}}},
 		},
-		"log": Log{Level: "info", Format: "text"},
+		"log": Log{Level: "info", StageLevel: "warn", Format: "text"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -32,9 +32,12 @@
 //	    Folders in which catena-stage-NAME is looked for, in this order.
 //	    Default: ["./bin/plugins"]
 //	log.level (trace, debug, info, warn, error)
-//	    Least level of the messages that the host writes, its stages' messages
-//	    included.
+//	    Least level of the messages that the host writes.
 //	    Default: info
+//	log.stageLevel (trace, debug, info, warn, error)
+//	    Least level of the messages of the stages, of Kubernetes' code in the host
+//	    and of the embedded etcd.
+//	    Default: warn
 //	log.format (text, json)
 //	    Form of the messages.
 //	    Default: text

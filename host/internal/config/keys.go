@@ -63,14 +63,18 @@ func hostKeys() []Key {
 			Doc: "Folder of the Unix sockets. Its path must be short; the default moves to the folder for temporary files where it would be too long."},
 		{Path: "pluginDirs", Type: List, Default: []string{"./bin/plugins"},
 			Doc: "Folders in which catena-stage-NAME is looked for, in this order."},
-		{Path: "log.level", Type: String, Choices: []string{"trace", "debug", "info", "warn", "error"}, Default: "info",
-			Doc: "Least level of the messages that the host writes, its stages' messages included."},
+		{Path: "log.level", Type: String, Choices: levels(), Default: "info",
+			Doc: "Least level of the messages that the host writes."},
+		{Path: "log.stageLevel", Type: String, Choices: levels(), Default: "warn",
+			Doc: "Least level of the messages of the stages, of Kubernetes' code in the host and of the embedded etcd."},
 		{Path: "log.format", Type: String, Choices: []string{"text", "json"}, Default: "text",
 			Doc: "Form of the messages."},
 		{Path: "apiserver.*", Type: Flag,
 			Doc: "A flag of kube-apiserver by its own name, for the host and for all stages alike. One element of a list is one use of the flag."},
 	}
 }
+
+func levels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
 
 func storeKeys() []Key {
 	return []Key{

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -38,7 +40,8 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	}
 	env = append(env,
 		stagev1.EnvListener+"="+strconv.Itoa(listenerFD),
-		stagev1.EnvParent+"="+strconv.Itoa(parentFD))
+		stagev1.EnvParent+"="+strconv.Itoa(parentFD),
+		stagev1.EnvLogLevel+"="+logLevel(p.spec.Logger))
 	p.started = time.Now()
 	err = p.child.start(ctx, path, []string{p.spec.Binary}, &os.ProcAttr{
 		Env:   environment(p.spec.HostEnv, p.spec.Env, env),
@@ -49,6 +52,15 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		return launchProblem(err)
 	}
 	return nil
+}
+
+// logLevel is what the stage should log: nothing that the host would drop anyway.
+func logLevel(logger hclog.Logger) string {
+	level := logger.GetLevel()
+	if level < hclog.Trace || level > hclog.Error {
+		level = hclog.Error
+	}
+	return level.String()
 }
 
 // launchProblem says what to do about the kernel's refusal.

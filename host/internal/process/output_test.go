@@ -87,7 +87,7 @@ func TestEnvironmentOfStage(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"PATH": "/bin", "LC_ALL": "C", "https_proxy": "p", "GOGC": "50", "BEANS": "7",
-		stagev1.EnvListener: "3", stagev1.EnvParent: "4",
+		stagev1.EnvListener: "3", stagev1.EnvParent: "4", stagev1.EnvLogLevel: "debug",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)

@@ -205,3 +205,6 @@ func connPair(t testing.TB) (near *conn, far *net.UnixConn) {
 	}
 	return near, ends[1]
 }
+
+// quiet is long enough for whatever is under way to go on, if it can.
+func quiet() <-chan time.Time { return time.After(50 * time.Millisecond) }

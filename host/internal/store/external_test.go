@@ -37,7 +37,7 @@ func TestExternal(t *testing.T) {
 	want := map[string]string{
 		"etcd-servers": endpoint, "etcd-cafile": ca.file, "etcd-certfile": certFile, "etcd-keyfile": keyFile,
 	}
-	if got := s.Flags(); !maps.Equal(got, want) {
+	if got := o.Flags(); !maps.Equal(got, want) {
 		t.Errorf("Flags are %v, want %v", got, want)
 	}
 	if err := s.Close(t.Context()); err != nil {

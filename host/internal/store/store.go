@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +41,6 @@ type Options struct {
 type Store struct {
 	lock     *DirLock // nil if it is the caller's
 	embedded *embedded
-	flags    map[string]string
 	failed   chan error
 }
 
@@ -72,18 +70,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func (s *Store) openExternal(ctx context.Context, o Options) error {
-	if err := checkExternal(ctx, o); err != nil {
-		return err
-	}
-	s.flags = map[string]string{"etcd-servers": strings.Join(o.Endpoints, ",")}
-	for name, file := range map[string]string{
-		"etcd-cafile": o.CAFile, "etcd-certfile": o.CertFile, "etcd-keyfile": o.KeyFile,
-	} {
-		if file != "" {
-			s.flags[name] = file
-		}
-	}
-	return nil
+	return checkExternal(ctx, o)
 }
 
 func (s *Store) openEmbedded(ctx context.Context, o Options) error {
@@ -93,13 +80,25 @@ func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 		return fmt.Errorf("start embedded etcd in %s: %w", dir, err)
 	}
 	s.embedded = e
-	s.flags = map[string]string{"etcd-servers": "unix://" + o.Socket}
 	return nil
 }
 
 // Flags returns the flags of kube-apiserver, by name without dashes, with which it
-// reaches this store.
-func (s *Store) Flags() map[string]string { return maps.Clone(s.flags) }
+// reaches the store that Open opens.
+func (o Options) Flags() map[string]string {
+	if len(o.Endpoints) == 0 {
+		return map[string]string{"etcd-servers": "unix://" + o.Socket}
+	}
+	flags := map[string]string{"etcd-servers": strings.Join(o.Endpoints, ",")}
+	for name, file := range map[string]string{
+		"etcd-cafile": o.CAFile, "etcd-certfile": o.CertFile, "etcd-keyfile": o.KeyFile,
+	} {
+		if file != "" {
+			flags[name] = file
+		}
+	}
+	return flags
+}
 
 // Failed delivers one error if the embedded server ends by itself, after which
 // nothing can be stored any more. An external cluster never fails in this sense.

@@ -189,7 +189,7 @@ func fillStore(args []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := dialStore(s)
+	client, err := dialStore(optionsFor(dir))
 	if err != nil {
 		return err
 	}
@@ -214,11 +214,11 @@ func fillStore(args []string) error {
 
 // verifyStore DIR: checks that everything acknowledged is there.
 func verifyStore(args []string) error {
-	s, err := Open(context.Background(), optionsFor(args[0]))
+	_, err := Open(context.Background(), optionsFor(args[0]))
 	if err != nil {
 		return err
 	}
-	client, err := dialStore(s)
+	client, err := dialStore(optionsFor(args[0]))
 	if err != nil {
 		return err
 	}

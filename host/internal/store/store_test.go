@@ -42,7 +42,7 @@ var childModes = map[string]func(args []string) error{
 		if err != nil {
 			return err
 		}
-		client, err := dialStore(s)
+		client, err := dialStore(o)
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func newDir(t *testing.T) string {
 	return dir
 }
 
-func dialStore(s *Store) (*clientv3.Client, error) {
+func dialStore(o Options) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints: strings.Split(s.Flags()["etcd-servers"], ","),
+		Endpoints: strings.Split(o.Flags()["etcd-servers"], ","),
 		Logger:    zap.NewNop(),
 	})
 }
@@ -128,7 +128,7 @@ func mustOpen(t *testing.T, o Options) (*Store, *clientv3.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := dialStore(s)
+	client, err := dialStore(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ type report struct {
 type stage struct {
 	spec     Spec
 	opts     *Options
-	log      hclog.Logger
+	log      hclog.Logger // what the supervisor says of the stage
+	output   hclog.Logger // what the stage says
 	listener *process.Listener
 	dataDir  string
 	// signals are the stage's mux-and-discovery signals, known after its first
@@ -134,7 +135,7 @@ func (s *stage) launch(ctx context.Context) (*generation, error) {
 		SHA256:       s.spec.SHA256,
 		Listener:     s.listener,
 		Env:          s.spec.Env,
-		Logger:       s.log,
+		Logger:       s.output,
 		StartTimeout: s.spec.StartTimeout,
 		RuntimeDir:   s.opts.RuntimeDir,
 	})

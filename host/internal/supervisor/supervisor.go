@@ -39,7 +39,8 @@ type Options struct {
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)
-	Log           hclog.Logger
+	// Log gets what the supervisor has to say, StageLog what the stages log.
+	Log, StageLog hclog.Logger
 }
 
 // Published is what the relay has to know of a stage.
@@ -95,7 +96,7 @@ func New(opts Options) (*Supervisor, error) {
 			return nil, errors.Join(err, s.closeListeners())
 		}
 		s.stages = append(s.stages, &stage{
-			spec: spec, opts: &s.opts, log: opts.Log.Named(spec.Name), listener: l, dataDir: dir,
+			spec: spec, opts: &s.opts, log: opts.Log.With("stage", spec.Name), output: opts.StageLog.Named(spec.Name), listener: l, dataDir: dir,
 		})
 	}
 	return s, nil

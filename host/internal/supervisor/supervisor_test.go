@@ -91,8 +91,9 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
+	log := hclog.New(&hclog.LoggerOptions{Output: testLog{t}, Level: hclog.Debug})
 	opts := Options{
-		DataDir: t.TempDir(), RuntimeDir: run, Log: hclog.New(&hclog.LoggerOptions{Output: testLog{t}, Level: hclog.Debug}),
+		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log,
 		Publish: func(chain []Published) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

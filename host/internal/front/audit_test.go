@@ -1,0 +1,122 @@
+package front_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  nonResourceURLs: ["/readyz", "/livez"]
+- level: Metadata
+  resources: [{group: "", resources: ["secrets"]}]
+- level: RequestResponse
+  omitManagedFields: true
+  users: ["kube-apiserver-kubelet-client"]
+- level: RequestResponse
+`
+
+// event is a line of the audit log.
+type event struct {
+	Level, Stage, AuditID string
+	Annotations           map[string]string
+	ObjectRef             map[string]string
+	ResponseStatus        struct {
+		Code    int
+		Reason  string
+		Message string
+	}
+	RequestObject, ResponseObject map[string]any
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "audit.log")
+	sent := `{"annotations":{"example.com/why":"b\u00e9cause"},` +
+		`"objectRef":{"resource":"x","name":"from-body","uid":"u-1"},` +
+		`"requestObject":{"kind":"Thing"},"responseObject":{"kind":"Thing","n":1},` +
+		`"responseStatus":{"reason":"Because","message":"told","code":201}}`
+	levels := make(chan string, 1)
+	var s *server
+	s = start(t, flagValues{
+		"authorization-mode": {"AlwaysAllow"},
+		"audit-policy-file":  {writeFile(t, "policy.yaml", auditPolicy)},
+		"audit-log-path":     {log},
+	}, func(w http.ResponseWriter, r *http.Request) {
+		levels <- carried(t, s, r).Get(stagev1.HeaderAuditLevel)
+		s.Carrier().ResponseHeader(r, "core", stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
+		s.Carrier().ResponseHeader(r, "core", stagev1.HeaderAudit, sent)
+		w.WriteHeader(http.StatusCreated)
+	})
+	admin := s.admin(t)
+
+	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: full")
+	if level := <-levels; level != "RequestResponse;omitManagedFields" {
+		t.Errorf("stage gets the level %q", level)
+	}
+	e := waitEvent(t, log, "full")
+	if e.Annotations["example.com/why"] != "bécause" {
+		t.Errorf("annotations are %v", e.Annotations)
+	}
+	if e.ObjectRef["name"] != "from-body" || e.ObjectRef["uid"] != "u-1" || e.ObjectRef["resource"] != "things" || e.ObjectRef["namespace"] != "a" {
+		t.Errorf("reference is %v", e.ObjectRef)
+	}
+	if e.ResponseStatus.Code != 201 || e.ResponseStatus.Reason != "Because" || e.ResponseStatus.Message != "told" {
+		t.Errorf("status is %+v", e.ResponseStatus)
+	}
+	if e.RequestObject["kind"] != "Thing" || e.ResponseObject["n"] != 1.0 {
+		t.Errorf("objects are %v and %v", e.RequestObject, e.ResponseObject)
+	}
+
+	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/secrets", "Audit-ID: metadata")
+	if level := <-levels; level != "Metadata" {
+		t.Errorf("stage gets the level %q", level)
+	}
+	if e := waitEvent(t, log, "metadata"); e.RequestObject != nil || e.ResponseObject != nil || e.ObjectRef["name"] != "from-body" {
+		t.Errorf("event at level Metadata is %+v", e)
+	}
+
+	// The policy is that of who really asks, not of whom they impersonate.
+	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: other", "Impersonate-User: bob")
+	if level := <-levels; level != "RequestResponse;omitManagedFields" {
+		t.Errorf("stage gets the level %q", level)
+	}
+	s.client().do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: anonymous")
+	if level := <-levels; level != "RequestResponse" {
+		t.Errorf("stage gets the level %q", level)
+	}
+
+	sent = "}"
+	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: malformed")
+	<-levels
+	if e := waitEvent(t, log, "malformed"); e.ResponseStatus.Code != 201 {
+		t.Errorf("event after a malformed header is %+v", e)
+	}
+}
+
+func waitEvent(t *testing.T, log, id string) event {
+	t.Helper()
+	var found event
+	eventually(t, "event "+id, func() bool {
+		data, _ := os.ReadFile(log)
+		for _, line := range strings.Split(string(data), "\n") {
+			var e event
+			if json.Unmarshal([]byte(line), &e) == nil && e.AuditID == id && e.Stage == "ResponseComplete" {
+				found = e
+				return true
+			}
+		}
+		return false
+	}, func() string { data, _ := os.ReadFile(log); return string(data) })
+	return found
+}

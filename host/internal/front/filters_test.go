@@ -1,0 +1,250 @@
+package front_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// open lets everyone do everything.
+var open = flagValues{"authorization-mode": {"AlwaysAllow"}}
+
+func TestOwnPaths(t *testing.T) {
+	t.Parallel()
+	s := start(t, open, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "stage: "+r.URL.Path) })
+	s.paths.Store(&[]string{"/apis/example.com", "/version"})
+	admin := s.admin(t)
+	for path, want := range map[string][]string{
+		"/":                         {`"/apis/example.com"`, `"/readyz/ping"`, `"/metrics"`},
+		"/index.html":               {`"/apis/example.com"`},
+		"/version":                  {`"gitVersion": "v1.37.0"`, `"major": "1"`, `"minor": "37"`},
+		"/healthz":                  {"ok"},
+		"/livez/ping":               {"ok"},
+		"/readyz?verbose":           {"[+]ping ok", "[+]informer-sync ok", "[+]shutdown ok"},
+		"/metrics":                  {"apiserver_request_total", "kubernetes_feature_enabled"},
+		"/debug/pprof/cmdline":      {"front"},
+		"/apis":                     {"stage: /apis"},
+		"/api/v1/namespaces":        {"stage: /api/v1/namespaces"},
+		"/openapi/v2":               {"stage: /openapi/v2"},
+		"/.well-known/openid-confi": {"stage: /.well-known/openid-confi"},
+	} {
+		a := admin.get(t, path)
+		for _, part := range want {
+			if a.code != http.StatusOK || !strings.Contains(a.body, part) {
+				t.Errorf("%s: %d, want 200 with %q: %.300s", path, a.code, part, a.body)
+			}
+		}
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	t.Parallel()
+	tokens := writeFile(t, "tokens.csv", `secret,bob,b-1,"dev,ops"`+"\n")
+	var seen atomic.Pointer[user]
+	var s *server
+	s = start(t, flagValues{"authorization-mode": {"AlwaysAllow"}, "token-auth-file": {tokens}}, func(_ http.ResponseWriter, r *http.Request) {
+		u := carriedUser(t, s, r)
+		seen.Store(&u)
+		for name := range r.Header {
+			if strings.HasPrefix(name, "X-Remote-") || name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
+				t.Errorf("stage gets %s", name)
+			}
+		}
+	})
+	proxy := keyPair(t, s.pki.Files().FrontProxyClient, s.pki.Files().FrontProxyClientKey)
+	bob := s.client()
+	bob.token = "secret"
+	for name, c := range map[string]struct {
+		client  *client
+		headers []string
+		want    user
+	}{
+		"nobody":      {s.client(), nil, user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
+		"certificate": {s.admin(t), nil, user{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters", "system:authenticated"}}},
+		"token":       {bob, nil, user{Name: "bob", UID: "b-1", Groups: []string{"dev", "ops", "system:authenticated"}}},
+		"front proxy": {s.client(proxy), []string{"X-Remote-User: zoë", "X-Remote-Group: a", "X-Remote-Group: b", `X-Remote-Extra-Say: "hi"\`}, user{
+			Name: "zoë", Groups: []string{"a", "b", "system:authenticated"}, Extra: map[string][]string{"say": {`"hi"\`}},
+		}},
+		"forged front proxy": {s.client(), []string{"X-Remote-User: root", "X-Remote-Group: system:masters", "X-Remote-Extra-A: b", "X-Remote-Uid: 0"},
+			user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
+		"forged stage header": {bob, []string{"X-Catena-User: {}"}, user{Name: "bob", UID: "b-1", Groups: []string{"dev", "ops", "system:authenticated"}}},
+		"impersonation":       {s.admin(t), []string{"Impersonate-User: carol", "Impersonate-Group: dev"}, user{Name: "carol", Groups: []string{"dev", "system:authenticated"}}},
+	} {
+		seen.Store(nil)
+		a := c.client.get(t, "/api/v1/pods", c.headers...)
+		got := seen.Load()
+		if got == nil {
+			t.Errorf("%s: %d %s", name, a.code, a.body)
+			continue
+		}
+		if got.Name != c.want.Name || c.want.UID != "" && got.UID != c.want.UID || !slices.Equal(got.Groups, c.want.Groups) {
+			t.Errorf("%s: stage gets %+v, want %+v", name, *got, c.want)
+		}
+		for key, values := range c.want.Extra {
+			if !slices.Equal(got.Extra[key], values) {
+				t.Errorf("%s: extra %q is %q, want %q", name, key, got.Extra[key], values)
+			}
+		}
+	}
+
+	bad := s.client()
+	bad.token = "wrong"
+	a := bad.get(t, "/api/v1/pods")
+	if reason, _ := a.status(t); a.code != http.StatusUnauthorized || reason != "Unauthorized" {
+		t.Errorf("wrong token: %d %s", a.code, a.body)
+	}
+}
+
+func TestAuthorization(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, func(http.ResponseWriter, *http.Request) {}) // Node,RBAC
+	a := s.client().get(t, "/api/v1/pods")
+	reason, message := a.status(t)
+	if a.code != http.StatusForbidden || reason != "Forbidden" || message != `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope` {
+		t.Errorf("anonymous: %d %s %s", a.code, reason, message)
+	}
+	if a := s.admin(t).get(t, "/api/v1/pods"); a.code != http.StatusOK {
+		t.Errorf("administrator: %d %s", a.code, a.body)
+	}
+}
+
+func TestEndOfChain(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open)
+	complete := make(chan struct{})
+	if err := s.AddSignal("stage/installed", complete); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "answer", func() bool { return admin.get(t, "/livez").code == http.StatusOK })
+
+	if a := admin.get(t, "/apis/x"); a.code != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" {
+		t.Errorf("without a chain: %d %v %s", a.code, a.header, a.body)
+	}
+	s.SetChain(s.NotFound())
+	if a := admin.get(t, "/apis/x"); a.code != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		t.Errorf("before the signal: %d %v %s", a.code, a.header, a.body)
+	}
+	close(complete)
+	eventually(t, "404", func() bool { return admin.get(t, "/apis/x").code == http.StatusNotFound })
+	if a := admin.get(t, "/apis/x"); a.body != "404 page not found\n" {
+		t.Errorf("body of 404 is %q", a.body)
+	}
+}
+
+func TestStageErrors(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("connection refused")
+	kinds := map[string]relay.StageError{
+		"/unavailable": {Kind: relay.Unavailable, Stage: "core", Err: failure},
+		"/lost":        {Kind: relay.Lost, Stage: "core", Err: failure},
+		"/bad":         {Kind: relay.BadAnswer, Stage: "core", Err: failure},
+		"/canceled":    {Kind: relay.Canceled, Stage: "core", Err: failure},
+		"/request":     {Kind: relay.BadRequest, Stage: "core", Err: failure},
+		"/large":       {Kind: relay.BadRequest, Stage: "core", Err: &http.MaxBytesError{Limit: 1}},
+	}
+	var s *server
+	s = start(t, open, func(w http.ResponseWriter, r *http.Request) {
+		e := kinds[r.URL.Path]
+		s.StageError(w, r, &e)
+	})
+	for path, want := range map[string]struct {
+		code           int
+		reason, retry  string
+		namesTheStage  bool
+		secretToOthers bool
+	}{
+		"/unavailable": {503, "ServiceUnavailable", "1", true, true},
+		"/lost":        {500, "InternalError", "", true, true},
+		"/bad":         {500, "InternalError", "", true, true},
+		"/canceled":    {504, "Timeout", "", false, true},
+		"/request":     {400, "BadRequest", "", false, false},
+		"/large":       {413, "RequestEntityTooLarge", "", false, false},
+	} {
+		for who, c := range map[string]*client{"admin": s.admin(t), "anonymous": s.client()} {
+			a := c.get(t, path)
+			reason, message := a.status(t)
+			if a.code != want.code || reason != want.reason || a.header.Get("Retry-After") != want.retry {
+				t.Errorf("%s as %s: %d %s, Retry-After %q, want %+v", path, who, a.code, reason, a.header.Get("Retry-After"), want)
+			}
+			if names := strings.Contains(message, `"core"`); names != (want.namesTheStage && who == "admin") {
+				t.Errorf("%s as %s: message is %q", path, who, message)
+			}
+			if want.secretToOthers && who == "anonymous" && strings.Contains(message, failure.Error()) {
+				t.Errorf("%s as %s: message is %q", path, who, message)
+			}
+		}
+	}
+}
+
+func TestLoopbackUser(t *testing.T) {
+	t.Parallel()
+	var s *server
+	s = start(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		u := carriedUser(t, s, r)
+		_, _ = io.WriteString(w, u.Name+" "+strings.Join(u.Groups, ","))
+	})
+	for name, c := range map[string]struct {
+		user   string
+		groups []string
+		code   int
+		body   string
+	}{
+		"privileged": {"system:apiserver", []string{"system:masters"}, 200, "system:apiserver system:authenticated,system:masters"},
+		"other":      {"system:catena:stage:x", []string{"system:catena:stages"}, 403, "cannot list resource"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		// Whatever the caller says of itself counts for nothing.
+		r.Header.Set("Authorization", "Bearer wrong")
+		r.Header.Set("X-Remote-User", "root")
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r.WithContext(front.WithLoopbackUser(r.Context(), c.user, c.groups)))
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.body) {
+			t.Errorf("%s: %d %s, want %d with %q", name, w.Code, w.Body, c.code, c.body)
+		}
+	}
+}
+
+func TestCarriedHeaders(t *testing.T) {
+	t.Parallel()
+	headers := make(chan http.Header, 1)
+	var s *server
+	s = start(t, open, func(_ http.ResponseWriter, r *http.Request) { headers <- carried(t, s, r) })
+	admin := s.admin(t)
+
+	began := time.Now()
+	admin.get(t, "/api/v1/pods")
+	h := <-headers
+	if ms := number(t, h.Get(stagev1.HeaderTimeout)); ms < 50_000 || ms > 60_000 {
+		t.Errorf("%s is %d", stagev1.HeaderTimeout, ms)
+	}
+	if received := time.UnixMicro(number(t, h.Get(stagev1.HeaderReceived))); received.Before(began.Truncate(time.Microsecond)) || time.Since(received) > deadline {
+		t.Errorf("received at %v, not after %v", received, began)
+	}
+	if h.Get("Audit-ID") == "" {
+		t.Error("no audit id")
+	}
+	if h.Get(stagev1.HeaderAuditLevel) != "" {
+		t.Error("there is an audit level without a policy")
+	}
+
+	admin.get(t, "/api/v1/pods?watch=true")
+	if h := <-headers; h.Get(stagev1.HeaderTimeout) != "" {
+		t.Error("a watch has a deadline")
+	}
+	admin.get(t, "/api/v1/pods", "Audit-ID: mine")
+	if h := <-headers; h.Get("Audit-ID") != "" {
+		t.Error("an audit id is added to that of the client, which the stage gets anyway")
+	}
+}

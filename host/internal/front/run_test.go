@@ -1,0 +1,137 @@
+package front_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestShutdownServesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	entered, finish := make(chan struct{}), make(chan struct{})
+	s := newServer(t, open)
+	s.SetChain(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-finish
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	var hooks atomic.Int32
+	servedDuringHook := make(chan answer, 1)
+	admin := s.admin(t)
+	s.AddPreShutdownHook("asks", func() error {
+		hooks.Add(1)
+		servedDuringHook <- admin.get(t, "/readyz?verbose")
+		return nil
+	})
+	s.AddPreShutdownHook("fails", func() error { hooks.Add(1); return errTest })
+	s.run(t)
+	s.waitReady(t)
+
+	got := make(chan answer, 1)
+	go func() { got <- s.admin(t).get(t, "/api/v1/pods") }()
+	<-entered
+	select {
+	case <-s.Draining():
+		t.Error("draining while it serves")
+	default:
+	}
+	s.stop()
+	if a := <-servedDuringHook; a.code == http.StatusOK || !strings.Contains(a.body, "[-]shutdown failed") {
+		t.Errorf("readiness during the shutdown: %d %s", a.code, a.body)
+	}
+	<-s.Draining()
+	select {
+	case err := <-s.ended:
+		t.Errorf("Run returned %v with a request in flight", err)
+	default:
+	}
+	close(finish)
+	if a := <-got; a.code != http.StatusTeapot {
+		t.Errorf("request in flight: %d %s", a.code, a.body)
+	}
+	if err := <-s.ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if hooks.Load() != 2 {
+		t.Errorf("%d hooks ran", hooks.Load())
+	}
+	if a := s.client().get(t, "/livez"); a.code != 0 {
+		t.Errorf("after the end: %d", a.code)
+	}
+}
+
+func TestPostStartHooks(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open)
+	release := make(chan struct{})
+	if err := s.AddPostStartHook("slow", func(context.Context) error { <-release; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "answer", func() bool {
+		return strings.Contains(admin.get(t, "/readyz?verbose").body, "[-]poststarthook/slow failed")
+	})
+	close(release)
+	s.waitReady(t)
+}
+
+func TestAHookThatFailsEndsTheServer(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open)
+	if err := s.AddPostStartHook("bad", func(context.Context) error { return errTest }); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t)
+	if err := <-s.ended; !errors.Is(err, errTest) || !strings.Contains(err.Error(), `post-start hook "bad"`) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open)
+	var failing atomic.Bool
+	failing.Store(true)
+	run := func(context.Context) error {
+		if failing.Load() {
+			return errTest
+		}
+		return nil
+	}
+	add := func(name string, healthz, livez, readyz bool) {
+		c := checkOf(name, run)
+		c.Healthz, c.Livez, c.Readyz = healthz, livez, readyz
+		if err := s.AddCheck(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("core/all", true, true, true)
+	add("core/ready", false, false, true)
+	add("core/live", false, true, false)
+	add("core/healthlive", true, true, false)
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	for endpoint, want := range map[string]string{
+		"/healthz": "core/all core/healthlive",
+		"/livez":   "core/all core/live core/healthlive",
+		"/readyz":  "core/all core/ready",
+	} {
+		a := admin.get(t, endpoint+"?verbose")
+		for _, name := range []string{"core/all", "core/ready", "core/live", "core/healthlive"} {
+			fails := strings.Contains(a.body, "[-]"+name+" failed")
+			if fails != strings.Contains(want+" ", name+" ") {
+				t.Errorf("%s: %s fails: %t\n%s", endpoint, name, fails, a.body)
+			}
+		}
+	}
+	if a := admin.get(t, "/readyz/core/ready"); a.code != http.StatusInternalServerError {
+		t.Errorf("single check: %d", a.code)
+	}
+	failing.Store(false)
+	s.waitReady(t)
+}

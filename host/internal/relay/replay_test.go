@@ -1,0 +1,217 @@
+package relay
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// fate is what happens to the first request that a stage gets.
+type fate string
+
+const (
+	notListening fate = "nobody listens"                // not delivered
+	closedUnread fate = "closed without being read"     // on a connection that was idle; not delivered
+	closedRead   fate = "closed after it was read"      // delivered, no answer
+	partialHead  fate = "closed within the head"        // delivered, the client has seen nothing
+	partialBody  fate = "closed within the body"        // delivered, the answer has begun
+	informed     fate = "closed behind 103 and no more" // delivered, the client has seen a 103
+	garbage      fate = "answered with garbage"         // delivered
+)
+
+// TestReplay is rule 5 of the design: a request that may have been executed is never
+// sent again, except for safe methods of whose answer the client has seen nothing.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	const (
+		again   = "sent again"
+		retry   = "503 with Retry-After"
+		lost    = "502 without Retry-After"
+		aborted = "answer cut off"
+	)
+	safeMethods := []string{"GET", "HEAD", "OPTIONS", "TRACE"}
+	unsafeMethods := []string{"POST", "PUT", "PATCH", "DELETE", "GET with an upgrade", "POST of a stream", "GET of a stream"}
+	for f, want := range map[fate]struct{ safe, unsafe string }{
+		notListening: {retry, retry},
+		closedUnread: {again, again},
+		closedRead:   {again, lost},
+		partialHead:  {again, lost},
+		partialBody:  {aborted, aborted},
+		informed:     {aborted, aborted},
+		garbage:      {lost, lost},
+	} {
+		for _, methods := range []struct {
+			names []string
+			want  string
+		}{{safeMethods, want.safe}, {unsafeMethods, want.unsafe}} {
+			for _, method := range methods.names {
+				if f == partialBody && (method == "HEAD" || method == "GET with an upgrade") {
+					continue // the answer has no body; or: is a 101, see TestUpgrade
+				}
+				t.Run(fmt.Sprintf("%s/%s", f, method), func(t *testing.T) {
+					t.Parallel()
+					s := startFated(t, f)
+					chain := newChain(t, Config{}, s.socket)
+					srv := serve(t, chain)
+					s.prepare(t, srv, chain)
+					got := replayOutcome(t, srv, method)
+					if got != methods.want {
+						t.Errorf("%s, want %s", got, methods.want)
+					}
+					delivered := map[string]int64{again: 2, retry: 0, lost: 1, aborted: 1}[methods.want]
+					if f == closedUnread {
+						delivered = 1
+					}
+					if n := s.delivered.Load(); n != delivered {
+						t.Errorf("the stage has got it %d times, want %d", n, delivered)
+					}
+				})
+			}
+		}
+	}
+}
+
+// replayOutcome sends a request of its own kind and puts the answer in words.
+func replayOutcome(t *testing.T, srv *httptest.Server, method string) string {
+	req := httptest.NewRequest(strings.Fields(method)[0], srv.URL+"/", nil)
+	req.RequestURI = ""
+	switch {
+	case strings.HasSuffix(method, "an upgrade"):
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "x")
+	case strings.HasSuffix(method, "a stream"):
+		req.Body, req.ContentLength = io.NopCloser(strings.NewReader("body")), -1
+	case !safe(req):
+		req.Body, req.ContentLength = io.NopCloser(strings.NewReader("body")), 4
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return "answer cut off"
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		return "answer cut off"
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return "sent again"
+	case http.StatusServiceUnavailable, http.StatusBadGateway:
+		with := map[bool]string{true: "without", false: "with"}[resp.Header.Get("Retry-After") == ""]
+		return fmt.Sprintf("%d %s Retry-After", resp.StatusCode, with)
+	}
+	return resp.Status
+}
+
+// fated is a stage that lets the fate happen to its first request and answers those
+// that follow.
+type fated struct {
+	fate      fate
+	socket    string
+	delivered atomic.Int64
+	hangUp    chan struct{}
+}
+
+func startFated(t *testing.T, f fate) *fated {
+	s := &fated{fate: f, hangUp: make(chan struct{})}
+	if f == notListening {
+		s.socket = t.TempDir() + "/none"
+		return s
+	}
+	s.socket = scriptStage(t, s.script)
+	return s
+}
+
+// prepare makes the pool hold a connection, if the fate is that of such a one.
+func (s *fated) prepare(t *testing.T, srv *httptest.Server, chain *Chain) {
+	if s.fate != closedUnread {
+		return
+	}
+	if resp, _ := fetch(t, srv, "GET", "/", nil); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	s.delivered.Store(0)
+	e := chain.state.Load().Links[0].Endpoint
+	eventually(t, "the connection to be idle", func() bool { return e.InFlight() == 0 })
+	// The relay must not find out when it looks, but when it writes.
+	c := e.idle[0]
+	c.clean = func(uintptr) { c.isClean = true }
+	close(s.hangUp)
+	eventually(t, "the stage to hang up", func() bool {
+		_ = c.raw.Control(c.peekFD)
+		return !c.isClean
+	})
+}
+
+func (s *fated) script(n int, c *net.UnixConn, r *bufio.Reader) {
+	if n == 0 && s.fate == closedUnread {
+		http.ReadRequest(r)
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		<-s.hangUp
+		return
+	}
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return
+	}
+	io.Copy(io.Discard, req.Body)
+	s.delivered.Add(1)
+	if n > 0 || s.fate == closedUnread {
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		return
+	}
+	io.WriteString(c, map[fate]string{
+		partialHead: "HTTP/1.1 200 OK\r\nContent-Le",
+		partialBody: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+		informed:    "HTTP/1.1 103 Early Hints\r\n\r\n",
+		garbage:     "hello\r\n\r\n",
+	}[s.fate])
+}
+
+// TestReplayGoesToTheNewEndpoint shows that a request which meets a stage that is
+// being replaced goes to what has replaced it.
+func TestReplayGoesToTheNewEndpoint(t *testing.T) {
+	t.Parallel()
+	var chain *Chain
+	answer := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "new") }))
+	fresh := NewEndpoint("a", answer)
+	defer fresh.Close()
+	old := scriptStage(t, func(_ int, _ *net.UnixConn, r *bufio.Reader) {
+		http.ReadRequest(r)
+		chain.Swap(&Snapshot{Table: order(1), Links: []Link{{Name: "a", Endpoint: fresh}}})
+	})
+	var seen observed
+	chain = newChain(t, Config{Observe: seen.observe}, old)
+	srv := serve(t, chain)
+	if _, body := fetch(t, srv, "GET", "/", nil); body != "new" || seen.String() != "a replayed, a served" {
+		t.Errorf("got %q, observed %s", body, &seen)
+	}
+}
+
+// TestClosedEndpoint shows that a request which meets a closed endpoint was not sent.
+func TestClosedEndpoint(t *testing.T) {
+	t.Parallel()
+	chain := newChain(t, Config{}, "/nowhere")
+	chain.state.Load().Links[0].Endpoint.Close()
+	srv := serve(t, chain)
+	if got := replayOutcome(t, srv, "POST"); got != "503 with Retry-After" {
+		t.Error(got)
+	}
+}
+
+func TestErrorsKeepTheirCause(t *testing.T) {
+	t.Parallel()
+	failed := make(chan *StageError, 1)
+	chain := newChain(t, Config{Error: func(w http.ResponseWriter, r *http.Request, e *StageError) { failed <- e }}, "/nowhere")
+	chain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if e := <-failed; e.Kind != Unavailable || e.Stage != "a" || !errors.Is(e, syscall.ENOENT) {
+		t.Errorf("%+v", e)
+	}
+}
