@@ -99,7 +99,7 @@ func newLogger(l config.Log) (host, others hclog.Logger) {
 		Name: "catena", Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json",
 		Output: os.Stderr, IndependentLevels: true,
 	})
-	others = host.Named("")
+	others = host.ResetNamed("catena")
 	others.SetLevel(hclog.LevelFromString(l.StageLevel))
 	return host, others
 }
