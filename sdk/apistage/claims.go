@@ -15,7 +15,7 @@ var hostPaths = []string{"/", "/healthz", "/livez", "/readyz", "/metrics", "/ver
 // OwnPaths returns the paths that server itself lists, without those of its
 // delegates and those that the host serves.
 func OwnPaths(server *genericapiserver.GenericAPIServer) []string {
-	return slices.DeleteFunc(server.Handler.ListedPaths(), ofHost)
+	return slices.Compact(slices.DeleteFunc(server.Handler.ListedPaths(), ofHost))
 }
 
 func ofHost(path string) bool {

@@ -27,7 +27,8 @@ import (
 )
 
 // Chain returns a delegation chain with one server for each delegate, the
-// nearest first. Requests that none of them answers go to end.
+// nearest first. Their handlers are asked for OpenAPI documents; all other
+// requests go to end.
 func Chain(delegates []sdk.Delegate, effective compatibility.EffectiveVersion, end http.Handler) (genericapiserver.DelegationTarget, error) {
 	target := genericapiserver.NewEmptyDelegateWithCustomHandler(end)
 	for _, delegate := range slices.Backward(delegates) {
@@ -73,24 +74,19 @@ func shell(delegate sdk.Delegate, effective compatibility.EffectiveVersion, end 
 // delegate may not have listed them yet, since a server makes them last.
 func register(server *genericapiserver.GenericAPIServer, delegate sdk.Delegate, end http.Handler) {
 	mux := server.Handler.NonGoRestfulMux
-	for _, path := range delegate.ListedPaths {
+	for _, path := range slices.Compact(slices.Sorted(slices.Values(delegate.ListedPaths))) {
 		if !strings.HasPrefix(path, "/openapi/") {
 			mux.Handle(path, end)
 		}
 	}
-	document := http.NotFoundHandler()
-	if ServesAPI(delegate) {
-		document = delegate.Handler
-	}
-	mux.UnlistedHandle("/openapi/v2", document)
-	mux.UnlistedHandle("/openapi/v3", document)
-	mux.UnlistedHandlePrefix("/openapi/v3/", document)
+	mux.UnlistedHandle("/openapi/v2", delegate.Handler)
+	mux.UnlistedHandle("/openapi/v3", delegate.Handler)
+	mux.UnlistedHandlePrefix("/openapi/v3/", delegate.Handler)
 }
 
-// ServesAPI tells whether delegate is a Kubernetes-style API server, which can be
-// asked for discovery and OpenAPI documents.
-func ServesAPI(delegate sdk.Delegate) bool {
-	return slices.ContainsFunc(delegate.ListedPaths, func(path string) bool {
-		return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/apis/")
-	})
-}
+// ServesAPI tells whether delegate is a Kubernetes-style API server, which has
+// discovery and OpenAPI documents.
+func ServesAPI(delegate sdk.Delegate) bool { return slices.Contains(delegate.ListedPaths, apis) }
+
+// apis is the root of discovery.
+const apis = "/apis"

@@ -71,6 +71,20 @@ func NewDiscovery(delegate sdk.Delegate, manager aggregated.ResourceManager, bui
 // Synced is closed once the delegate's document has been fetched.
 func (d *Discovery) Synced() <-chan struct{} { return d.synced }
 
+// Gate asks the delegate once its document has been fetched, and is unavailable
+// before: the aggregator takes the first "not found" of a delegate for the last
+// word about its OpenAPI documents.
+func (d *Discovery) Gate() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-d.synced:
+			d.Delegate.Handler.ServeHTTP(w, r)
+		default:
+			http.Error(w, fmt.Sprintf("stage %q has not answered yet", d.Delegate.Name), http.StatusServiceUnavailable)
+		}
+	})
+}
+
 // Poke says that the delegate's document is about to change.
 func (d *Discovery) Poke() {
 	select {
@@ -126,12 +140,11 @@ func (d *Discovery) Sync(ctx context.Context) {
 	}
 }
 
-// fetch returns the delegate's document, nil if it is the same as last time or
-// if the delegate has none.
+// fetch returns the delegate's document, nil if it is the same as last time.
 func (d *Discovery) fetch(ctx context.Context) (*apidiscoveryv2.APIGroupDiscoveryList, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/apis", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, apis, nil)
 	if err != nil {
 		return nil, fmt.Errorf("discovery of stage %q: %w", d.Delegate.Name, err)
 	}
@@ -145,8 +158,6 @@ func (d *Discovery) fetch(ctx context.Context) (*apidiscoveryv2.APIGroupDiscover
 	case http.StatusOK:
 	case http.StatusNotModified:
 		return nil, nil
-	case http.StatusNotFound, http.StatusNotAcceptable:
-		return &apidiscoveryv2.APIGroupDiscoveryList{}, nil
 	default:
 		return nil, fmt.Errorf("discovery of stage %q: status %d: %s", d.Delegate.Name, w.RespCode(), bytes.TrimSpace(w.Data()))
 	}

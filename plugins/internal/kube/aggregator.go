@@ -60,21 +60,22 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	// Upstream drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
 
-	chain, err := delegates.Chain(env.Delegates(), g.EffectiveVersion, http.HandlerFunc(b.adapter.Decline))
-	if err != nil {
-		return nil, err
-	}
 	a := &aggregator{base: b}
 	if a.crds, err = newCRDInformers(g); err != nil {
 		return nil, err
 	}
 	priorities := priorities(env.Delegates())
-	a.server, err = controlplaneapiserver.CreateAggregatorServer(
-		config.Complete(), chain, a.crds.Apiextensions().V1().CustomResourceDefinitions(), a.hasCRDs(), priorities)
+	behind, err := a.discover(priorities)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.addDiscovery(priorities); err != nil {
+	chain, err := delegates.Chain(behind, g.EffectiveVersion, http.HandlerFunc(b.adapter.Decline))
+	if err != nil {
+		return nil, err
+	}
+	a.server, err = controlplaneapiserver.CreateAggregatorServer(
+		config.Complete(), chain, a.crds.Apiextensions().V1().CustomResourceDefinitions(), a.hasCRDs(), priorities)
+	if err != nil {
 		return nil, err
 	}
 	if err := a.addHooks(); err != nil {
@@ -113,7 +114,7 @@ func (a *aggregator) hasCRDs() bool {
 func listsCRDs(delegate sdk.Delegate) bool { return slices.Contains(delegate.ListedPaths, crdPath) }
 
 // prepare finishes the server. The stages behind this one are prepared by then,
-// so that discovery and OpenAPI begin complete.
+// so that discovery and OpenAPI begin complete if the host serves already.
 func (a *aggregator) prepare() error {
 	for _, d := range a.discoveries {
 		d.Sync(a.env.Context())
@@ -122,43 +123,50 @@ func (a *aggregator) prepare() error {
 	return err
 }
 
-func (a *aggregator) addHooks() error {
-	return a.server.GenericAPIServer.AddPostStartHook("start-crd-informers", func(hook genericapiserver.PostStartHookContext) error {
-		if a.hasCRDs() {
-			a.crds.Start(hook.Done())
-		}
-		return nil
-	})
-}
-
-// addDiscovery keeps the discovery document up to date. It is complete, and with
-// it the server, when all stages have been asked.
-func (a *aggregator) addDiscovery(priorities priorityMap) error {
-	synced := make(chan struct{})
-	server := a.server.GenericAPIServer
-	for _, delegate := range a.env.Delegates() {
+// discover makes a Discovery for each stage behind this one that has an API, and
+// returns the stages as the aggregator is to see them.
+func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
+	behind := a.env.Delegates()
+	for i, delegate := range behind {
 		if !delegates.ServesAPI(delegate) {
+			behind[i].Handler = http.NotFoundHandler()
 			continue
 		}
-		d := delegates.NewDiscovery(delegate, server.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
+		d := delegates.NewDiscovery(delegate, a.generic.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
 		d.Log = func(err error) { logDiscovery(a.env, delegate.Name, err) }
+		behind[i].Handler = d.Gate()
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
 			if err := a.pokeOnCRD(d); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	if err := server.RegisterMuxAndDiscoveryCompleteSignal("StagesDiscovered", synced); err != nil {
+	return behind, nil
+}
+
+// addHooks starts what the stage has besides upstream's server. The server is
+// complete when all stages have told what they serve.
+func (a *aggregator) addHooks() error {
+	server := a.server.GenericAPIServer
+	discovered := make(chan struct{})
+	if err := server.RegisterMuxAndDiscoveryCompleteSignal("StagesDiscovered", discovered); err != nil {
 		return err
 	}
-	return server.AddPostStartHook("discover-stages", func(hook genericapiserver.PostStartHookContext) error {
+	err := server.AddPostStartHook("discover-stages", func(hook genericapiserver.PostStartHookContext) error {
 		for _, d := range a.discoveries {
 			go d.Run(hook)
 		}
 		if waitAll(hook, a.discoveries) {
-			close(synced)
+			close(discovered)
 		}
+		return nil
+	})
+	if err != nil || !a.hasCRDs() {
+		return err
+	}
+	return server.AddPostStartHook("start-crd-informers", func(hook genericapiserver.PostStartHookContext) error {
+		a.crds.Start(hook.Done())
 		return nil
 	})
 }
