@@ -81,7 +81,8 @@ func findBinary(cfg *config.Config, name string) (process.Binary, error) {
 	}
 	b, err := process.Check(path)
 	if err != nil {
-		return process.Binary{}, fmt.Errorf("stages.%s.binary: %w", name, err)
+		key := "stages." + name + ".binary"
+		return process.Binary{}, fmt.Errorf("%s: %s: %w", cfg.Where(key), key, err)
 	}
 	return b, nil
 }

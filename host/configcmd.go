@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/sdk/klogr"
 )
 
 func configCommand() *cobra.Command {
@@ -56,11 +60,32 @@ func validate(flags *configFlags) []error {
 		return split(err)
 	}
 	_, chainErr := resolve(cfg)
-	return append(split(chainErr), split(validateFlags(cfg))...)
+	return append(split(chainErr), split(located(cfg, validateFlags(cfg)))...)
 }
 
-// validateFlags checks the flags of kube-apiserver as a start would.
+// located puts in front of each of the joined errors where the key that it begins
+// with was set. Libraries that know nothing of layers name the key alone.
+func located(cfg *config.Config, err error) error {
+	all := split(err)
+	for i, e := range all {
+		key, _, _ := strings.Cut(e.Error(), ":")
+		key, _, _ = strings.Cut(key, ",")
+		if where := cfg.Where(key); strings.HasPrefix(key, "apiserver.") && where != "default" {
+			all[i] = fmt.Errorf("%s: %w", where, e)
+		}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
+
+// validateFlags checks the flags of kube-apiserver as a start would. What
+// Kubernetes' code logs meanwhile says nothing that the errors do not.
 func validateFlags(cfg *config.Config) error {
+	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
+		return err
+	}
 	flags, err := front.ParseFlags(cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
 	if err != nil {
 		return err

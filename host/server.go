@@ -129,7 +129,7 @@ func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
 func (s *server) parseFlags(ctx context.Context) error {
 	var err error
 	if s.flags, err = front.ParseFlags(s.cfg.APIServer, flagDefaults(s.cfg, s.storage)...); err != nil {
-		return err
+		return located(s.cfg, err)
 	}
 	if err := klogr.Install(s.others.Named("front"), s.flags.Value("v"), s.flags.Value("vmodule")); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (s *server) parseFlags(ctx context.Context) error {
 		s.log.Warn(warning)
 	}
 	if err := s.flags.Validate(ctx); err != nil {
-		return err
+		return located(s.cfg, err)
 	}
 	s.pki, err = pki.Ensure(pki.Options{Dir: pkiDir(s.storage.Dir), Hosts: s.flags.Hosts()})
 	return err

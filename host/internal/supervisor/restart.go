@@ -7,15 +7,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-)
-
-// Restart delays: the first restart comes at once, then the delay doubles from
-// backoffFirst to backoffMax. A generation that has served for backoffReset
-// starts the series anew.
-const (
-	backoffFirst = 100 * time.Millisecond
-	backoffMax   = 30 * time.Second
-	backoffReset = time.Minute
+	"github.com/catena-dev/catena/host/internal/process"
 )
 
 // supervise waits for the end of a generation and, unless the end was asked for,
@@ -33,29 +25,26 @@ func (s *Supervisor) supervise(g *generation) {
 	}
 	err := g.proc.Err()
 	_ = g.machine.To(lifecycle.Failed, errorText(err))
-	st := g.stage
-	if time.Since(since) > backoffReset {
-		st.setRestarts(0)
-	}
-	st.log.Error("stage ended, restarting it", "generation", g.id, "error", err)
-	s.restart(st)
+	g.stage.log.Error("stage ended, restarting it", "generation", g.id, "error", err)
+	s.restart(g.stage, time.Since(since))
 }
 
-// restart brings up a new generation of a stage, however often it takes.
-func (s *Supervisor) restart(st *stage) {
+// restart brings up a new generation of a stage, however often it takes. Ran is
+// how long the last one has served.
+func (s *Supervisor) restart(st *stage, ran time.Duration) {
+	policy := process.DefaultBackoff()
 	for {
-		n := st.setRestarts(st.restartCount() + 1)
-		if !sleep(s.background, backoff(n)) || s.isStopping() {
+		var delay time.Duration
+		delay, st.failures = policy.Next(st.failures, ran, rand.Float64())
+		if !sleep(s.background, delay) || s.isStopping() {
 			return
 		}
 		err := s.tryRestart(st)
-		if err == nil {
+		if err == nil || s.isStopping() {
 			return
 		}
-		if s.isStopping() {
-			return
-		}
-		st.log.Error("stage could not be restarted, trying again", "attempt", n, "error", err)
+		st.log.Error("stage could not be restarted, trying again", "attempt", st.failures, "error", err)
+		ran = 0
 	}
 }
 
@@ -126,32 +115,6 @@ func (s *stage) behindReports(sup *Supervisor) []lifecycle.Report[report] {
 		}
 	}
 	return behind
-}
-
-func (s *stage) restartCount() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.restarts
-}
-
-func (s *stage) setRestarts(n int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.restarts = n
-	return n
-}
-
-// backoff is the delay before the n-th restart in a row, with up to a quarter of
-// it taken off at random so that stages do not restart in step.
-func backoff(n int) time.Duration {
-	if n <= 1 {
-		return 0
-	}
-	d := backoffMax
-	if shift := n - 2; shift < 16 {
-		d = min(backoffFirst<<shift, backoffMax)
-	}
-	return d - rand.N(d/4)
 }
 
 // sleep waits for d and reports whether ctx is still on.

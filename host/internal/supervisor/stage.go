@@ -51,10 +51,12 @@ type stage struct {
 	// PrepareRun.
 	signals map[string]chan struct{}
 
-	mu       sync.Mutex
-	current  *generation
-	report   report
-	restarts int
+	// failures in a row; only the one goroutine that supervises the stage uses it.
+	failures int
+
+	mu      sync.Mutex
+	current *generation
+	report  report
 }
 
 // Name implements lifecycle.Link.

@@ -302,15 +302,6 @@ func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsToItsCap(t *testing.T) {
-	t.Parallel()
-	for n, most := range map[int]time.Duration{1: 0, 2: backoffFirst, 3: 2 * backoffFirst, 5: 8 * backoffFirst, 50: backoffMax} {
-		if d := backoff(n); d > most || d < most*3/4 {
-			t.Errorf("backoff(%d) = %s, want %s less a quarter at most", n, d, most)
-		}
-	}
-}
-
 func TestSpecConfigIsJSON(t *testing.T) {
 	t.Parallel()
 	st := &stage{spec: Spec{Name: "x"}, opts: &Options{}}
