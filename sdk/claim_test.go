@@ -50,7 +50,7 @@ func TestClaimCovers(t *testing.T) {
 	err := quick.Check(func(base, path uint16, match uint8) bool {
 		check(Claim{Path: random(uint64(base % 1024)), Match: MatchExact + Match(match%3)}, random(uint64(path%4096)))
 		return !t.Failed()
-	}, &quick.Config{MaxCount: 20000})
+	}, &quick.Config{MaxCount: 5000})
 	if err != nil {
 		t.Error(err)
 	}
