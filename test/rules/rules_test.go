@@ -73,9 +73,7 @@ func TestForbiddenDependencies(t *testing.T) {
 	for pattern, forbidden := range map[string]func(string) bool{
 		"./host/internal/chain":     func(string) bool { return true },
 		"./host/internal/lifecycle": func(string) bool { return true },
-		"./host/internal/relay": func(p string) bool {
-			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp/go-plugin")
-		},
+		"./host/internal/relay":     func(p string) bool { return strings.HasPrefix(p, "k8s.io/") },
 		"./sdk": func(p string) bool {
 			k8s := strings.HasPrefix(p, "k8s.io/") && !under(p, "k8s.io/apimachinery")
 			return k8s || under(p, "github.com/knadh/koanf", module+"host", module+"plugins")
