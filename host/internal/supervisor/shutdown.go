@@ -2,10 +2,13 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
 )
 
 // stopTimeout bounds the end of one process, from Stop to SIGKILL.
@@ -31,11 +34,16 @@ func (s *Supervisor) RunPostStartHooks(failed func(error)) {
 }
 
 // runHooks runs the post-start hooks of a generation. A hook that was cut short by
-// the end of the process has not failed: the next generation runs it again.
+// the end of the process has failed only if the process ended itself, as
+// Kubernetes' servers do when a hook of theirs fails; after a crash the next
+// generation runs it again.
 func (s *Supervisor) runHooks(g *generation, finished func(lifecycle.Hook, error)) {
 	lifecycle.RunPostStart(s.background, g.postStartHooks(), func(h lifecycle.Hook, err error) {
-		if err != nil && g.proc.Err() != nil {
-			return
+		if exit := (*process.ExitError)(nil); err != nil && errors.As(g.proc.Err(), &exit) {
+			if !exit.State.Exited() || exit.State.Success() {
+				return
+			}
+			err = fmt.Errorf("while its post-start hooks ran, %w", exit)
 		}
 		g.hooks.finished(h.Name, err)
 		finished(h, err)

@@ -57,8 +57,12 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	env.OnPrepareRun(func(context.Context) error { note("prepare"); return nil })
 	env.PostStartHook("start", func(context.Context) error {
 		note("post-start")
-		if cfg.Hook == "fail" {
+		switch cfg.Hook {
+		case "fail":
 			return errors.New("the hook does not like it")
+		case "exit": // as klog.Fatal in one of Kubernetes' hooks
+			env.Log.Error("the hook ends the process")
+			os.Exit(255)
 		}
 		return nil
 	})
@@ -265,6 +269,26 @@ func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("a failed hook was not reported")
+	}
+}
+
+func TestStageThatEndsItselfInAHookEndsTheServer(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.Chain[1].Config["hook"] = "exit" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 3)
+	f.RunPostStartHooks(func(err error) { failed <- err })
+	select {
+	case err := <-failed:
+		for _, want := range []string{`stage "b"`, "exited with status 255", "the hook ends the process"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in %q", want, err)
+			}
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the end of the stage was not reported")
 	}
 }
 
