@@ -234,7 +234,11 @@ func (x *exchange) answerFailure() {
 		panic(http.ErrAbortHandler)
 	}
 	x.leave()
-	x.chain.config.Error(x.w, x.r, &StageError{Kind: x.fail.kind, Stage: x.stage, Err: x.fail.err})
+	kind := x.fail.kind
+	if kind == Lost && safe(x.r) {
+		kind = Unavailable
+	}
+	x.chain.config.Error(x.w, x.r, &StageError{Kind: kind, Stage: x.stage, Err: x.fail.err})
 }
 
 // leave takes the request from its stage, for which it is no longer in flight.

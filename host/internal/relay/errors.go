@@ -10,7 +10,8 @@ import (
 type Kind int
 
 const (
-	// Unavailable: the stage has not executed the request. It may be sent again.
+	// Unavailable: the stage has not executed the request, or the request is safe.
+	// The client may be told to try again.
 	Unavailable Kind = iota + 1
 	// Lost: the stage may have executed the request, and gave no answer. The
 	// client must not be told to try again.
@@ -70,8 +71,7 @@ func (e *StageError) Error() string {
 func (e *StageError) Unwrap() error { return e.Err }
 
 // WriteError is the plain answer to a StageError, for a [Config] that has no Error
-// of its own. Only an answer to a request that was not executed carries
-// Retry-After.
+// of its own. Only an answer to a request that may be sent again carries Retry-After.
 func WriteError(w http.ResponseWriter, _ *http.Request, e *StageError) {
 	code := http.StatusBadGateway
 	switch e.Kind {

@@ -31,8 +31,9 @@ type exchange struct {
 	message *message
 	// begun: something of an answer has gone to the client.
 	begun bool
-	// unflushed: something has been written to the client since the last flush.
-	unflushed bool
+	// unflushed: something has been written to the client since the last flush;
+	// flushed: there has been a flush.
+	unflushed, flushed bool
 
 	// The attempt under way.
 	stage  string

@@ -208,3 +208,15 @@ func connPair(t testing.TB) (near *conn, far *net.UnixConn) {
 
 // quiet is long enough for whatever is under way to go on, if it can.
 func quiet() <-chan time.Time { return time.After(50 * time.Millisecond) }
+
+// cancellable returns a handler whose requests all end with cancel, whatever the
+// client does.
+func cancellable(h http.Handler) (http.Handler, context.CancelFunc) {
+	all, cancel := context.WithCancel(context.Background())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, stop := context.WithCancelCause(r.Context())
+		defer stop(nil)
+		defer context.AfterFunc(all, func() { stop(context.Cause(all)) })()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}), cancel
+}

@@ -94,14 +94,18 @@ func trailerAllowed(key string) bool {
 func appendTarget(dst []byte, r *http.Request) []byte {
 	begin := len(dst)
 	u := r.URL
-	if u.Opaque != "" {
-		if u.Scheme != "" {
-			dst = append(append(dst, u.Scheme...), ':')
-		}
-		dst = append(dst, u.Opaque...)
-	} else if path := u.EscapedPath(); path != "" {
+	switch path := u.EscapedPath(); {
+	case u.Opaque != "" && u.Scheme != "":
+		dst = append(append(append(dst, u.Scheme...), ':'), u.Opaque...)
+	case path != "":
 		dst = append(dst, path...)
-	} else {
+	case r.Method == http.MethodConnect && u.Host != "":
+		dst = append(dst, u.Host...)
+	case u.Host != "" && u.Scheme != "":
+		// An absolute target without a path: "/" would be another path than the one
+		// that the host has authorized.
+		dst = append(append(append(dst, u.Scheme...), "://"...), u.Host...)
+	default:
 		dst = append(dst, '/')
 	}
 	if u.ForceQuery || u.RawQuery != "" {

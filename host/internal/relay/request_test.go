@@ -25,7 +25,7 @@ func (identity) ResponseHeader(*http.Request, string, string, string) {}
 // describe is a stage that answers with the request as it sees it.
 func describe(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	fmt.Fprintf(w, "%s %s host=%q body=%q length=%d te=%v err=%v\n", r.Method, r.RequestURI, r.Host, body, r.ContentLength, r.TransferEncoding, err)
+	fmt.Fprintf(w, "%s %s host=%q path=%q body=%q length=%d te=%v err=%v\n", r.Method, r.RequestURI, r.Host, r.URL.Path, body, r.ContentLength, r.TransferEncoding, err)
 	r.Header.Write(w)
 	for key, values := range r.Trailer {
 		fmt.Fprintf(w, "trailer %s: %q\n", key, values)
@@ -70,6 +70,10 @@ func TestRequestHead(t *testing.T) {
 		{name: "path of slashes", request: "GET //host/x HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{"GET //host/x "}},
 		{name: "empty query", request: "GET /x? HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{"GET /x? "}},
 		{name: "absolute form", request: "GET http://other/x HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`GET /x host="other"`}},
+		{name: "absolute form without a path", request: "GET http://other?q HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`GET http://other?q host="other" path=""`}},
+		{name: "authority form", request: "CONNECT other:1 HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`CONNECT other:1 host="other:1" path=""`}},
+		{name: "CONNECT with a path", request: "CONNECT /x HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`CONNECT /x host="h" path="/x"`}},
+		{name: "opaque target", request: "GET mailto:x HTTP/1.1\r\nHost: h\r\n\r\n", has: []string{`GET mailto:x host="h" path=""`}},
 		{name: "HTTP/1.0", request: "GET /x HTTP/1.0\r\n\r\n", has: []string{`GET /x host=""`}},
 
 		{name: "forged identity", request: "GET / HTTP/1.1\r\nHost: h\r\nX-Catena-User: forged\r\nx-catena-user: forged\r\nX-CATENA-Next: forged\r\n" +

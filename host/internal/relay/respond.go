@@ -137,7 +137,7 @@ func (x *exchange) await(c *conn, stream bool) error {
 }
 
 func (x *exchange) flush() {
-	x.unflushed = false
+	x.unflushed, x.flushed = false, true
 	if f, ok := x.w.(http.Flusher); ok {
 		f.Flush()
 		return
@@ -153,6 +153,9 @@ func (x *exchange) writeChunks(c *conn) error {
 			return err
 		}
 		if n == 0 {
+			if !x.flushed {
+				x.flush() // keeps the server from finding out the length
+			}
 			return x.writeTrailers(c)
 		}
 		if err := x.writeN(c, n, true); err != nil {

@@ -13,9 +13,12 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // stageEnv makes the test binary a stage that serves the socket it names.
@@ -29,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func runStage(socket string) error {
@@ -63,7 +66,12 @@ func stageHandler() http.Handler {
 		http.NewResponseController(w).EnableFullDuplex()
 		io.Copy(w, r.Body)
 	})
-	mux.HandleFunc("/hang", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	var hanging atomic.Int64
+	mux.HandleFunc("/hang", func(w http.ResponseWriter, r *http.Request) {
+		hanging.Add(1)
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/hanging", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, hanging.Load()) })
 	mux.HandleFunc("/watch", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.(http.Flusher).Flush()

@@ -1,0 +1,241 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestPool shows that connections are used again, the warmest first, and that those
+// that cannot be are not.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	var conns atomic.Int64
+	answers := map[string]string{
+		"/kept":     "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+		"/chunks":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+		"/nobody":   "HTTP/1.1 204 No Content\r\n\r\n",
+		"/declined": "HTTP/1.1 404 Not Found\r\nX-Catena-Decline: 1\r\nContent-Length: 0\r\n\r\n",
+		"/close":    "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx",
+		"/old":      "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx",
+		"/more":     "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n\r\n",
+		"/wordy":    "HTTP/1.1 404 Not Found\r\nX-Catena-Decline: 1\r\nContent-Length: 1\r\n\r\nx",
+	}
+	stage := scriptStage(t, func(n int, c *net.UnixConn, r *bufio.Reader) {
+		conns.Add(1)
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			io.WriteString(c, answers[req.URL.Path])
+		}
+	})
+	chain := newChain(t, Config{}, stage)
+	e := chain.state.Load().Links[0].Endpoint
+	for path := range answers {
+		before := conns.Load()
+		for range 3 {
+			chain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+		}
+		kept := map[string]bool{"/kept": true, "/chunks": true, "/nobody": true, "/declined": true}[path]
+		if idle := len(e.idle); kept != (idle == 1) {
+			t.Errorf("%s: %d idle connections", path, idle)
+		}
+		if made := conns.Load() - before; kept && made > 1 || !kept && made < 2 {
+			t.Errorf("%s: %d connections for three requests", path, made)
+		}
+	}
+}
+
+// TestPoolIsBounded shows that no more than maxIdle connections are kept, and that
+// those that nobody has used for long are closed.
+func TestPoolIsBounded(t *testing.T) {
+	t.Parallel()
+	e := NewEndpoint("a", always(t, ""))
+	defer e.Close()
+	var all []*conn
+	for range maxIdle + 10 {
+		c, err := e.get(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	if n := e.InFlight(); n != len(all) {
+		t.Errorf("%d in flight, want %d", n, len(all))
+	}
+	for _, c := range all {
+		e.put(c, true)
+	}
+	if n := len(e.idle); n != maxIdle {
+		t.Errorf("%d idle connections, want %d", n, maxIdle)
+	}
+	last := all[len(all)-1]
+	if c, _ := e.get(t.Context(), false); c != last {
+		t.Error("not the one that was used last")
+	}
+	old := e.idle[0]
+	old.idleSince = time.Now().Add(-2 * maxIdleTime)
+	e.put(last, true)
+	if e.idle[0] == old {
+		t.Error("a connection that nobody uses is kept")
+	}
+	if _, err := old.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it is not closed: %v", err)
+	}
+}
+
+// TestCloseWaits shows what Close and Wait promise.
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	stage := startStage(t)
+	e := NewEndpoint("a", stage.socket)
+	idle, err := e.get(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, err := e.get(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.put(idle, true)
+	e.Close()
+	e.Close()
+	if idle.fresh() {
+		t.Error("an idle connection is still open")
+	}
+	if !busy.fresh() {
+		t.Error("the connection in use has been closed")
+	}
+	if _, err := e.get(t.Context(), false); !errors.Is(err, errClosed) {
+		t.Errorf("get: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Wait with a request in flight: %v", err)
+	}
+	e.put(busy, true)
+	if err := e.Wait(t.Context()); err != nil || busy.fresh() {
+		t.Errorf("Wait: %v; or the last connection is still open", err)
+	}
+}
+
+// TestFullBacklog has more requests come than the kernel lets wait for a stage that
+// accepts none. They wait, and go on when the stage does.
+func TestFullBacklog(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}), syscall.Listen(fd, 1)); err != nil {
+		t.Fatal(err)
+	}
+	e := NewEndpoint("a", socket)
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const n = 10
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			c, err := e.get(ctx, true)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			e.put(c, false)
+		})
+	}
+	<-quiet()
+	for range n {
+		nfd, _, err := syscall.Accept(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(nfd)
+	}
+	all.Wait()
+
+	for range 3 {
+		all.Go(func() { // more than fit
+			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			if c, err := e.get(short, true); err == nil {
+				e.put(c, false)
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("full backlog: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestAllocations bounds what a small GET costs in the host, beyond what the server
+// itself does for it.
+func TestAllocations(t *testing.T) {
+	stage := startStage(t)
+	chain := newChain(t, Config{Carrier: identity{}}, stage.socket)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, "GET", "/size/1024", nil)
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "test")
+	w := &nullWriter{h: http.Header{}}
+	n := testing.AllocsPerRun(200, func() {
+		clear(w.h)
+		chain.ServeHTTP(w, r)
+	})
+	if t.Logf("%v allocations", n); n > 20 {
+		t.Errorf("%v allocations", n)
+	}
+	if w.n == 0 {
+		t.Error("no answer")
+	}
+}
+
+// nullWriter costs nothing.
+type nullWriter struct {
+	h http.Header
+	n int
+}
+
+func (w *nullWriter) Header() http.Header         { return w.h }
+func (w *nullWriter) WriteHeader(int)             {}
+func (w *nullWriter) Write(p []byte) (int, error) { w.n += len(p); return len(p), nil }
+
+// TestFresh shows what makes an idle connection unusable.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	near, far := connPair(t)
+	if !near.fresh() {
+		t.Error("a silent connection is not usable")
+	}
+	far.Write([]byte("x"))
+	if near.fresh() {
+		t.Error("a connection with data is usable")
+	}
+	near, far = connPair(t)
+	far.Close()
+	if near.fresh() {
+		t.Error("a connection that the stage has closed is usable")
+	}
+	near.Close()
+	if near.fresh() {
+		t.Error("a closed connection is usable")
+	}
+}

@@ -1,0 +1,248 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+type userKey struct{}
+
+// userCarrier tells stages the user in the context.
+type userCarrier struct{}
+
+func (userCarrier) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
+	return appendHeader(dst, stagev1.HeaderUser, fmt.Sprint(r.Context().Value(userKey{})))
+}
+func (userCarrier) ResponseHeader(*http.Request, string, string, string) {}
+
+func withUser(r *http.Request, user string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+}
+
+// host is a chain with its host socket and a front that knows who comes.
+type host struct {
+	*httptest.Server
+	chain  *Chain
+	socket string
+}
+
+// newHost starts a host; the token of each stage is TOKEN-STAGE.
+func newHost(t testing.TB, stages ...string) *host {
+	chain := newChain(t, Config{Carrier: userCarrier{}}, stages...)
+	h := &host{chain: chain}
+	h.socket = serveStage(t, &HostHandler{
+		Chain: chain,
+		Caller: func(token string) (string, bool) {
+			stage, ok := strings.CutPrefix(token, "token-")
+			return stage, ok
+		},
+		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, "API for %v: %s %v", r.Context().Value(userKey{}), r.URL.Path, r.Header)
+		}),
+		As: func(r *http.Request, stage string) *http.Request { return withUser(r, "stage "+stage) },
+	})
+	h.Server = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		chain.ServeHTTP(w, withUser(r, "alice"))
+	}))
+	return h
+}
+
+// call sends a request to the host socket.
+func (h *host) call(ctx context.Context, token, key, value, path string, body io.Reader) (*http.Response, error) {
+	client := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", h.socket)
+	}}
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://host"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("X-Remote-User", "forged")
+	if key != "" {
+		req.Header.Set(key, value)
+	}
+	return client.RoundTrip(req)
+}
+
+// TestHostHandler shows what each kind of call reaches, and as whom.
+func TestHostHandler(t *testing.T) {
+	t.Parallel()
+	var h *host
+	tell := func(name string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s: %s %s for %s, %s, remote=%q auth=%q", name, r.Method, r.URL.Path, r.Header.Get(stagev1.HeaderUser), body,
+				r.Header.Get("X-Remote-User"), r.Header.Get("Authorization"))
+		})
+	}
+	// Stage a calls the host as the request tells it, with the id of that request.
+	a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, value := r.FormValue("key"), r.FormValue("value")
+		if value == "" {
+			value = r.Header.Get(stagev1.HeaderRequest)
+		}
+		resp, err := h.call(r.Context(), r.FormValue("token"), key, value, "/changed", strings.NewReader("new body"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		w.WriteHeader(resp.StatusCode)
+		io.Copy(w, resp.Body)
+	}))
+	h = newHost(t, a, serveStage(t, tell("b")), serveStage(t, tell("c")))
+	for _, tc := range []struct {
+		name, query string
+		status      int
+		want        string
+	}{
+		{"next", "token=token-a&key=X-Catena-Next", 200, `b: POST /changed for alice, new body, remote="" auth=""`},
+		{"next with another's request", "token=token-b&key=X-Catena-Next", 409, "in flight"},
+		{"next with an id that is none", "token=token-a&key=X-Catena-Next&value=x", 409, "in flight"},
+		{"next with an old id", "token=token-a&key=X-Catena-Next&value=1", 409, "in flight"},
+		{"delegate", "token=token-a&key=X-Catena-Delegate&value=c", 200, `c: POST /changed for stage a, new body, remote="" auth=""`},
+		{"itself as delegate", "token=token-a&key=X-Catena-Delegate&value=a", 404, "not behind"},
+		{"delegate in front", "token=token-b&key=X-Catena-Delegate&value=a", 404, "not behind"},
+		{"unknown delegate", "token=token-a&key=X-Catena-Delegate&value=x", 404, "not behind"},
+		{"delegate of an unknown stage", "token=token-x&key=X-Catena-Delegate&value=c", 404, "not behind"},
+		{"API", "token=token-a", 200, "API for stage a: /changed"},
+		{"no token", "", 401, "token"},
+		{"wrong token", "token=x&key=X-Catena-Next", 401, "token"},
+	} {
+		resp, body := fetch(t, h.Server, "GET", "/first?"+tc.query, nil)
+		if resp.StatusCode != tc.status || !strings.Contains(body, tc.want) || strings.Contains(body, "forged") {
+			t.Errorf("%s: %d %s", tc.name, resp.StatusCode, body)
+		}
+	}
+}
+
+// TestNextEnds shows that a request which is handed on ends with the original and
+// with the call.
+func TestNextEnds(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"original", "call"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			var h *host
+			inB, seenByB, seenByA := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			endCall := make(chan struct{})
+			a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				go func() { <-endCall; cancel() }()
+				resp, err := h.call(ctx, "token-a", stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest), "/", nil)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				seenByA <- err
+			}))
+			b := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "part")
+				w.(http.Flusher).Flush()
+				close(inB)
+				<-r.Context().Done()
+				close(seenByB)
+			}))
+			h = newHost(t, a, b)
+			ctx, leave := context.WithCancel(t.Context())
+			go func() {
+				req, _ := http.NewRequestWithContext(ctx, "GET", h.URL, nil)
+				if resp, err := h.Client().Do(req); err == nil {
+					resp.Body.Close()
+				}
+			}()
+			within(t, "the request to be with b", inB)
+			if first == "original" {
+				leave()
+			} else {
+				close(endCall)
+			}
+			within(t, "b to see the end", seenByB)
+			if err := within(t, "a to see the end", seenByA); err == nil {
+				t.Error("a takes a part of b's answer for the whole")
+			}
+			leave()
+			if first == "original" {
+				close(endCall)
+			}
+		})
+	}
+}
+
+// TestNextUpgrades hands on an upgrade through the host.
+func TestNextUpgrades(t *testing.T) {
+	t.Parallel()
+	var h *host
+	a := scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		up, err := net.Dial("unix", h.socket)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer up.Close()
+		lines := "\r\nAuthorization: Bearer token-a\r\nX-Catena-Next: " + req.Header.Get(stagev1.HeaderRequest) + "\r\n\r\n"
+		io.WriteString(up, strings.TrimSuffix(upgradeRequest, "\r\n\r\n")+lines)
+		go io.Copy(up, r)
+		io.Copy(c, up)
+	})
+	b := upgradeStage(t, func(c *net.UnixConn, r *bufio.Reader) {
+		io.WriteString(c, switching)
+		io.WriteString(c, "b got "+readLine(t, r)+"\n")
+	})
+	h = newHost(t, a, b)
+	c, r := dialUpgrade(t, h.Server, "")
+	want101(t, r)
+	io.WriteString(c, "hello\n")
+	if got := readLine(t, r); got != "b got hello" {
+		t.Error(got)
+	}
+}
+
+// TestFlights shows who can use an id, and when.
+func TestFlights(t *testing.T) {
+	var f flights
+	r := httptest.NewRequest("GET", "/", nil)
+	id := f.begin()
+	if other := f.begin(); other == id {
+		t.Error("an id twice")
+	}
+	lookup := func(stage string) error {
+		if got, ok := f.lookup(id, stage); ok && got == r {
+			return nil
+		}
+		return errors.New("not found")
+	}
+	if lookup("") == nil || lookup("a") == nil {
+		t.Error("found before a stage had it")
+	}
+	f.set(id, "a", r)
+	if lookup("a") != nil || lookup("b") == nil {
+		t.Error("with a, it is not a's alone")
+	}
+	f.set(id, "b", r)
+	if lookup("b") != nil || lookup("a") == nil {
+		t.Error("with b, it is not b's alone")
+	}
+	f.end(id)
+	if lookup("b") == nil {
+		t.Error("found after its end")
+	}
+	if n := testing.AllocsPerRun(100, func() { f.set(id, "a", r); f.end(id) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
