@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -48,11 +49,10 @@ func TestAudit(t *testing.T) {
 		`"responseStatus":{"reason":"Because","message":"told","code":201}}`
 	levels := make(chan string, 1)
 	var s *server
-	s = start(t, flagValues{
-		"authorization-mode": {"AlwaysAllow"},
-		"audit-policy-file":  {writeFile(t, "policy.yaml", auditPolicy)},
-		"audit-log-path":     {log},
-	}, func(w http.ResponseWriter, r *http.Request) {
+	flags := open(t)
+	flags["audit-policy-file"] = []string{writeFile(t, "policy.yaml", auditPolicy)}
+	flags["audit-log-path"] = []string{log}
+	s = start(t, flags, func(w http.ResponseWriter, r *http.Request) {
 		levels <- carried(t, s, r).Get(stagev1.HeaderAuditLevel)
 		s.Carrier().ResponseHeader(r, "core", stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
 		s.Carrier().ResponseHeader(r, "core", stagev1.HeaderAudit, sent)
@@ -61,7 +61,7 @@ func TestAudit(t *testing.T) {
 	admin := s.admin(t)
 
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: full")
-	if level := <-levels; level != "RequestResponse;omitManagedFields" {
+	if level := receive(t, levels); level != "RequestResponse;omitManagedFields" {
 		t.Errorf("stage gets the level %q", level)
 	}
 	e := waitEvent(t, log, "full")
@@ -79,7 +79,7 @@ func TestAudit(t *testing.T) {
 	}
 
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/secrets", "Audit-ID: metadata")
-	if level := <-levels; level != "Metadata" {
+	if level := receive(t, levels); level != "Metadata" {
 		t.Errorf("stage gets the level %q", level)
 	}
 	if e := waitEvent(t, log, "metadata"); e.RequestObject != nil || e.ResponseObject != nil || e.ObjectRef["name"] != "from-body" {
@@ -88,17 +88,17 @@ func TestAudit(t *testing.T) {
 
 	// The policy is that of who really asks, not of whom they impersonate.
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: other", "Impersonate-User: bob")
-	if level := <-levels; level != "RequestResponse;omitManagedFields" {
+	if level := receive(t, levels); level != "RequestResponse;omitManagedFields" {
 		t.Errorf("stage gets the level %q", level)
 	}
-	s.client().do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: anonymous")
-	if level := <-levels; level != "RequestResponse" {
+	s.client(t).do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: anonymous")
+	if level := receive(t, levels); level != "RequestResponse" {
 		t.Errorf("stage gets the level %q", level)
 	}
 
 	sent = "}"
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: malformed")
-	<-levels
+	receive(t, levels)
 	if e := waitEvent(t, log, "malformed"); e.ResponseStatus.Code != 201 {
 		t.Errorf("event after a malformed header is %+v", e)
 	}
@@ -119,4 +119,15 @@ func waitEvent(t *testing.T, log, id string) event {
 		return false
 	}, func() string { data, _ := os.ReadFile(log); return string(data) })
 	return found
+}
+
+func receive[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(deadline):
+		t.Fatal("the stage got no request")
+		panic("unreachable")
+	}
 }

@@ -44,6 +44,17 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	return config, informers, nil
 }
 
+// applyMetrics applies the flags about metrics, if there are any: upstream logs an
+// error if there are none.
+func (f *Flags) applyMetrics() {
+	for _, name := range []string{"show-hidden-metrics-for-version", "disabled-metrics", "allow-metric-labels", "allow-metric-labels-manifest"} {
+		if f.operator[name] {
+			f.options.Metrics.Apply()
+			return
+		}
+	}
+}
+
 // noOpenAPI keeps the definitions of all built-in types out of the host's memory.
 func noOpenAPI(openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 	return nil

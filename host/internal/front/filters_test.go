@@ -16,12 +16,21 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// open lets everyone do everything.
-var open = flagValues{"authorization-mode": {"AlwaysAllow"}}
+// open are flags that let everyone do everything, even nobody in particular,
+// whom upstream does not admit with AlwaysAllow.
+func open(t *testing.T) flagValues {
+	t.Helper()
+	var policy string
+	for _, group := range []string{"system:authenticated", "system:unauthenticated"} {
+		policy += `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"group":"` + group +
+			`","namespace":"*","apiGroup":"*","resource":"*","nonResourcePath":"*"}}` + "\n"
+	}
+	return flagValues{"authorization-mode": {"ABAC"}, "authorization-policy-file": {writeFile(t, "policy.jsonl", policy)}}
+}
 
 func TestOwnPaths(t *testing.T) {
 	t.Parallel()
-	s := start(t, open, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "stage: "+r.URL.Path) })
+	s := start(t, open(t), func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "stage: "+r.URL.Path) })
 	s.paths.Store(&[]string{"/apis/example.com", "/version"})
 	admin := s.admin(t)
 	for path, want := range map[string][]string{
@@ -32,7 +41,7 @@ func TestOwnPaths(t *testing.T) {
 		"/livez/ping":               {"ok"},
 		"/readyz?verbose":           {"[+]ping ok", "[+]informer-sync ok", "[+]shutdown ok"},
 		"/metrics":                  {"apiserver_request_total", "kubernetes_feature_enabled"},
-		"/debug/pprof/cmdline":      {"front"},
+		"/debug/pprof/heap?debug=1": {"heap profile"},
 		"/apis":                     {"stage: /apis"},
 		"/api/v1/namespaces":        {"stage: /api/v1/namespaces"},
 		"/openapi/v2":               {"stage: /openapi/v2"},
@@ -49,10 +58,11 @@ func TestOwnPaths(t *testing.T) {
 
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
-	tokens := writeFile(t, "tokens.csv", `secret,bob,b-1,"dev,ops"`+"\n")
+	flags := open(t)
+	flags["token-auth-file"] = []string{writeFile(t, "tokens.csv", `secret,bob,b-1,"dev,ops"`+"\n")}
 	var seen atomic.Pointer[user]
 	var s *server
-	s = start(t, flagValues{"authorization-mode": {"AlwaysAllow"}, "token-auth-file": {tokens}}, func(_ http.ResponseWriter, r *http.Request) {
+	s = start(t, flags, func(_ http.ResponseWriter, r *http.Request) {
 		u := carriedUser(t, s, r)
 		seen.Store(&u)
 		for name := range r.Header {
@@ -61,21 +71,21 @@ func TestAuthentication(t *testing.T) {
 			}
 		}
 	})
-	proxy := keyPair(t, s.pki.Files().FrontProxyClient, s.pki.Files().FrontProxyClientKey)
-	bob := s.client()
+	proxy := keyPair(t, s.files.FrontProxyClient, s.files.FrontProxyClientKey)
+	bob := s.client(t)
 	bob.token = "secret"
 	for name, c := range map[string]struct {
 		client  *client
 		headers []string
 		want    user
 	}{
-		"nobody":      {s.client(), nil, user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
+		"nobody":      {s.client(t), nil, user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
 		"certificate": {s.admin(t), nil, user{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters", "system:authenticated"}}},
 		"token":       {bob, nil, user{Name: "bob", UID: "b-1", Groups: []string{"dev", "ops", "system:authenticated"}}},
-		"front proxy": {s.client(proxy), []string{"X-Remote-User: zoë", "X-Remote-Group: a", "X-Remote-Group: b", `X-Remote-Extra-Say: "hi"\`}, user{
+		"front proxy": {s.client(t, proxy), []string{"X-Remote-User: zoë", "X-Remote-Group: a", "X-Remote-Group: b", `X-Remote-Extra-Say: "hi"\`}, user{
 			Name: "zoë", Groups: []string{"a", "b", "system:authenticated"}, Extra: map[string][]string{"say": {`"hi"\`}},
 		}},
-		"forged front proxy": {s.client(), []string{"X-Remote-User: root", "X-Remote-Group: system:masters", "X-Remote-Extra-A: b", "X-Remote-Uid: 0"},
+		"forged front proxy": {s.client(t), []string{"X-Remote-User: root", "X-Remote-Group: system:masters", "X-Remote-Extra-A: b", "X-Remote-Uid: 0"},
 			user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
 		"forged stage header": {bob, []string{"X-Catena-User: {}"}, user{Name: "bob", UID: "b-1", Groups: []string{"dev", "ops", "system:authenticated"}}},
 		"impersonation":       {s.admin(t), []string{"Impersonate-User: carol", "Impersonate-Group: dev"}, user{Name: "carol", Groups: []string{"dev", "system:authenticated"}}},
@@ -97,7 +107,7 @@ func TestAuthentication(t *testing.T) {
 		}
 	}
 
-	bad := s.client()
+	bad := s.client(t)
 	bad.token = "wrong"
 	a := bad.get(t, "/api/v1/pods")
 	if reason, _ := a.status(t); a.code != http.StatusUnauthorized || reason != "Unauthorized" {
@@ -108,7 +118,7 @@ func TestAuthentication(t *testing.T) {
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, func(http.ResponseWriter, *http.Request) {}) // Node,RBAC
-	a := s.client().get(t, "/api/v1/pods")
+	a := s.client(t).get(t, "/api/v1/pods")
 	reason, message := a.status(t)
 	if a.code != http.StatusForbidden || reason != "Forbidden" || message != `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope` {
 		t.Errorf("anonymous: %d %s %s", a.code, reason, message)
@@ -120,7 +130,7 @@ func TestAuthorization(t *testing.T) {
 
 func TestEndOfChain(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, open)
+	s := newServer(t, open(t))
 	complete := make(chan struct{})
 	if err := s.AddSignal("stage/installed", complete); err != nil {
 		t.Fatal(err)
@@ -155,7 +165,7 @@ func TestStageErrors(t *testing.T) {
 		"/large":       {Kind: relay.BadRequest, Stage: "core", Err: &http.MaxBytesError{Limit: 1}},
 	}
 	var s *server
-	s = start(t, open, func(w http.ResponseWriter, r *http.Request) {
+	s = start(t, open(t), func(w http.ResponseWriter, r *http.Request) {
 		e := kinds[r.URL.Path]
 		s.StageError(w, r, &e)
 	})
@@ -172,7 +182,7 @@ func TestStageErrors(t *testing.T) {
 		"/request":     {400, "BadRequest", "", false, false},
 		"/large":       {413, "RequestEntityTooLarge", "", false, false},
 	} {
-		for who, c := range map[string]*client{"admin": s.admin(t), "anonymous": s.client()} {
+		for who, c := range map[string]*client{"admin": s.admin(t), "anonymous": s.client(t)} {
 			a := c.get(t, path)
 			reason, message := a.status(t)
 			if a.code != want.code || reason != want.reason || a.header.Get("Retry-After") != want.retry {
@@ -220,12 +230,12 @@ func TestCarriedHeaders(t *testing.T) {
 	t.Parallel()
 	headers := make(chan http.Header, 1)
 	var s *server
-	s = start(t, open, func(_ http.ResponseWriter, r *http.Request) { headers <- carried(t, s, r) })
+	s = start(t, open(t), func(_ http.ResponseWriter, r *http.Request) { headers <- carried(t, s, r) })
 	admin := s.admin(t)
 
 	began := time.Now()
 	admin.get(t, "/api/v1/pods")
-	h := <-headers
+	h := receive(t, headers)
 	if ms := number(t, h.Get(stagev1.HeaderTimeout)); ms < 50_000 || ms > 60_000 {
 		t.Errorf("%s is %d", stagev1.HeaderTimeout, ms)
 	}
@@ -240,11 +250,11 @@ func TestCarriedHeaders(t *testing.T) {
 	}
 
 	admin.get(t, "/api/v1/pods?watch=true")
-	if h := <-headers; h.Get(stagev1.HeaderTimeout) != "" {
+	if h := receive(t, headers); h.Get(stagev1.HeaderTimeout) != "" {
 		t.Error("a watch has a deadline")
 	}
 	admin.get(t, "/api/v1/pods", "Audit-ID: mine")
-	if h := <-headers; h.Get("Audit-ID") != "" {
+	if h := receive(t, headers); h.Get("Audit-ID") != "" {
 		t.Error("an audit id is added to that of the client, which the stage gets anyway")
 	}
 }

@@ -175,7 +175,7 @@ func TestPortInUse(t *testing.T) {
 
 func TestPortZeroBecomesTheBoundPort(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, open)
+	s := newServer(t, open(t))
 	defer s.Close()
 	port := strconv.Itoa(s.Addr().Port)
 	if port == "0" || !strings.HasSuffix(s.ExternalURL(), ":"+port) || s.LocalURL() != "https://127.0.0.1:"+port {

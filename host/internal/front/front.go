@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/rest"
 
@@ -71,9 +72,9 @@ func (f *Front) build(ctx context.Context) error {
 	// The loopback clients of this process do not log the warnings that they get
 	// from this process.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	registry := completed.GenericServerRunOptions.ComponentGlobalsRegistry
-	registry.AddMetrics()
-	completed.Metrics.Apply()
+	completed.GenericServerRunOptions.ComponentGlobalsRegistry.AddMetrics()
+	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	f.opts.Flags.applyMetrics()
 
 	config, informers, err := genericConfig(completed, f.opts.Flags)
 	if err != nil {

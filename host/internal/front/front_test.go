@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -25,10 +26,33 @@ import (
 // deadline bounds whatever a test waits for.
 const deadline = 10 * time.Second
 
+// certificates is the folder of those that all servers of the tests have.
+var certificates string
+
+func TestMain(m *testing.M) {
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	if certificates, err = os.MkdirTemp("", "catena-front-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(certificates)
+	if _, err := pki.Ensure(pki.Options{Dir: certificates}); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
 // server is a front with everything that it needs, on a free port.
 type server struct {
 	*front.Front
-	pki   *pki.PKI
+	files pki.Files
 	paths atomic.Pointer[[]string]
 	stop  context.CancelFunc
 	// ended gives what Run returned.
@@ -40,7 +64,7 @@ type flagValues map[string][]string
 // newServer makes a front that does not run yet.
 func newServer(t *testing.T, flags flagValues) *server {
 	t.Helper()
-	files := pki.FilesIn(filepath.Join(t.TempDir(), "pki"))
+	files := pki.FilesIn(certificates)
 	all := flagValues{"bind-address": {"127.0.0.1"}, "secure-port": {"0"}}
 	for name, values := range flags {
 		all[name] = values
@@ -50,10 +74,7 @@ func newServer(t *testing.T, flags flagValues) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{ended: make(chan error, 1)}
-	if s.pki, err = pki.Ensure(pki.Options{Dir: filepath.Dir(files.CA), Hosts: parsed.Hosts()}); err != nil {
-		t.Fatal(err)
-	}
+	s := &server{files: files, ended: make(chan error, 1)}
 	s.paths.Store(&[]string{})
 	s.Front, err = front.New(t.Context(), front.Options{
 		Flags:       parsed,
@@ -111,24 +132,28 @@ type client struct {
 	token string
 }
 
-func (s *server) client(certificates ...tls.Certificate) *client {
-	trust, err := os.ReadFile(s.pki.Files().CA)
+func (s *server) client(t *testing.T, certificates ...tls.Certificate) *client {
+	t.Helper()
+	trust, err := os.ReadFile(s.files.CA)
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trust)
-	return &client{url: s.LocalURL(), http: &http.Client{Timeout: deadline, Transport: &http.Transport{
+	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: certificates},
 		ForceAttemptHTTP2: true,
-	}}}
+	}
+	// A server waits a second for connections that clients hold open.
+	t.Cleanup(transport.CloseIdleConnections)
+	return &client{url: s.LocalURL(), http: &http.Client{Timeout: deadline, Transport: transport}}
 }
 
 // admin is a client with the kubelet client's certificate, whose group is that of
 // administrators.
 func (s *server) admin(t *testing.T) *client {
 	t.Helper()
-	return s.client(keyPair(t, s.pki.Files().KubeletClient, s.pki.Files().KubeletClientKey))
+	return s.client(t, keyPair(t, s.files.KubeletClient, s.files.KubeletClientKey))
 }
 
 func keyPair(t *testing.T, cert, key string) tls.Certificate {

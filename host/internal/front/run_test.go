@@ -12,7 +12,7 @@ import (
 func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	entered, finish := make(chan struct{}), make(chan struct{})
-	s := newServer(t, open)
+	s := newServer(t, open(t))
 	s.SetChain(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-finish
@@ -58,14 +58,14 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	if hooks.Load() != 2 {
 		t.Errorf("%d hooks ran", hooks.Load())
 	}
-	if a := s.client().get(t, "/livez"); a.code != 0 {
+	if a := s.client(t).get(t, "/livez"); a.code != 0 {
 		t.Errorf("after the end: %d", a.code)
 	}
 }
 
 func TestPostStartHooks(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, open)
+	s := newServer(t, open(t))
 	release := make(chan struct{})
 	if err := s.AddPostStartHook("slow", func(context.Context) error { <-release; return nil }); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestPostStartHooks(t *testing.T) {
 
 func TestAHookThatFailsEndsTheServer(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, open)
+	s := newServer(t, open(t))
 	if err := s.AddPostStartHook("bad", func(context.Context) error { return errTest }); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAHookThatFailsEndsTheServer(t *testing.T) {
 
 func TestChecks(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, open)
+	s := newServer(t, open(t))
 	var failing atomic.Bool
 	failing.Store(true)
 	run := func(context.Context) error {

@@ -22,7 +22,7 @@ func TestWatchesGiveTheirSeatsBack(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	bob := s.client()
+	bob := s.client(t)
 	bob.token = "secret"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
