@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -27,6 +29,8 @@ type Carrier struct {
 	omits func(ctx context.Context, ac *audit.AuditContext) bool
 }
 
+var _ relay.Carrier = (*Carrier)(nil)
+
 func newCarrier(config *genericapiserver.Config, auditPolicyFile string) (*Carrier, error) {
 	omits, err := managedFieldsPolicy(config.AuditPolicyRuleEvaluator, auditPolicyFile)
 	if err != nil {
@@ -35,14 +39,20 @@ func newCarrier(config *genericapiserver.Config, auditPolicyFile string) (*Carri
 	return &Carrier{omits: omits}, nil
 }
 
-// prepare returns the request as the chain gets it.
-func (c *Carrier) prepare(r *http.Request) *http.Request {
+// prepare makes the headers of a request fit for the chain: upstream's filters
+// have taken out those that say who the client is, this takes out those with which
+// host and stages talk, and adds the trace.
+func (c *Carrier) prepare(r *http.Request) {
+	for name := range r.Header {
+		if strings.HasPrefix(name, stagev1.HeaderPrefix) {
+			delete(r.Header, name)
+		}
+	}
 	// The client's own trace context, if it sent one, is replaced by the span of
 	// this server, whose child the stage's is.
 	if span := trace.SpanContextFromContext(r.Context()); span.IsValid() && !span.IsRemote() {
 		tracing.Propagators().Inject(r.Context(), propagation.HeaderCarrier(r.Header))
 	}
-	return r
 }
 
 // AppendRequestHeaders appends the headers for a stage, each a complete line.

@@ -66,7 +66,7 @@ func TestAuthentication(t *testing.T) {
 		u := carriedUser(t, s, r)
 		seen.Store(&u)
 		for name := range r.Header {
-			if strings.HasPrefix(name, "X-Remote-") || name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
+			if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "X-Catena-") || name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
 				t.Errorf("stage gets %s", name)
 			}
 		}
@@ -253,8 +253,28 @@ func TestCarriedHeaders(t *testing.T) {
 	if h := receive(t, headers); h.Get(stagev1.HeaderTimeout) != "" {
 		t.Error("a watch has a deadline")
 	}
+	// What of a client's own id reaches the stage is the relay's to copy.
 	admin.get(t, "/api/v1/pods", "Audit-ID: mine")
 	if h := receive(t, headers); h.Get("Audit-ID") != "" {
 		t.Error("an audit id is added to that of the client, which the stage gets anyway")
+	}
+}
+
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	flags := open(t)
+	flags["tracing-config-file"] = []string{writeFile(t, "tracing.yaml", `
+apiVersion: apiserver.config.k8s.io/v1
+kind: TracingConfiguration
+endpoint: 127.0.0.1:1
+samplingRatePerMillion: 1000000
+`)}
+	parents := make(chan string, 1)
+	s := start(t, flags, func(_ http.ResponseWriter, r *http.Request) { parents <- r.Header.Get("Traceparent") })
+	s.admin(t).get(t, "/api/v1/pods", "Traceparent: "+parent)
+	got := receive(t, parents)
+	if !strings.HasPrefix(got, "00-0af7651916cd43dd8448eb211c80319c-") || got == parent {
+		t.Errorf("stage gets %q, want a span of this server in the client's trace", got)
 	}
 }

@@ -117,7 +117,8 @@ func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
 		f.writer.starting(w, r)
 		return
 	}
-	chain.ServeHTTP(trackWatch(w, r), f.carrier.prepare(r))
+	f.carrier.prepare(r)
+	chain.ServeHTTP(trackWatch(w, r), r)
 }
 
 // Handler returns the server's handler with all its filters, for the socket on

@@ -11,8 +11,6 @@ import (
 
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
-
-	"github.com/catena-dev/catena/host/internal/pki"
 )
 
 // Validate checks the flags as a start would, without side effects: no port is
@@ -39,7 +37,7 @@ func (f *Flags) Validate(ctx context.Context) error {
 
 // complete returns the options as kube-apiserver runs with them, validated.
 func (f *Flags) complete(ctx context.Context) (options.CompletedOptions, error) {
-	if err := f.checkPairs(time.Now()); err != nil {
+	if err := f.checkFiles(time.Now()); err != nil {
 		return options.CompletedOptions{}, err
 	}
 	completed, err := f.options.Complete(ctx)
@@ -51,32 +49,6 @@ func (f *Flags) complete(ctx context.Context) (options.CompletedOptions, error) 
 		problems = append(problems, f.inWordsOfConfig(err))
 	}
 	return completed, errors.Join(problems...)
-}
-
-// checkPairs checks the certificates that the operator has set, of which
-// kube-apiserver would use an expired one without a word.
-func (f *Flags) checkPairs(now time.Time) error {
-	var problems []error
-	for _, pair := range [][2]string{
-		{"tls-cert-file", "tls-private-key-file"},
-		{"proxy-client-cert-file", "proxy-client-key-file"},
-		{"kubelet-client-certificate", "kubelet-client-key"},
-	} {
-		if !f.operator[pair[0]] && !f.operator[pair[1]] {
-			continue
-		}
-		cert, certKey := f.Value(pair[0]), f.Value(pair[1])
-		switch {
-		case cert == "" && certKey == "":
-		case cert == "" || certKey == "":
-			problems = append(problems, fmt.Errorf("%s and %s: one is of no use without the other", key(pair[0]), key(pair[1])))
-		default:
-			if err := pki.CheckPair(cert, certKey, now); err != nil {
-				problems = append(problems, fmt.Errorf("%s, %s: %w", key(pair[0]), key(pair[1]), err))
-			}
-		}
-	}
-	return errors.Join(problems...)
 }
 
 var commandLineFlag = regexp.MustCompile(`--([a-z0-9][a-z0-9-]*[a-z0-9])`)

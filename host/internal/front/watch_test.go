@@ -2,6 +2,7 @@ package front_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"testing"
@@ -35,6 +36,55 @@ func TestWatchesGiveTheirSeatsBack(t *testing.T) {
 		if response.StatusCode != http.StatusOK {
 			t.Fatalf("watch %d: %s", i, response.Status)
 		}
+	}
+}
+
+// A stage that switches protocols gives the seat back too.
+func TestUpgradedWatchesGiveTheirSeatsBack(t *testing.T) {
+	t.Parallel()
+	flags := open(t)
+	flags["max-requests-inflight"], flags["max-mutating-requests-inflight"] = []string{"1"}, []string{"1"}
+	s := start(t, flags, func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_ = buffered.Flush()
+		_, _ = buffered.ReadByte() // until the client has gone
+	})
+	for i := range 5 {
+		c := s.client(t)
+		c.http.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+		response, err := c.send(t.Context(), http.MethodGet, "/api/v1/pods?watch=true", "Connection: Upgrade", "Upgrade: x")
+		if err != nil {
+			t.Fatalf("watch %d: %v", i, err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("watch %d: %s", i, response.Status)
+		}
+	}
+}
+
+// A broken answer has to look broken to the client, however many filters are
+// around the chain.
+func TestAnAbortedAnswerIsBroken(t *testing.T) {
+	t.Parallel()
+	s := start(t, open(t), func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	response, err := s.admin(t).send(t.Context(), http.MethodGet, "/api/v1/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err == nil {
+		t.Errorf("client read %q without an error", body)
 	}
 }
 

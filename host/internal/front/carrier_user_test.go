@@ -1,0 +1,82 @@
+package front
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// FuzzAppendUser compares with encoding/json, and checks that the result fits into
+// a header.
+func FuzzAppendUser(f *testing.F) {
+	f.Add("jane", "1", "ops", "example.com/key", "value")
+	f.Add("zoë\r\nX-Catena-Timeout: 1", "\x00\x7f", "\"\\/", "\u2028", "\U0001f600")
+	f.Add("\xff", "", "", "", "\ud7ff")
+	f.Fuzz(func(t *testing.T, name, uid, group, key, value string) {
+		u := &user.DefaultInfo{Name: name, UID: uid, Groups: []string{group, name}, Extra: map[string][]string{key: {value, uid}}}
+		encoded := appendUser(nil, u)
+		for _, c := range encoded {
+			if c < ' ' || c > '~' {
+				t.Fatalf("byte %#x in %q", c, encoded)
+			}
+		}
+		type fields struct {
+			Name   string              `json:"name"`
+			UID    string              `json:"uid,omitempty"`
+			Groups []string            `json:"groups"`
+			Extra  map[string][]string `json:"extra"`
+		}
+		var got, want fields
+		if err := json.Unmarshal(encoded, &got); err != nil {
+			t.Fatalf("%s: %v", encoded, err)
+		}
+		reference, err := json.Marshal(fields{name, uid, u.Groups, u.Extra})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(reference, &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+// carriedRequest is a request as the filters leave it.
+func carriedRequest(tb testing.TB) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+	ctx := request.WithReceivedTimestamp(r.Context(), time.Now())
+	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"ops", "system:authenticated"}})
+	ctx = audit.WithAuditContext(ctx)
+	audit.WithAuditID(ctx, "7f1a3c9e-5ad1-4e3a-9f1c-0d3b6a0e8f11")
+	return r.WithContext(ctx)
+}
+
+func TestAppendRequestHeadersIsCheap(t *testing.T) {
+	c, r := &Carrier{}, carriedRequest(t)
+	buf := make([]byte, 0, 1024)
+	if !strings.Contains(string(c.AppendRequestHeaders(buf, r)), `X-Catena-User: {"name":"jane","uid":"1","groups":["ops","system:authenticated"]}`+"\r\n") {
+		t.Error("no user")
+	}
+	if n := testing.AllocsPerRun(100, func() { c.AppendRequestHeaders(buf, r) }); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkAppendRequestHeaders(b *testing.B) {
+	c, r := &Carrier{}, carriedRequest(b)
+	buf := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.AppendRequestHeaders(buf, r)
+	}
+}
