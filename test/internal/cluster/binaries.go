@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -33,6 +35,12 @@ var Bin = sync.OnceValues(func() (string, error) {
 	}
 	return filepath.Join(Root(), "bin"), nil
 })
+
+// Environ is the environment of this process without the variable of the tests, which
+// Catena would take for a part of its configuration.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CATENA_BIN=") })
+}
 
 // Tool is the path of one of the binaries that Kubernetes brings: kubectl,
 // kube-apiserver, kube-controller-manager, kube-scheduler, sample-apiserver.
