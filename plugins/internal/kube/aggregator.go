@@ -12,6 +12,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	generatedopenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 
 	"github.com/catena-dev/catena/plugins/internal/delegates"
@@ -43,7 +44,7 @@ type aggregator struct {
 }
 
 func newAggregator(env *sdk.Env) (*aggregator, error) {
-	b, err := newBase(env)
+	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/apistage"
@@ -12,7 +13,7 @@ import (
 
 // NewCore is the constructor of the stage core: Kubernetes' built-in resources.
 func NewCore(env *sdk.Env) (http.Handler, error) {
-	b, err := newBase(env)
+	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	generatedopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apiserver/pkg/util/webhook"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 
@@ -14,7 +15,7 @@ import (
 // NewExtensions is the constructor of the stage extensions: custom resource
 // definitions and the custom resources that they define.
 func NewExtensions(env *sdk.Env) (http.Handler, error) {
-	b, err := newBase(env)
+	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}

@@ -23,11 +23,11 @@ import (
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
-	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
@@ -48,8 +48,9 @@ type base struct {
 }
 
 // newBase mirrors controlplaneapiserver.BuildGenericConfig up to authentication,
-// which only core needs.
-func newBase(env *sdk.Env) (*base, error) {
+// which only core needs. definitions are the OpenAPI definitions of what the
+// server serves; upstream has one set with all of them.
+func newBase(env *sdk.Env, definitions common.GetOpenAPIDefinitions) (*base, error) {
 	ctx := env.Context()
 	completed, err := newOptions(ctx, env)
 	if err != nil {
@@ -67,7 +68,7 @@ func newBase(env *sdk.Env) (*base, error) {
 		{"generic configuration", b.buildGeneric},
 		{"loopback client", b.buildClient},
 		{"features, egress and tracing", b.applyFeatures},
-		{"OpenAPI", b.buildOpenAPI},
+		{"OpenAPI", func() error { return b.buildOpenAPI(definitions) }},
 		{"storage", b.buildStorage},
 		{"authorization", func() error { return b.buildAuthorizer(ctx) }},
 	} {
@@ -138,8 +139,8 @@ func (b *base) applyFeatures() error {
 	return b.options.Traces.ApplyTo(b.generic.EgressSelector, b.generic)
 }
 
-func (b *base) buildOpenAPI() error {
-	definitions := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(generatedopenapi.GetOpenAPIDefinitions)
+func (b *base) buildOpenAPI(definitions common.GetOpenAPIDefinitions) error {
+	definitions = openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(definitions)
 	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}
 	namer := openapinamer.NewDefinitionNamer(schemes...)
 	b.generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
