@@ -3,6 +3,7 @@ package front_test
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
@@ -263,11 +266,19 @@ func TestCarriedHeaders(t *testing.T) {
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	// A collector that takes nothing, at once.
+	collector := grpc.NewServer()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = collector.Serve(listener) }()
+	t.Cleanup(collector.Stop)
 	flags := open(t)
 	flags["tracing-config-file"] = []string{writeFile(t, "tracing.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
 kind: TracingConfiguration
-endpoint: 127.0.0.1:1
+endpoint: `+listener.Addr().String()+`
 samplingRatePerMillion: 1000000
 `)}
 	parents := make(chan string, 1)
