@@ -41,6 +41,7 @@ type Env struct {
 	ctx      context.Context
 	draining *drain
 	reports  *reports
+	hookRuns sync.WaitGroup
 
 	mu       sync.Mutex
 	sealed   bool // PrepareRun has returned: nothing can be registered any more
@@ -139,8 +140,8 @@ func (e *Env) OnPrepareRun(f func(context.Context) error) {
 	})
 }
 
-// OnDestroy registers what is to be done when the stage stops, after all requests
-// have ended and Context has. The functions run one after the other, the last one
+// OnDestroy registers what is to be done when the stage stops, after Context has ended
+// and requests and hooks have had a second to follow. The functions run one after the other, the last one
 // first, also when New or an OnPrepareRun function has failed.
 func (e *Env) OnDestroy(f func()) {
 	e.mu.Lock()

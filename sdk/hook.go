@@ -73,13 +73,26 @@ func (e *Env) runHook(ctx context.Context, set *hooks, name string) error {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() {
+	e.hookRuns.Go(func() {
 		done <- guard(e.Log, "hook "+name, func() error { return k.run(e.ctx) })
-	}()
+	})
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// awaitHooks waits for the hooks that still run when the stage stops, until ctx ends.
+func (e *Env) awaitHooks(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		e.hookRuns.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }

@@ -1,10 +1,12 @@
 package sdk_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -171,6 +173,46 @@ func TestNextLargeBody(t *testing.T) {
 		}
 		if got := stage.Declined(); got != 6 {
 			t.Errorf("%d declines, want 6", got)
+		}
+	})
+}
+
+// A stage that has read the beginning of a body hands on the rest.
+func TestNextAfterRead(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{Next: http.HandlerFunc(mirror)})
+		req, err := http.NewRequest(http.MethodPost, stage.URL+"/read-some", strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = -1
+		var got seen
+		if resp, body := do(t, req); json.Unmarshal([]byte(body), &got) != nil || got.Body != "ody" {
+			t.Errorf("%s: %s", resp.Status, body)
+		}
+	})
+}
+
+// A body that its client holds back flows when the last stage wants it, and not before.
+func TestNextContinue(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{Next: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "read" {
+				_, _ = io.Copy(io.Discard, r.Body)
+			}
+		})})
+		for _, path := range []string{"/elsewhere", "/call", "/wrapped"} {
+			for query, want := range map[string]string{"": "HTTP/1.1 200 OK\r\n", "?read": "HTTP/1.1 100 Continue\r\n"} {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(stage.URL, "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(conn, "PUT %s%s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", path, query)
+				if line, err := bufio.NewReader(conn).ReadString('\n'); line != want {
+					t.Errorf("%s%s: %q, %v, want %q", path, query, line, err, want)
+				}
+				conn.Close()
+			}
 		}
 	})
 }

@@ -204,8 +204,8 @@ func (s *Service) Drain(ctx context.Context, req *stagev1.DrainRequest) (*stagev
 	return &stagev1.DrainResponse{Running: int64(s.drain.wait(ctx))}, nil
 }
 
-// handlerGrace is how long handlers may take to notice that their connections are closed.
-const handlerGrace = time.Second
+// stopGrace is how long handlers and hooks may take to notice that their contexts have ended.
+const stopGrace = time.Second
 
 // Stop ends what still runs, and releases everything.
 func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.StopResponse, error) {
@@ -220,13 +220,13 @@ func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.St
 	defer close(s.stopped)
 	if s.server != nil {
 		_ = s.server.Close()
-		ctx, cancel := context.WithTimeout(ctx, handlerGrace)
+	}
+	_ = s.data.Close()
+	if s.env != nil {
+		ctx, cancel := context.WithTimeout(ctx, stopGrace)
 		defer cancel()
 		s.drain.wait(ctx)
-	} else {
-		_ = s.data.Close()
-	}
-	if s.env != nil {
+		s.env.awaitHooks(ctx)
 		s.env.runDestroy()
 	}
 	return &stagev1.StopResponse{}, nil

@@ -73,6 +73,7 @@ func fail(env *sdk.Env, where string) error {
 	case "prepare":
 		env.OnPrepareRun(func(context.Context) error { return errors.New("not prepared") })
 	case "hang":
+		note(env, "in New")
 		<-env.Context().Done()
 		return env.Context().Err()
 	}
@@ -103,6 +104,7 @@ func registerAll(env *sdk.Env) {
 	env.PostStartHook("panics", func(context.Context) error { panic("boom") })
 	env.PostStartHook("waits", func(ctx context.Context) error {
 		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // it takes a moment to tidy up
 		note(env, "hook ended")
 		return nil
 	})
@@ -162,6 +164,16 @@ func handlers(env *sdk.Env, config testConfig) map[string]http.HandlerFunc {
 			w.Header().Set("Trailer", "X-Sum")
 			fmt.Fprint(w, "body")
 			w.Header().Set("X-Sum", "4")
+		},
+		"wait-upgraded": func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			<-r.Context().Done()
+			note(env, "request ended")
 		},
 		"upgrade": func(w http.ResponseWriter, r *http.Request) { echoUpgrade(w) },
 	}
@@ -245,6 +257,10 @@ func handingOn(env *sdk.Env) map[string]http.HandlerFunc {
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), 5
 		}),
 		"change-in-place": func(w http.ResponseWriter, r *http.Request) { r.URL.Path = "/in/place"; env.Next.ServeHTTP(w, r) },
+		"read-some": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = r.Body.Read(make([]byte, 1))
+			env.Next.ServeHTTP(w, r)
+		},
 		"deadline-next": func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
 			defer cancel()

@@ -1,0 +1,45 @@
+package sdk_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/catena-dev/catena/sdk/stagetest"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+func TestHealth(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		for range 3 {
+			resp, err := stage.RPC.CheckHealth(t.Context(), &stagev1.CheckHealthRequest{Names: []string{"good", "bad", "panics", "none"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, r := range resp.GetResults() {
+				got[r.GetName()] = r.GetError()
+			}
+			want := map[string]string{
+				"good": "", "bad": "ill", "panics": "health check panics: panic: check",
+				"none": "there is no such health check",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		resp, err := stage.RPC.CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+		if err != nil {
+			t.Fatalf("a slow check must not take the others with it: %v", err)
+		}
+		if len(resp.GetResults()) != 4 || !strings.Contains(resp.GetResults()[3].GetError(), "deadline exceeded") {
+			t.Errorf("%v", resp.GetResults())
+		}
+	})
+}
