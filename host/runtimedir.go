@@ -15,20 +15,13 @@ import (
 // Unix sockets, a folder with a short name in XDG_RUNTIME_DIR or the folder for
 // temporary files. The caller holds the lock of the data folder.
 func runtimeDir(dir, dataDir string, stages []string) (string, error) {
-	choices := []string{dir}
-	if dir == "" {
-		abs, err := filepath.Abs(dataDir)
-		if err != nil {
-			return "", fmt.Errorf("data folder: %w", err)
-		}
-		choices = []string{filepath.Join(abs, "run"), shortRuntimeDir(abs)}
+	choices, err := runtimeDirs(dir, dataDir)
+	if err != nil {
+		return "", err
 	}
 	var first error
-	for _, choice := range choices {
-		path, err := filepath.Abs(choice)
-		if err == nil {
-			err = process.PrepareRuntimeDir(path, stages)
-		}
+	for _, path := range choices {
+		err := process.PrepareRuntimeDir(path, stages)
 		if err == nil {
 			return path, nil
 		}
@@ -37,6 +30,23 @@ func runtimeDir(dir, dataDir string, stages []string) (string, error) {
 		}
 	}
 	return "", first
+}
+
+// runtimeDirs are the folders that may be the runtime folder, in the order in which
+// they are tried.
+func runtimeDirs(dir, dataDir string) ([]string, error) {
+	if dir != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("runtimeDir: %w", err)
+		}
+		return []string{abs}, nil
+	}
+	abs, err := filepath.Abs(dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	return []string{filepath.Join(abs, "run"), shortRuntimeDir(abs)}, nil
 }
 
 // shortRuntimeDir is a folder of this data folder's own, however deep that lies.

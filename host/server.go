@@ -56,7 +56,7 @@ func serve(ctx context.Context, cfg *config.Config, out io.Writer) (err error) {
 	s := &server{cfg: cfg, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
 	defer func() { err = errors.Join(err, s.undo.close()) }()
 	for _, step := range []func(context.Context) error{
-		s.findBinaries, s.openData, s.parseFlags, s.openFront, s.openStore, s.buildChain, s.startStages,
+		s.findBinaries, s.openData, s.parseFlags, s.openFront, s.openStore, s.buildChain, s.openAdmin, s.startStages,
 	} {
 		if err := step(ctx); err != nil {
 			if errors.Is(context.Cause(ctx), errSignal) {
@@ -80,6 +80,7 @@ func (s *server) findBinaries(context.Context) error {
 		s.specs = append(s.specs, supervisor.Spec{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
 			User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
+			LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
 		})
 	}
 	return errors.Join(errs...)

@@ -42,7 +42,7 @@ func (s *server) buildChain(context.Context) error {
 
 	s.stages, err = supervisor.New(supervisor.Options{
 		Chain: s.specs, DataDir: s.storage.Dir, RuntimeDir: s.run, Flags: s.flags.List(), HostSocket: socket,
-		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), Log: s.log, StageLog: s.others,
+		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), HoldTimeout: s.cfg.HoldTimeout, Log: s.log, StageLog: s.others,
 		Publish: s.publish, ResourceSizes: s.resourceSizes,
 	})
 	if err != nil {
@@ -102,30 +102,34 @@ func (s *server) registerStages() error {
 	return nil
 }
 
-// publish gives the relay a new state of the chain.
+// publish gives the relay a new state of the chain. A stage has one endpoint for as
+// long as its socket is the same, so that connections are used again.
 func (s *server) publish(stages []supervisor.Published) {
 	s.published.Store(&stages)
 	links := make([]relay.Link, len(stages))
 	claims := make([]chain.StageClaims, len(stages))
+	var replaced []*relay.Endpoint
 	for i, st := range stages {
-		links[i] = relay.Link{Name: st.Name, Endpoint: s.endpoint(st)}
+		old := s.endpoints[st.Name]
+		if old == nil || old.Socket() != st.Socket {
+			if old != nil {
+				replaced = append(replaced, old)
+			}
+			delete(s.endpoints, st.Name)
+			if st.Socket != "" {
+				s.endpoints[st.Name] = relay.NewEndpoint(st.Name, st.Socket)
+			}
+		}
+		links[i] = relay.Link{Name: st.Name, Endpoint: s.endpoints[st.Name]}
 		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
 	}
 	s.chain.Swap(&relay.Snapshot{Table: chain.NewTable(claims), Links: links})
+	for _, e := range replaced {
+		e.Close() // requests that it has go on
+	}
 	if err := s.saveClaims(claims); err != nil {
 		s.log.Warn("claims could not be saved for \"catena chain\"", "error", err)
 	}
-}
-
-// endpoint returns the endpoint of a stage's socket. There is one for as long as
-// the socket is the same, so that its connections are used again.
-func (s *server) endpoint(st supervisor.Published) *relay.Endpoint {
-	if e, ok := s.endpoints[st.Name]; ok && e.Socket() == st.Socket {
-		return e
-	}
-	e := relay.NewEndpoint(st.Name, st.Socket)
-	s.endpoints[st.Name] = e
-	return e
 }
 
 func claimsOf(wire []*stagev1.Claim) []chain.Claim {

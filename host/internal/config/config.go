@@ -21,8 +21,10 @@ type Config struct {
 	DataDir    string   `koanf:"dataDir"`
 	RuntimeDir string   `koanf:"runtimeDir"` // empty: the host chooses
 	PluginDirs []string `koanf:"pluginDirs"`
-	Log        Log      `koanf:"log"`
-	Store      Store    `koanf:"store"`
+	// HoldTimeout is how long requests wait for a stage that has died.
+	HoldTimeout time.Duration `koanf:"holdTimeout"`
+	Log         Log           `koanf:"log"`
+	Store       Store         `koanf:"store"`
 	// APIServer has, for each flag of kube-apiserver by name, its values, one for
 	// each use of the flag. Neither names nor values have been checked.
 	APIServer map[string][]string `koanf:"apiserver"`
@@ -56,14 +58,18 @@ type Store struct {
 
 // Stage is one link of the chain.
 type Stage struct {
-	Name         string            `koanf:"-"`
-	Delegate     string            `koanf:"delegate"` // empty: the tail
-	Binary       string            `koanf:"binary"`   // empty: catena-stage-NAME in PluginDirs
-	Sha256       string            `koanf:"sha256"`   // lower case; empty: any
-	StartTimeout time.Duration     `koanf:"startTimeout"`
-	Identity     Identity          `koanf:"identity"`
-	Env          map[string]string `koanf:"env"`
-	Config       map[string]any    `koanf:"config"` // fit for JSON; nil: none
+	Name         string        `koanf:"-"`
+	Delegate     string        `koanf:"delegate"` // empty: the tail
+	Binary       string        `koanf:"binary"`   // empty: catena-stage-NAME in PluginDirs
+	Sha256       string        `koanf:"sha256"`   // lower case; empty: any
+	StartTimeout time.Duration `koanf:"startTimeout"`
+	// LivenessTimeout is 0 if the stage may be silent for ever.
+	LivenessTimeout time.Duration     `koanf:"livenessTimeout"`
+	DrainTimeout    time.Duration     `koanf:"drainTimeout"`
+	DrainSpread     time.Duration     `koanf:"drainSpread"`
+	Identity        Identity          `koanf:"identity"`
+	Env             map[string]string `koanf:"env"`
+	Config          map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }
 
 // Identity is who a stage is in its calls to the API server.

@@ -54,11 +54,13 @@ stages:
 		"order": []string{"hello", "core"},
 		"stages": map[string]Stage{
 			"hello": {Name: "hello", Delegate: "core", StartTimeout: time.Minute,
+				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Sha256:   strings.Repeat("0123456789abcdef", 4),
 				Env:      map[string]string{"GOMAXPROCS": "2"},
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
 				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}}},
 			"core": {Name: "core", StartTimeout: 5 * time.Second,
+				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}}},
 		},
 		"log": Log{Level: "info", StageLevel: "warn", Format: "text"},

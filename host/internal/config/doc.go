@@ -31,6 +31,11 @@
 //	pluginDirs (list of strings)
 //	    Folders in which catena-stage-NAME is looked for, in this order.
 //	    Default: ["./bin/plugins"]
+//	holdTimeout (duration)
+//	    How long requests wait for a stage that has died to come back before they
+//	    get 503. Half a minute at most does good: clients have timeouts of their
+//	    own.
+//	    Default: 10s
 //	log.level (trace, debug, info, warn, error)
 //	    Least level of the messages that the host writes.
 //	    Default: info
@@ -77,6 +82,18 @@
 //	    Time that the stage has to come up: launch, configuration and preparation
 //	    together.
 //	    Default: 1m
+//	stages.*.livenessTimeout (duration)
+//	    How long the stage may be silent before its process is killed and started
+//	    anew, 0 for ever.
+//	    Default: 15s
+//	stages.*.drainTimeout (duration)
+//	    How long a generation of the stage that has been replaced may go on with the
+//	    requests that it has.
+//	    Default: 1m
+//	stages.*.drainSpread (duration)
+//	    Time over which such a generation ends its watches, so that their clients do
+//	    not all come back at once.
+//	    Default: 5s
 //	stages.*.identity.user (string)
 //	    Name of the user as which the stage calls the API server.
 //	    Default: system:catena:stage:NAME, or system:apiserver for aggregator, core

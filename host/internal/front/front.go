@@ -75,6 +75,7 @@ func (f *Front) build(ctx context.Context) error {
 	completed.GenericServerRunOptions.ComponentGlobalsRegistry.AddMetrics()
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
 	f.opts.Flags.applyMetrics()
+	registerBuildInfo()
 
 	config, informers, err := genericConfig(completed, f.opts.Flags)
 	if err != nil {

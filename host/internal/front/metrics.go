@@ -3,10 +3,13 @@ package front
 import (
 	"sync"
 
+	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests of the filters' clients, as kube-apiserver has them
 
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 // hops is registered once per process, as the registry itself exists once.
@@ -27,3 +30,16 @@ var hops = sync.OnceValue(func() *metrics.CounterVec {
 func ObserveHop(stage string, outcome relay.Outcome) {
 	hops().WithLabelValues(stage, string(outcome)).Inc()
 }
+
+// registerBuildInfo registers the metric kubernetes_build_info, in which upstream
+// would show the placeholder of a build without linker flags.
+var registerBuildInfo = sync.OnceFunc(func() {
+	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "kubernetes_build_info",
+		Help:           "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+		StabilityLevel: metrics.BETA,
+	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
+	legacyregistry.MustRegister(gauge)
+	i := kubeversion.Info(compatibility.DefaultBuildEffectiveVersion())
+	gauge.WithLabelValues(i.Major, i.Minor, i.GitVersion, i.GitCommit, i.GitTreeState, i.BuildDate, i.GoVersion, i.Compiler, i.Platform).Set(1)
+})

@@ -38,11 +38,11 @@ func runChild(mode string, args []string) int {
 var childModes = map[string]func(args []string) error{
 	// write DIR: puts key after key and prints the number of each one acknowledged.
 	"write": func(args []string) error {
-		s, err := Open(context.Background(), optionsFor(args[0]))
+		_, err := Open(context.Background(), optionsFor(args[0]))
 		if err != nil {
 			return err
 		}
-		client, err := dialStore(o)
+		client, err := dialStore(optionsFor(args[0]))
 		if err != nil {
 			return err
 		}

@@ -2,8 +2,13 @@ package supervisor
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,47 +22,118 @@ import (
 
 // generation is one process of a stage.
 type generation struct {
-	id      string
-	token   string
-	stage   *stage
-	machine *lifecycle.Machine
-	proc    *process.Process
-	// prepared is what PrepareRun answered; nil before.
+	id, token string
+	stage     *stage
+	spec      Spec
+	// listener is the data socket: of its own, or that of the generation that it
+	// takes the place of.
+	listener *process.Listener
+	machine  *lifecycle.Machine
+	proc     *process.Process
+	// retired is set when its end is wanted, so that it is not restarted.
+	retired atomic.Bool
+
+	// prepared and signals are set by PrepareRun, before the generation serves.
 	prepared *stagev1.PrepareRunResponse
+	signals  map[string]chan struct{}
 	hooks    hookStates
 	health   healthCache
+
+	mu     sync.Mutex
+	report report
 }
 
-func (g *generation) configure(ctx context.Context, behind []lifecycle.Report[report]) (report, error) {
+// newGeneration starts a process, up to the handshake.
+func (s *stage) newGeneration(ctx context.Context, spec Spec, listener *process.Listener) (*generation, error) {
+	id, err := randomHex(4)
+	if err != nil {
+		return nil, err
+	}
+	token, err := randomHex(32)
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{id: id, token: token, stage: s, spec: spec, listener: listener}
+	g.machine = lifecycle.NewMachine(time.Now, func(t lifecycle.Transition) {
+		s.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
+	})
+	if g.proc, err = process.Start(ctx, g.processSpec()); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Name implements lifecycle.Link.
+func (g *generation) Name() string { return g.spec.Name }
+
+// Configure implements lifecycle.Link.
+func (g *generation) Configure(ctx context.Context, behind []lifecycle.Report[report]) (report, error) {
 	if err := g.machine.To(lifecycle.Configuring, ""); err != nil {
 		return report{}, err
 	}
-	req, err := g.stage.configureRequest(g, behind)
+	req, err := g.configureRequest(behind)
 	if err != nil {
 		return report{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.stage.spec.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.spec.StartTimeout)
 	defer cancel()
 	resp, err := g.proc.Client().Configure(ctx, req)
 	if err != nil {
 		return report{}, err
 	}
-	return report{paths: resp.GetListedPaths(), claims: resp.GetClaims()}, nil
+	r := report{paths: resp.GetListedPaths(), claims: resp.GetClaims()}
+	g.setReport(r)
+	return r, nil
 }
 
-func (g *generation) prepareRun(ctx context.Context) (report, error) {
+// PrepareRun implements lifecycle.Link.
+func (g *generation) PrepareRun(ctx context.Context) error {
 	if err := g.machine.To(lifecycle.Preparing, ""); err != nil {
-		return report{}, err
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.stage.spec.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.spec.StartTimeout)
 	defer cancel()
 	resp, err := g.proc.Client().PrepareRun(ctx, &stagev1.PrepareRunRequest{})
 	if err != nil {
-		return report{}, err
+		return err
 	}
 	g.prepared = resp
 	g.hooks.expect(resp.GetPostStartHooks())
-	return report{paths: resp.GetListedPaths(), claims: resp.GetClaims()}, nil
+	g.signals = make(map[string]chan struct{})
+	for _, name := range resp.GetMuxAndDiscoverySignals() {
+		g.signals[name] = make(chan struct{})
+	}
+	g.setReport(report{paths: resp.GetListedPaths(), claims: resp.GetClaims()})
+	return nil
+}
+
+func (g *generation) setReport(r report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.report = r
+}
+
+func (g *generation) reported() report {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.report
+}
+
+// signaled closes the channels of the signals of those names.
+func (g *generation) signaled(names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range names {
+		ch, ok := g.signals[name]
+		if !ok {
+			continue
+		}
+		select {
+		case <-ch:
+		default:
+			close(ch)
+		}
+	}
 }
 
 // message is the error of a hook as the stage gave it, for callers that name the
@@ -73,7 +149,7 @@ func message(err error) error {
 func (g *generation) postStartHooks() []lifecycle.Hook {
 	var hooks []lifecycle.Hook
 	for _, name := range g.prepared.GetPostStartHooks() {
-		hooks = append(hooks, lifecycle.Hook{Stage: g.stage.spec.Name, Name: name, Run: func(ctx context.Context) error {
+		hooks = append(hooks, lifecycle.Hook{Stage: g.Name(), Name: name, Run: func(ctx context.Context) error {
 			_, err := g.proc.Client().RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: name})
 			return message(err)
 		}})
@@ -85,7 +161,7 @@ func (g *generation) postStartHooks() []lifecycle.Hook {
 func (g *generation) preShutdownHooks() []lifecycle.Hook {
 	var hooks []lifecycle.Hook
 	for _, name := range g.prepared.GetPreShutdownHooks() {
-		hooks = append(hooks, lifecycle.Hook{Stage: g.stage.spec.Name, Name: name, Run: func(ctx context.Context) error {
+		hooks = append(hooks, lifecycle.Hook{Stage: g.Name(), Name: name, Run: func(ctx context.Context) error {
 			_, err := g.proc.Client().RunPreShutdownHook(ctx, &stagev1.RunHookRequest{Name: name})
 			return message(err)
 		}})
@@ -124,8 +200,17 @@ func (g *generation) drain(ctx context.Context, spread time.Duration) {
 
 // stop ends the process, with Stop first and by force when ctx ends.
 func (g *generation) stop(ctx context.Context, reason string) {
-	if err := g.proc.Stop(ctx); err != nil {
+	g.retired.Store(true)
+	if err := g.proc.Stop(ctx); err != nil && g.machine.State() != lifecycle.Failed {
 		g.stage.log.Warn("stage did not stop by itself", "generation", g.id, "error", err)
 	}
 	_ = g.machine.To(lifecycle.Stopped, reason)
+}
+
+func randomHex(bytes int) (string, error) {
+	b := make([]byte, bytes)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("make a random token: %w", err)
+	}
+	return hex.EncodeToString(b), nil
 }

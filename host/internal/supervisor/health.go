@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -79,11 +80,7 @@ func (g *generation) check(ctx context.Context, name string) error {
 	if c.err != nil {
 		return c.err
 	}
-	err, ok := c.results[name]
-	if !ok {
-		return fmt.Errorf("stage %q no longer reports the check %q", g.stage.spec.Name, name)
-	}
-	return err
+	return c.results[name] // nil if it is there no more: a later generation need not have it
 }
 
 func (g *generation) checkAll(ctx context.Context) (map[string]error, error) {
@@ -101,4 +98,42 @@ func (g *generation) checkAll(ctx context.Context) (map[string]error, error) {
 		}
 	}
 	return results, nil
+}
+
+// Checks returns the health checks of all stages: those that the stages report
+// and, for each post-start hook, whether it has returned. It is to be called when
+// Start has returned.
+func (s *Supervisor) Checks() []Check {
+	var checks []Check
+	for _, st := range s.stages {
+		p := st.generation().prepared
+		hooks := map[string]bool{}
+		for _, hook := range p.GetPostStartHooks() {
+			name := "poststarthook/" + hook
+			hooks[name] = true
+			checks = append(checks, Check{
+				Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true,
+				Run: func(context.Context) error { return st.generation().hooks.check(hook) },
+			})
+		}
+		for _, c := range p.GetHealthChecks() {
+			if hooks[c.GetName()] {
+				continue
+			}
+			checks = append(checks, Check{
+				Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(),
+				Run: func(ctx context.Context) error { return st.check(ctx, c.GetName()) },
+			})
+		}
+	}
+	return checks
+}
+
+// check runs a health check on the current generation, if that serves.
+func (s *stage) check(ctx context.Context, name string) error {
+	g := s.generation()
+	if state := g.machine.State(); state != lifecycle.Serving && state != lifecycle.Draining {
+		return fmt.Errorf("stage %q is %s", s.name, state)
+	}
+	return g.check(ctx, name)
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 )
 
-// supervise waits for the end of a generation and, unless the end was asked for,
+// supervise waits for the end of a generation and, unless the end was wanted,
 // brings up the next.
 func (s *Supervisor) supervise(g *generation) {
 	since := time.Now()
@@ -19,102 +18,138 @@ func (s *Supervisor) supervise(g *generation) {
 	case <-s.background.Done():
 		return
 	}
-	s.revoke(g)
-	if s.isStopping() {
+	s.forget(g)
+	if s.isStopping() || g.retired.Load() {
 		return
 	}
-	err := g.proc.Err()
-	_ = g.machine.To(lifecycle.Failed, errorText(err))
-	g.stage.log.Error("stage ended, restarting it", "generation", g.id, "error", err)
-	s.restart(g.stage, time.Since(since))
+	st, err := g.stage, g.proc.Err()
+	_ = g.machine.To(lifecycle.Failed, err.Error())
+	st.failed(err)
+	st.log.Error("stage ended, restarting it", "generation", g.id, "error", err)
+
+	hold := time.AfterFunc(s.opts.HoldTimeout, func() { s.takeDown(g) })
+	defer hold.Stop()
+	s.restart(g, time.Since(since))
 }
 
-// restart brings up a new generation of a stage, however often it takes. Ran is
-// how long the last one has served.
-func (s *Supervisor) restart(st *stage, ran time.Duration) {
-	policy := process.DefaultBackoff()
-	for {
-		var delay time.Duration
-		delay, st.failures = policy.Next(st.failures, ran, rand.Float64())
+// takeDown refuses further requests for the stage of a generation that has ended
+// and has not been replaced.
+func (s *Supervisor) takeDown(g *generation) {
+	st := g.stage
+	st.mu.Lock()
+	gone := st.current == g && !s.isStopping()
+	st.down = st.down || gone
+	st.mu.Unlock()
+	if gone {
+		st.log.Warn("requests for the stage are refused until it is back", "after", s.opts.HoldTimeout)
+		s.publish()
+	}
+}
+
+// restart brings up a generation in the place of one that has ended after the
+// given time, however often it takes, unless a swap does so first.
+func (s *Supervisor) restart(dead *generation, ran time.Duration) {
+	st, policy := dead.stage, process.DefaultBackoff()
+	for st.generation() == dead {
+		delay := st.nextDelay(policy, ran)
 		if !sleep(s.background, delay) || s.isStopping() {
 			return
 		}
-		err := s.tryRestart(st)
+		err := s.tryRestart(dead)
 		if err == nil || s.isStopping() {
 			return
 		}
-		st.log.Error("stage could not be restarted, trying again", "attempt", st.failures, "error", err)
+		st.failed(err)
+		st.log.Error("stage could not be restarted, trying again", "error", err)
 		ran = 0
 	}
 }
 
-func (s *Supervisor) tryRestart(st *stage) error {
+// nextDelay counts a failure and returns the delay before the next attempt.
+func (s *stage) nextDelay(policy process.Backoff, ran time.Duration) (delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restarts++
+	delay, s.failures = policy.Next(s.failures, ran, rand.Float64())
+	return delay
+}
+
+func (s *stage) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = err.Error()
+}
+
+func (s *Supervisor) tryRestart(dead *generation) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(s.background, st.spec.StartTimeout)
-	defer cancel()
-	g, err := st.launch(ctx)
+	st := dead.stage
+	st.changing.Lock()
+	defer st.changing.Unlock()
+	if st.generation() != dead {
+		return nil
+	}
+	g, err := s.prepare(s.background, st, dead.spec, dead.listener)
 	if err != nil {
 		return err
 	}
-	s.admit(g)
-	if err := s.bringUp(ctx, g); err != nil {
+	if _, err := s.serve(g); err != nil {
 		s.discard(g)
 		return err
 	}
+	s.publish()
 	st.log.Info("stage is back", "generation", g.id, "pid", g.proc.PID(), "took", time.Since(began).Round(time.Millisecond))
+	if s.areHooksDue() {
+		s.running.Go(func() { s.runHooksOrKill(g) })
+	}
 	return nil
 }
 
-func (s *Supervisor) bringUp(ctx context.Context, g *generation) error {
-	st := g.stage
-	if _, err := st.Configure(ctx, st.behindReports(s)); err != nil {
-		return err
+// prepare brings up a generation to the point at which it could serve.
+func (s *Supervisor) prepare(ctx context.Context, st *stage, spec Spec, l *process.Listener) (*generation, error) {
+	g, err := s.launch(ctx, st, spec, l)
+	if err != nil {
+		return nil, err
 	}
-	if err := st.PrepareRun(ctx); err != nil {
-		return err
+	if _, err = g.Configure(ctx, st.behind(s.stages)); err == nil {
+		err = g.PrepareRun(ctx)
 	}
-	if err := s.serve(g); err != nil {
-		return err
+	if err != nil {
+		s.discard(g)
+		return nil, err
 	}
-	s.publish()
-	if s.areHooksDue() {
-		s.running.Go(func() {
-			s.runHooks(g, func(_ lifecycle.Hook, err error) {
-				if err != nil {
-					st.log.Error("ending the stage, which will be restarted", "generation", g.id, "error", err)
-					killCtx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-					defer cancel()
-					_ = g.proc.Kill(killCtx)
-				}
-			})
-		})
-	}
-	return nil
+	s.running.Go(func() { g.watch(s.background, s.event) })
+	return g, nil
+}
+
+// runHooksOrKill runs the post-start hooks of a generation that has taken over. One
+// that fails ends the process, which is restarted then.
+func (s *Supervisor) runHooksOrKill(g *generation) {
+	s.runHooks(g, func(_ lifecycle.Hook, err error) {
+		if err == nil || g.proc.Err() != nil {
+			return
+		}
+		g.stage.log.Error("ending the stage, which will be restarted", "generation", g.id, "error", err)
+		s.kill(g)
+	})
 }
 
 // discard ends a generation that did not come up.
 func (s *Supervisor) discard(g *generation) {
-	s.revoke(g)
+	g.retired.Store(true)
+	s.kill(g)
+	s.forget(g)
+	_ = g.machine.To(lifecycle.Failed, "did not come up")
+	if current := g.stage.generation(); current == nil || current.listener != g.listener {
+		_ = g.listener.Close()
+	}
+}
+
+func (s *Supervisor) kill(g *generation) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := g.proc.Kill(ctx); err != nil {
-		g.stage.log.Warn("process of a failed start could not be killed", "pid", g.proc.PID(), "error", err)
+		g.stage.log.Warn("process could not be killed", "pid", g.proc.PID(), "error", err)
 	}
-	_ = g.machine.To(lifecycle.Failed, "start failed")
-}
-
-// behindReports are the latest reports of the stages behind this one, the
-// nearest first.
-func (s *stage) behindReports(sup *Supervisor) []lifecycle.Report[report] {
-	var behind []lifecycle.Report[report]
-	for i, st := range sup.stages {
-		if st == s {
-			for _, b := range sup.stages[i+1:] {
-				behind = append(behind, lifecycle.Report[report]{Stage: b.spec.Name, Report: b.reported()})
-			}
-		}
-	}
-	return behind
 }
 
 // sleep waits for d and reports whether ctx is still on.
@@ -127,11 +162,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func errorText(err error) string {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return "ended"
-	}
-	return err.Error()
 }

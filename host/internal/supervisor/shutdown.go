@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -78,21 +79,34 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 }
 
 // Stop ends all stages, from the head to the tail so that none loses a delegate
-// that it still uses, and closes their sockets. It returns when every process is
+// that it still uses, and removes their sockets. It returns when every process is
 // gone; it is bounded in time by SIGKILL.
 func (s *Supervisor) Stop() error {
 	s.setStopping()
 	s.cancel()
+	listeners := map[*process.Listener]bool{}
 	for _, st := range s.stages {
-		if g := st.generation(); g != nil {
+		for _, g := range s.liveOf(st) {
 			ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 			g.stop(ctx, "the server stops")
 			cancel()
-			s.revoke(g)
+			s.forget(g)
+			listeners[g.listener] = true
 		}
 	}
 	s.running.Wait()
-	return s.closeListeners()
+	var errs []error
+	for _, st := range s.stages {
+		if g := st.generation(); g != nil {
+			listeners[g.listener] = true
+		}
+	}
+	for l := range listeners {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Supervisor) setStopping() {

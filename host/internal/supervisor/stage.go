@@ -1,9 +1,6 @@
 package supervisor
 
 import (
-	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -29,8 +26,15 @@ type Spec struct {
 	// User and Groups are the identity of the stage's calls to the host.
 	User   string
 	Groups []string
-	// StartTimeout bounds launch, Configure and PrepareRun together.
+	// StartTimeout bounds the launch, Configure and PrepareRun, each by itself.
 	StartTimeout time.Duration
+	// LivenessTimeout is how long a stage may be silent before its process is
+	// killed and started anew; 0 is forever.
+	LivenessTimeout time.Duration
+	// DrainTimeout bounds how long a generation that has been replaced may go on
+	// with the requests that it has, and DrainSpread is the time over which its
+	// watches are ended.
+	DrainTimeout, DrainSpread time.Duration
 }
 
 // report is what a stage says of itself when it is configured and prepared.
@@ -41,45 +45,24 @@ type report struct {
 
 // stage is one link of the chain at run time: what outlives its processes.
 type stage struct {
-	spec     Spec
-	opts     *Options
-	log      hclog.Logger // what the supervisor says of the stage
-	output   hclog.Logger // what the stage says
-	listener *process.Listener
-	dataDir  string
-	// signals are the stage's mux-and-discovery signals, known after its first
-	// PrepareRun.
-	signals map[string]chan struct{}
+	name    string
+	opts    *Options
+	log     hclog.Logger // what the supervisor says of the stage
+	output  hclog.Logger // what the stage says
+	dataDir string
+	// changing is held while a generation of the stage is brought up: by a start,
+	// a restart or a swap.
+	changing sync.Mutex
 
-	// failures in a row; only the one goroutine that supervises the stage uses it.
-	failures int
-
-	mu      sync.Mutex
-	current *generation
-	report  report
-}
-
-// Name implements lifecycle.Link.
-func (s *stage) Name() string { return s.spec.Name }
-
-// Configure implements lifecycle.Link for the current generation.
-func (s *stage) Configure(ctx context.Context, behind []lifecycle.Report[report]) (report, error) {
-	r, err := s.generation().configure(ctx, behind)
-	if err != nil {
-		return report{}, err
-	}
-	s.setReport(r)
-	return r, nil
-}
-
-// PrepareRun implements lifecycle.Link for the current generation.
-func (s *stage) PrepareRun(ctx context.Context) error {
-	r, err := s.generation().prepareRun(ctx)
-	if err != nil {
-		return err
-	}
-	s.setReport(r)
-	return nil
+	mu   sync.Mutex
+	spec Spec
+	// current is the generation that the host relays to, nil before the first.
+	current  *generation
+	restarts int
+	failures int // in a row
+	// down says that requests are not to wait for the next generation any longer.
+	down    bool
+	failure string // why the last generation ended
 }
 
 func (s *stage) generation() *generation {
@@ -88,87 +71,69 @@ func (s *stage) generation() *generation {
 	return s.current
 }
 
-func (s *stage) setReport(r report) {
+// become makes g the generation that the host relays to, and returns the one that
+// was. What g was made from is what the stage is made from now on.
+func (s *stage) become(g *generation) *generation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.report = r
+	old := s.current
+	s.current, s.spec, s.down = g, g.spec, false
+	return old
 }
 
-func (s *stage) reported() report {
+// published is what the relay has to know of the stage.
+func (s *stage) published() Published {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.report
+	p := Published{Name: s.spec.Name, Failure: s.failure}
+	if s.current == nil {
+		return p
+	}
+	r := s.current.reported()
+	p.Claims, p.Paths = r.claims, r.paths
+	if !s.down {
+		p.Socket = s.current.listener.Path()
+	}
+	return p
 }
 
-// signaled closes the channels of the signals of those names.
-func (s *stage) signaled(names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range names {
-		ch, ok := s.signals[name]
-		if !ok {
-			continue
+// behind are the latest reports of the stages behind this one, the nearest first.
+func (s *stage) behind(chain []*stage) []lifecycle.Report[report] {
+	var behind []lifecycle.Report[report]
+	found := false
+	for _, st := range chain {
+		if found {
+			r := report{}
+			if g := st.generation(); g != nil {
+				r = g.reported()
+			}
+			behind = append(behind, lifecycle.Report[report]{Stage: st.name, Report: r})
 		}
-		select {
-		case <-ch:
-		default:
-			close(ch)
-		}
+		found = found || st == s
 	}
+	return behind
 }
 
-// launch starts a process of the stage, up to the handshake.
-func (s *stage) launch(ctx context.Context) (*generation, error) {
-	id, err := randomHex(4)
+// configureRequest is what Configure tells a generation.
+func (g *generation) configureRequest(behind []lifecycle.Report[report]) (*stagev1.ConfigureRequest, error) {
+	own, err := json.Marshal(g.spec.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode stages.%s.config: %w", g.spec.Name, err)
 	}
-	token, err := randomHex(32)
-	if err != nil {
-		return nil, err
-	}
-	g := &generation{id: id, token: token, stage: s}
-	g.machine = lifecycle.NewMachine(time.Now, func(t lifecycle.Transition) {
-		s.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
-	})
-	g.proc, err = process.Start(ctx, process.Spec{
-		Stage:        s.spec.Name,
-		Binary:       s.spec.Binary,
-		SHA256:       s.spec.SHA256,
-		Listener:     s.listener,
-		Env:          s.spec.Env,
-		Logger:       s.output,
-		StartTimeout: s.spec.StartTimeout,
-		RuntimeDir:   s.opts.RuntimeDir,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	s.current = g
-	s.mu.Unlock()
-	return g, nil
-}
-
-// configureRequest is what Configure tells a generation of the stage.
-func (s *stage) configureRequest(g *generation, behind []lifecycle.Report[report]) (*stagev1.ConfigureRequest, error) {
-	own, err := json.Marshal(s.spec.Config)
-	if err != nil {
-		return nil, fmt.Errorf("encode stages.%s.config: %w", s.spec.Name, err)
-	}
+	opts := g.stage.opts
 	req := &stagev1.ConfigureRequest{
-		Name:       s.spec.Name,
+		Name:       g.spec.Name,
 		Config:     own,
-		Flags:      s.opts.Flags,
-		DataDir:    s.dataDir,
+		Flags:      opts.Flags,
+		DataDir:    g.stage.dataDir,
 		Generation: g.id,
 		Host: &stagev1.Host{
-			Socket:        s.opts.HostSocket,
+			Socket:        opts.HostSocket,
 			Token:         g.token,
-			User:          s.spec.User,
-			Groups:        s.spec.Groups,
-			ServerVersion: s.opts.ServerVersion,
-			ExternalUrl:   s.opts.ExternalURL,
+			User:          g.spec.User,
+			Groups:        g.spec.Groups,
+			ServerVersion: opts.ServerVersion,
+			ExternalUrl:   opts.ExternalURL,
 		},
 	}
 	for _, b := range behind {
@@ -179,10 +144,16 @@ func (s *stage) configureRequest(g *generation, behind []lifecycle.Report[report
 	return req, nil
 }
 
-func randomHex(bytes int) (string, error) {
-	b := make([]byte, bytes)
-	if _, err := rand.Read(b); err != nil {
-		return "", fmt.Errorf("make a random token: %w", err)
+// processSpec is what a generation's process is started from.
+func (g *generation) processSpec() process.Spec {
+	return process.Spec{
+		Stage:        g.spec.Name,
+		Binary:       g.spec.Binary,
+		SHA256:       g.spec.SHA256,
+		Listener:     g.listener,
+		Env:          g.spec.Env,
+		Logger:       g.stage.output,
+		StartTimeout: g.spec.StartTimeout,
+		RuntimeDir:   g.stage.opts.RuntimeDir,
 	}
-	return hex.EncodeToString(b), nil
 }

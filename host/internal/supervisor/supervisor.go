@@ -1,7 +1,7 @@
 // Package supervisor keeps one process of every stage of the chain running: it
 // launches them, takes them through their lifecycle in the order of the chain,
-// publishes what they claim to the relay, restarts those that die, and ends them
-// all. It decides nothing about requests.
+// publishes what they claim to the relay, restarts those that die or hang, swaps
+// one generation for another, and ends them all. It decides nothing about requests.
 package supervisor
 
 import (
@@ -33,6 +33,9 @@ type Options struct {
 	HostSocket string
 	// ServerVersion and ExternalURL are told to the stages.
 	ServerVersion, ExternalURL string
+	// HoldTimeout is how long requests wait for a stage that has died to come
+	// back, before they are refused.
+	HoldTimeout time.Duration
 	// Publish is called with the whole chain, from head to tail, whenever what
 	// the relay has to know of it has changed. Calls come one at a time.
 	Publish func([]Published)
@@ -45,16 +48,19 @@ type Options struct {
 
 // Published is what the relay has to know of a stage.
 type Published struct {
-	Name   string
-	Socket string
-	Claims []*stagev1.Claim
+	Name string
+	// Socket is empty if the stage cannot be reached, because of Failure.
+	Socket  string
+	Failure string
+	Claims  []*stagev1.Claim
 	// Paths are for the index at /.
 	Paths []string
 }
 
 // Supervisor is the set of stages at run time. Make one with New, then call
 // Start, RunPostStartHooks, RunPreShutdownHooks, Drain and Stop, in this order
-// and each at most once; Stop is due also when Start failed.
+// and each at most once; Stop is due also when Start failed. Swap, Status and
+// Authenticate can be called at any time between Start and Stop.
 type Supervisor struct {
 	opts   Options
 	stages []*stage // head to tail
@@ -67,8 +73,10 @@ type Supervisor struct {
 
 	publishing sync.Mutex
 
-	mu       sync.Mutex
-	tokens   map[string]Identity
+	mu     sync.Mutex
+	tokens map[string]Identity
+	// live are the generations whose process has not been seen to end.
+	live     map[*generation]bool
 	stopping bool
 	// hooksDue says that the server's start has come to the post-start hooks, so
 	// that a generation which is prepared from now on runs its own.
@@ -82,21 +90,17 @@ type Identity struct {
 	Groups            []string
 }
 
-// New makes the folders and the sockets of the stages and starts nothing.
+// New makes the folders of the stages and starts nothing.
 func New(opts Options) (*Supervisor, error) {
-	s := &Supervisor{opts: opts, log: opts.Log, tokens: map[string]Identity{}}
+	s := &Supervisor{opts: opts, log: opts.Log, tokens: map[string]Identity{}, live: map[*generation]bool{}}
 	s.background, s.cancel = context.WithCancel(context.Background())
 	for _, spec := range opts.Chain {
 		dir := filepath.Join(opts.DataDir, "stages", spec.Name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, errors.Join(fmt.Errorf("data folder of stage %q: %w", spec.Name, err), s.closeListeners())
-		}
-		l, err := process.NewListener(opts.RuntimeDir, spec.Name, "0")
-		if err != nil {
-			return nil, errors.Join(err, s.closeListeners())
+			return nil, fmt.Errorf("data folder of stage %q: %w", spec.Name, err)
 		}
 		s.stages = append(s.stages, &stage{
-			spec: spec, opts: &s.opts, log: opts.Log.With("stage", spec.Name), output: opts.StageLog.Named(spec.Name), listener: l, dataDir: dir,
+			name: spec.Name, spec: spec, opts: &s.opts, log: opts.Log.With("stage", spec.Name), output: opts.StageLog.Named(spec.Name), dataDir: dir,
 		})
 	}
 	return s, nil
@@ -108,76 +112,97 @@ func New(opts Options) (*Supervisor, error) {
 // until Stop.
 func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, pid int, took time.Duration)) error {
 	started := time.Now()
-	if err := s.launchAll(ctx); err != nil {
+	generations, err := s.launchAll(ctx)
+	if err != nil {
 		return err
 	}
-	links := make([]lifecycle.Link[report], len(s.stages))
-	for i, st := range s.stages {
-		links[i] = st
+	links := make([]lifecycle.Link[report], len(generations))
+	for i, g := range generations {
+		links[i] = g
 	}
 	if err := lifecycle.Build(ctx, links); err != nil {
 		return err
 	}
-	for i := len(s.stages) - 1; i >= 0; i-- {
-		st := s.stages[i]
-		g := st.generation()
-		st.signals = map[string]chan struct{}{}
-		for _, name := range g.prepared.GetMuxAndDiscoverySignals() {
-			st.signals[name] = make(chan struct{})
-		}
-		if err := s.serve(g); err != nil {
+	for i := len(generations) - 1; i >= 0; i-- {
+		g := generations[i]
+		s.running.Go(func() { g.watch(s.background, s.event) })
+		if _, err := s.serve(g); err != nil {
 			return err
 		}
-		up(st.spec.Name, g.proc.Description().GetVersion(), g.proc.PID(), time.Since(started))
+		up(g.Name(), g.proc.Description().GetVersion(), g.proc.PID(), time.Since(started))
 	}
 	s.publish()
 	return nil
 }
 
-func (s *Supervisor) launchAll(ctx context.Context) error {
+func (s *Supervisor) launchAll(ctx context.Context) ([]*generation, error) {
+	generations := make([]*generation, len(s.stages))
 	errs := make([]error, len(s.stages))
 	var wg sync.WaitGroup
 	for i, st := range s.stages {
 		wg.Go(func() {
-			g, err := st.launch(ctx)
-			if err != nil {
-				errs[i] = err
-				return
+			l, err := process.NewListener(s.opts.RuntimeDir, st.name, "0")
+			if err == nil {
+				generations[i], err = s.launch(ctx, st, st.spec, l)
 			}
-			s.admit(g)
+			errs[i] = err
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return generations, errors.Join(errs...)
 }
 
-// serve makes a prepared generation the one that the host relays to, and keeps
-// watch over it.
-func (s *Supervisor) serve(g *generation) error {
-	select {
-	case <-g.proc.Done():
-		return g.proc.Err()
-	default:
+// launch starts a generation of a stage and lets it call the host. If that fails,
+// the listener is closed unless a generation that is there uses it.
+func (s *Supervisor) launch(ctx context.Context, st *stage, spec Spec, l *process.Listener) (*generation, error) {
+	g, err := st.newGeneration(ctx, spec, l)
+	if err != nil {
+		if old := st.generation(); old == nil || old.listener != l {
+			err = errors.Join(err, l.Close())
+		}
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live[g] = true
+	s.tokens[g.token] = Identity{Stage: g.Name(), Generation: g.id, User: spec.User, Groups: spec.Groups}
+	return g, nil
+}
+
+// forget takes from a generation that has ended what it could do.
+func (s *Supervisor) forget(g *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, g)
+	delete(s.tokens, g.token)
+}
+
+// serve makes a prepared generation the one that the host relays to, keeps watch
+// over it, and returns the one that it takes the place of.
+func (s *Supervisor) serve(g *generation) (old *generation, err error) {
+	if err := g.proc.Err(); err != nil {
+		return nil, err
 	}
 	if err := g.machine.To(lifecycle.Serving, ""); err != nil {
-		return err
+		return nil, err
 	}
-	s.running.Go(func() { g.watch(s.background, s.event) })
+	old = g.stage.become(g)
 	s.running.Go(func() { s.supervise(g) })
-	return nil
+	if g.spec.LivenessTimeout > 0 {
+		s.running.Go(func() { s.probe(g) })
+	}
+	return old, nil
 }
 
-// event takes in one change that a stage reports.
+// event takes in one change that a generation reports.
 func (s *Supervisor) event(g *generation, e *stagev1.Event) {
-	st := g.stage
-	if st.generation() != g {
-		return
-	}
 	if c := e.GetClaimsChanged(); c != nil {
-		st.setReport(report{paths: c.GetListedPaths(), claims: c.GetClaims()})
-		s.publish()
+		g.setReport(report{paths: c.GetListedPaths(), claims: c.GetClaims()})
+		if g.stage.generation() == g {
+			s.publish()
+		}
 	}
-	st.signaled(e.GetSignaled())
+	g.signaled(e.GetSignaled())
 	if sizes := e.GetResourceSizes(); len(sizes) > 0 && s.opts.ResourceSizes != nil {
 		s.opts.ResourceSizes(sizes)
 	}
@@ -188,25 +213,9 @@ func (s *Supervisor) publish() {
 	defer s.publishing.Unlock()
 	chain := make([]Published, len(s.stages))
 	for i, st := range s.stages {
-		r := st.reported()
-		chain[i] = Published{Name: st.spec.Name, Socket: st.listener.Path(), Claims: r.claims, Paths: r.paths}
+		chain[i] = st.published()
 	}
 	s.opts.Publish(chain)
-}
-
-// admit makes a generation's token good for calls to the host.
-func (s *Supervisor) admit(g *generation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tokens[g.token] = Identity{
-		Stage: g.stage.spec.Name, Generation: g.id, User: g.stage.spec.User, Groups: g.stage.spec.Groups,
-	}
-}
-
-func (s *Supervisor) revoke(g *generation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.tokens, g.token)
 }
 
 // Authenticate returns who calls the host with that token.
@@ -218,60 +227,23 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 }
 
 // Signals returns the mux-and-discovery signals of all stages as STAGE/SIGNAL.
-// It is complete once Start has returned.
+// It is to be called when Start has returned.
 func (s *Supervisor) Signals() map[string]<-chan struct{} {
 	all := map[string]<-chan struct{}{}
 	for _, st := range s.stages {
-		for name, ch := range st.signals {
-			all[st.spec.Name+"/"+name] = ch
+		for name, ch := range st.generation().signals {
+			all[st.name+"/"+name] = ch
 		}
 	}
 	return all
 }
 
-// Checks returns the health checks of all stages: those that the stages report
-// and, for each post-start hook, whether it has returned. It is complete once
-// Start has returned.
-func (s *Supervisor) Checks() []Check {
-	var checks []Check
+// stage returns the stage of that name.
+func (s *Supervisor) stage(name string) (*stage, error) {
 	for _, st := range s.stages {
-		p := st.generation().prepared
-		hooks := map[string]bool{}
-		for _, hook := range p.GetPostStartHooks() {
-			name := "poststarthook/" + hook
-			hooks[name] = true
-			checks = append(checks, Check{
-				Name: st.spec.Name + "/" + name, Healthz: true, Livez: true, Readyz: true,
-				Run: func(context.Context) error { return st.generation().hooks.check(hook) },
-			})
-		}
-		for _, c := range p.GetHealthChecks() {
-			if hooks[c.GetName()] {
-				continue
-			}
-			checks = append(checks, Check{
-				Name: st.spec.Name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(),
-				Run: func(ctx context.Context) error { return st.check(ctx, c.GetName()) },
-			})
+		if st.name == name {
+			return st, nil
 		}
 	}
-	return checks
-}
-
-// check runs a health check on the current generation, if there is one that
-// serves.
-func (s *stage) check(ctx context.Context, name string) error {
-	g := s.generation()
-	if state := g.machine.State(); state != lifecycle.Serving && state != lifecycle.Draining {
-		return fmt.Errorf("stage %q is %s", s.spec.Name, state)
-	}
-	return g.check(ctx, name)
-}
-
-func (s *Supervisor) closeListeners() error {
-	var errs []error
-	for _, st := range s.stages {
-		errs = append(errs, st.listener.Close())
-	}
-	return errors.Join(errs...)
+	return nil, fmt.Errorf("stage %q is not in the chain", name)
 }

@@ -97,7 +97,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
 	log := hclog.New(&hclog.LoggerOptions{Output: testLog{t}, Level: hclog.Debug})
 	opts := Options{
-		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log,
+		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log, HoldTimeout: 10 * time.Second,
 		Publish: func(chain []Published) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -107,7 +107,8 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
 			Name: name, Binary: self, User: "user-" + name, StartTimeout: 20 * time.Second,
-			Config: map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
+			DrainTimeout: 10 * time.Second,
+			Config:       map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
 		})
 	}
 	if change != nil {
@@ -163,7 +164,7 @@ func (f *fixture) get(name string) (string, error) {
 
 func (f *fixture) pid(name string) int {
 	for _, st := range f.stages {
-		if st.spec.Name == name {
+		if st.name == name {
 			return st.generation().proc.PID()
 		}
 	}
@@ -328,9 +329,122 @@ func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
 
 func TestSpecConfigIsJSON(t *testing.T) {
 	t.Parallel()
-	st := &stage{spec: Spec{Name: "x"}, opts: &Options{}}
-	req, err := st.configureRequest(&generation{}, nil)
+	g := &generation{spec: Spec{Name: "x"}, stage: &stage{opts: &Options{}}}
+	req, err := g.configureRequest(nil)
 	if err != nil || string(req.GetConfig()) != "null" || !json.Valid(req.GetConfig()) {
 		t.Errorf("no configuration is sent as %q, %v; want null", req.GetConfig(), err)
+	}
+}
+
+func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	old := f.pid("b")
+	swapped, err := f.Swap(t.Context(), "b", func(s *Spec) { s.Env["SWAPPED"] = "yes" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := f.get("b"); err != nil || strings.HasPrefix(body, fmt.Sprint(old, " ")) {
+		t.Errorf("after the swap the answer is %q, %v", body, err)
+	}
+	eventually(t, "the old process is gone", func() bool { return errors.Is(syscall.Kill(old, 0), syscall.ESRCH) })
+	eventually(t, "the old generation is forgotten", func() bool {
+		st := f.Status()[1]
+		return st.Generation == swapped.To && st.State == "serving" && len(st.Others) == 0 && st.Restarts == 0
+	})
+	events := f.events(t)
+	if got := events[len(events)-2:]; !slices.Equal(got, []string{"pre-shutdown b", "destroy b"}) {
+		t.Errorf("the old generation ended with %q", got)
+	}
+	// A crash of the new one is a restart on the new one's socket.
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := f.get("b"); err != nil || body == "" {
+		t.Errorf("after a crash of the new generation: %q, %v", body, err)
+	}
+}
+
+func TestFailedSwapLeavesTheOldGeneration(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	old := f.pid("b")
+	for name, change := range map[string]func(*Spec){
+		"no such file":     func(s *Spec) { s.Binary = "/nonexistent" },
+		"colour":           func(s *Spec) { s.Config = map[string]any{"colour": "red"} },
+		"does not like":    func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "fail"} },
+		"ends the process": func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} },
+	} {
+		_, err := f.Swap(t.Context(), "b", change)
+		if err == nil || !strings.Contains(err.Error(), `stage "b" goes on with its old generation`) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if body, err := f.get("b"); err != nil || !strings.HasPrefix(body, fmt.Sprint(old, " ")) {
+		t.Errorf("after failed swaps the answer is %q, %v; want it from process %d", body, err, old)
+	}
+	if st := f.Status()[1]; len(st.Others) != 0 || st.PID != old {
+		t.Errorf("left behind: %+v", st)
+	}
+}
+
+func TestSuspendedStageIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) {
+		for i := range o.Chain {
+			o.Chain[i].LivenessTimeout = 400 * time.Millisecond
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := f.pid("c")
+	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another process serves", func() bool {
+		st := f.Status()[2]
+		return st.PID != old && st.State == "serving"
+	})
+	if body, err := f.get("c"); err != nil || body == "" {
+		t.Errorf("answer %q, %v", body, err)
+	}
+}
+
+func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.HoldTimeout = 100 * time.Millisecond })
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := f.stages[1]
+	st.mu.Lock()
+	g := st.current
+	g.spec.Binary = "/nonexistent"
+	st.mu.Unlock()
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stage is published without a socket, with its claims", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		b := f.published[1]
+		return b.Socket == "" && len(b.Claims) == 1 && b.Failure != ""
+	})
+	// What keeps crashing can be swapped for what does not.
+	self, _ := os.Executable()
+	if _, err := f.Swap(t.Context(), "b", func(s *Spec) { s.Binary = self }); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := f.get("b"); err != nil || body == "" {
+		t.Errorf("after the swap: %q, %v", body, err)
 	}
 }

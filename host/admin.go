@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// adminSocketName is the socket in the runtime folder on which the commands
+// "catena status" and "catena swap" reach a running host. The folder keeps other
+// users out.
+const adminSocketName = "admin.sock"
+
+// swapRequest is the body of POST /swap.
+type swapRequest struct {
+	Stage string `json:"stage"`
+	// Binary is the absolute path of the new binary; empty for the present one.
+	Binary string `json:"binary,omitempty"`
+}
+
+// openAdmin serves the admin socket.
+func (s *server) openAdmin(context.Context) error {
+	l, err := net.Listen("unix", filepath.Join(s.run, adminSocketName))
+	if err != nil {
+		return fmt.Errorf("socket for commands: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.stages.Status()) })
+	mux.HandleFunc("POST /swap", s.serveSwap)
+	srv := &http.Server{Handler: mux, ErrorLog: s.log.StandardLogger(nil)}
+	go func() { _ = srv.Serve(l) }()
+	s.undo.add(srv.Close)
+	return nil
+}
+
+func (s *server) serveSwap(w http.ResponseWriter, r *http.Request) {
+	var req swapRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	swapped, err := s.swap(r.Context(), req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	writeJSON(w, swapped)
+}
+
+func (s *server) swap(ctx context.Context, req swapRequest) (*supervisor.Swapped, error) {
+	if req.Binary == "" {
+		return s.stages.Swap(ctx, req.Stage, nil)
+	}
+	b, err := process.Check(req.Binary)
+	if err != nil {
+		return nil, err
+	}
+	return s.stages.Swap(ctx, req.Stage, func(spec *supervisor.Spec) {
+		spec.Binary, spec.SHA256 = b.Path, "" // the digest was that of another binary
+	})
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// callAdmin calls the host that runs on the configured data folder. Result gets
+// the decoded answer.
+func callAdmin(ctx context.Context, cfg *config.Config, method, path string, body, result any) error {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dialAdmin(ctx, cfg) },
+	}}
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, bytes.NewReader(encoded))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return errors.Unwrap(err) // without the made-up URL
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(string(bytes.TrimSpace(answer)))
+	}
+	return json.Unmarshal(answer, result)
+}
+
+func dialAdmin(ctx context.Context, cfg *config.Config) (net.Conn, error) {
+	dirs, err := runtimeDirs(cfg.RuntimeDir, cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	for _, dir := range dirs {
+		var c net.Conn
+		if c, err = d.DialContext(ctx, "unix", filepath.Join(dir, adminSocketName)); err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("no host answers for the data folder %s: is it running, and with this dataDir? (%w)", cfg.DataDir, err)
+}
