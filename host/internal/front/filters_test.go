@@ -43,7 +43,7 @@ func TestOwnPaths(t *testing.T) {
 		"/healthz":                  {"ok"},
 		"/livez/ping":               {"ok"},
 		"/readyz?verbose":           {"[+]ping ok", "[+]informer-sync ok", "[+]shutdown ok"},
-		"/metrics":                  {"apiserver_request_total", "kubernetes_feature_enabled", `git_version="v1.37.0"`, "rest_client_requests_total"},
+		"/metrics":                  {"apiserver_request_total", "kubernetes_feature_enabled", `git_version="v1.37.0"`},
 		"/debug/pprof/heap?debug=1": {"heap profile"},
 		"/apis":                     {"stage: /apis"},
 		"/api/v1/namespaces":        {"stage: /api/v1/namespaces"},
