@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,10 @@ import (
 func TestCheckHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newEnv(t.Context(), &stagev1.ConfigureRequest{Name: "test"}, hclog.NewNullLogger(), newDrain())
-		runs, hang := 0, make(chan struct{})
+		var runs atomic.Int64
+		hang := make(chan struct{})
 		env.HealthCheck("hangs", HealthKinds{}, func(context.Context) error {
-			runs++
+			runs.Add(1)
 			<-hang
 			return nil
 		})
@@ -35,13 +37,13 @@ func TestCheckHangs(t *testing.T) {
 				t.Errorf("%q, %q", hangs, well)
 			}
 		}
-		if runs != 1 {
-			t.Errorf("the check was started %d times", runs)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("the check was started %d times", n)
 		}
 		close(hang)
 		synctest.Wait()
-		if hangs, _ := check(); hangs != "" || runs != 2 {
-			t.Errorf("%q, %d runs", hangs, runs)
+		if hangs, _ := check(); hangs != "" || runs.Load() != 2 {
+			t.Errorf("%q, %d runs", hangs, runs.Load())
 		}
 	})
 }
