@@ -1,0 +1,139 @@
+// Package kubelet plays a node for tests: a Node object, pods that are "running" as
+// soon as they are bound to it, and the kubelet's HTTPS server for exec, attach, logs
+// and port-forward. No container is ever started.
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// webSocketsFeature is what a node declares when its kubelet takes the WebSockets of
+// clients; for others the API server translates them to SPDY.
+const webSocketsFeature = "ExtendWebSocketsToKubelet"
+
+// Options of a kubelet.
+type Options struct {
+	// Node is the name of the Node object.
+	Node string
+	// ClientCA has signed the certificates of those who may talk to the kubelet.
+	ClientCA *x509.CertPool
+	// WebSockets is whether the kubelet takes WebSockets.
+	WebSockets bool
+}
+
+// Kubelet is a node that exists while the test runs.
+type Kubelet struct {
+	options Options
+	client  kubernetes.Interface
+	logs    logStore
+	server  *httptest.Server // what the API server talks to
+	runtime *httptest.Server // what the kubelet talks to: speaks SPDY only
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// Start creates the Node and serves until Stop. The client's identity needs the rights
+// of a node.
+func Start(ctx context.Context, config *rest.Config, o Options) (*Kubelet, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kubelet{options: o, client: client, done: make(chan struct{})}
+	k.logs.init()
+	k.runtime = httptest.NewServer(k.runtimeHandler())
+	k.server = httptest.NewUnstartedServer(k.handler())
+	k.server.TLS = &tls.Config{ClientCAs: o.ClientCA, ClientAuth: tls.RequireAndVerifyClientCert}
+	k.server.StartTLS()
+	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := k.register(ctx); err != nil {
+		k.cancel()
+		k.closeServers()
+		return nil, fmt.Errorf("register node %s: %w", o.Node, err)
+	}
+	go func() {
+		defer close(k.done)
+		k.runPods(ctx)
+	}()
+	return k, nil
+}
+
+// Stop ends the kubelet. The Node object stays, as that of a machine that is switched off.
+func (k *Kubelet) Stop() {
+	k.cancel()
+	<-k.done
+	k.closeServers()
+}
+
+func (k *Kubelet) closeServers() {
+	for _, s := range []*httptest.Server{k.server, k.runtime} {
+		s.CloseClientConnections() // upgraded connections would keep Close waiting
+		s.Close()
+	}
+}
+
+// register creates the Node, ready and with room for pods.
+func (k *Kubelet) register(ctx context.Context) error {
+	host, portText, err := net.SplitHostPort(k.server.Listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(portText, 10, 32)
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   k.options.Node,
+		Labels: map[string]string{corev1.LabelHostname: k.options.Node, corev1.LabelOSStable: "linux"},
+	}}
+	room := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("64"),
+		corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods:   resource.MustParse("500"),
+	}
+	node.Status = corev1.NodeStatus{
+		Capacity:        room,
+		Allocatable:     room,
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
+		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1.37.0", OperatingSystem: "linux", Architecture: "amd64"},
+		Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+		}},
+	}
+	if k.options.WebSockets {
+		node.Status.DeclaredFeatures = []string{webSocketsFeature}
+	}
+	_, err = k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	return err
+}
+
+// errNoContainer is the answer for pods that the kubelet has not.
+var errNoContainer = errors.New("pod does not exist")
+
+// known is whether the pod is on this node.
+func (k *Kubelet) known(r *http.Request) error {
+	pod, err := k.client.CoreV1().Pods(r.PathValue("namespace")).Get(r.Context(), r.PathValue("pod"), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if pod.Spec.NodeName != k.options.Node {
+		return errNoContainer
+	}
+	return nil
+}
