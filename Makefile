@@ -19,7 +19,7 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 RACE := ./host/internal/chain ./host/internal/config ./host/internal/lifecycle \
 	./host/internal/process ./host/internal/relay ./sdk ./sdk/stagev1 ./sdk/stagetest
 
-.PHONY: all build run test test-race test-unit test-e2e tools kubectl bench bench-apiserver generate lint clean
+.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-apiserver generate lint clean
 
 all: build
 
@@ -62,6 +62,9 @@ test-race: ## our own packages under the race detector
 
 test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver
 	$(GO) test -timeout 25m -p 1 ./test/...
+
+chaos: build ## half an hour of killing, suspending and swapping stages under load
+	$(GO) test ./test/chaos -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
 
 bench: ## the relay's and the chain's benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./host/internal/chain ./host/internal/relay
