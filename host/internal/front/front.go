@@ -46,8 +46,10 @@ type Front struct {
 
 	mu    sync.RWMutex
 	chain http.Handler
-	// fail ends Run with an error.
-	fail context.CancelCauseFunc
+
+	// failed ends with the error that fail is called with.
+	failed context.Context
+	fail   context.CancelCauseFunc
 }
 
 // New binds the port and builds the server, which does not accept connections
@@ -58,6 +60,7 @@ func New(ctx context.Context, opts Options) (*Front, error) {
 		return nil, err
 	}
 	f := &Front{opts: opts, listener: listener, draining: make(chan struct{})}
+	f.failed, f.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := f.build(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

@@ -11,11 +11,9 @@ import (
 // requests, those in flight are drained, the audit log is written out. It returns
 // the error that Fail was called with, if any. It can be called once.
 func (f *Front) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	f.mu.Lock()
-	f.fail = cancel
-	f.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.failed, cancel)()
 
 	hooksDone := make(chan struct{})
 	err := f.server.AddPreShutdownHook("catena", func() error {
@@ -27,24 +25,11 @@ func (f *Front) Run(ctx context.Context) error {
 	}
 	go f.signalDraining(hooksDone)
 	if err := f.server.PrepareRun().RunWithContext(ctx); err != nil {
-		return fmt.Errorf("serve on %s: %w", f.Addr(), err)
+		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}
-	var failure failedError
-	if errors.As(context.Cause(ctx), &failure) {
-		return failure.error
-	}
-	return nil
+	return context.Cause(f.failed)
 }
 
-// Fail ends Run, which returns the error after its shutdown. The first error
-// counts. Before Run it does nothing.
-func (f *Front) Fail(err error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.fail != nil {
-		f.fail(failedError{err})
-	}
-}
-
-// failedError tells an error given to Fail from the end of Run's own context.
-type failedError struct{ error }
+// Fail ends Run, which returns the error after its shutdown; so does a Run that is
+// yet to come. The first error counts.
+func (f *Front) Fail(err error) { f.fail(err) }

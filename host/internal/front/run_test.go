@@ -91,6 +91,16 @@ func TestAHookThatFailsEndsTheServer(t *testing.T) {
 	}
 }
 
+func TestAFailureBeforeRunIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	s.Fail(errTest)
+	s.run(t)
+	if err := <-s.ended; !errors.Is(err, errTest) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, open(t))
