@@ -66,7 +66,7 @@ func TestBodies(t *testing.T) {
 // allocate less than one of them would have to if it kept the body: half a MiB, but
 // under the race detector more than half of the body's size, because pools forget then.
 func TestBodiesAreNotHeld(t *testing.T) {
-	const size = 128 << 20
+	const size = 64 << 20
 	stage := startStage(t)
 	srv := serve(t, newChain(t, Config{}, stage.socket))
 	allocated := func() uint64 {

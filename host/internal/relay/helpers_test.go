@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for what has to happen.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // eventually waits until the condition holds.
 func eventually(t testing.TB, what string, ok func() bool) {
