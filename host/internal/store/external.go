@@ -32,7 +32,7 @@ const (
 func checkExternal(ctx context.Context, o Options) error {
 	tlsConfig, err := externalTLS(o)
 	if err != nil {
-		return fmt.Errorf("store.endpoints: TLS files: %w", err)
+		return err
 	}
 	var targets []*url.URL
 	var problems []error
@@ -59,8 +59,19 @@ func externalTLS(o Options) (*tls.Config, error) {
 	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
 		return nil, nil
 	}
+	for _, file := range []struct{ key, path string }{
+		{"store.caFile", o.CAFile}, {"store.certFile", o.CertFile}, {"store.keyFile", o.KeyFile},
+	} {
+		if _, err := os.ReadFile(file.path); file.path != "" && err != nil {
+			return nil, fmt.Errorf("%s: %w", file.key, err)
+		}
+	}
 	info := transport.TLSInfo{TrustedCAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile}
-	return info.ClientConfig()
+	config, err := info.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("store.caFile, store.certFile, store.keyFile: %w", err)
+	}
+	return config, nil
 }
 
 func parseEndpoint(endpoint string) (*url.URL, error) {

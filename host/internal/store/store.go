@@ -75,8 +75,14 @@ func (s *Store) openExternal(ctx context.Context, o Options) error {
 
 func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 	dir := filepath.Join(o.Dir, "etcd")
+	_, statErr := os.Stat(dir)
 	e, err := startEmbedded(ctx, dir, o, s.fail)
 	if err != nil {
+		_ = os.Remove(o.Socket)
+		if errors.Is(statErr, fs.ErrNotExist) {
+			// Half-made files, of a full disk for one, would make etcd crash at the next start.
+			_ = os.RemoveAll(dir)
+		}
 		return fmt.Errorf("start embedded etcd in %s: %w", dir, err)
 	}
 	s.embedded = e

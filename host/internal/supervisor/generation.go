@@ -94,6 +94,11 @@ func (g *generation) PrepareRun(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.spec.StartTimeout)
 	defer cancel()
 	resp, err := g.proc.Client().PrepareRun(ctx, &stagev1.PrepareRunRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		// Nothing to prepare, and what Configure reported is all there is.
+		r := g.reported()
+		resp, err = &stagev1.PrepareRunResponse{ListedPaths: r.paths, Claims: r.claims}, nil
+	}
 	if err != nil {
 		return err
 	}
