@@ -41,8 +41,9 @@ type testCase struct {
 	Padding int `json:"padding,omitempty"`
 	// HTTP1 uses HTTP/1.1 instead of HTTP/2.
 	HTTP1 bool `json:"http1,omitempty"`
-	// Want is the status that the reference gives, so that a case tests what it says.
-	Want int `json:"want,omitempty"`
+	// Want is the status that the reference gives, so that a case tests what it says;
+	// 0 if it breaks the connection.
+	Want *int `json:"want,omitempty"`
 	// Until repeats the request until the answer's body contains the text.
 	Until string `json:"until,omitempty"`
 	// Events is how many events of a watch are read before it is closed.
@@ -95,7 +96,7 @@ func (c *testCase) check() error {
 		return fmt.Errorf("has no name: %s", c.Request)
 	case (c.Request == "") == (c.Raw == ""):
 		return fmt.Errorf("must have either request or raw")
-	case c.Want == 0:
+	case c.Want == nil:
 		return fmt.Errorf("does not say what it wants")
 	case (c.Only != "" || len(c.Ignore) > 0) && c.Why == "":
 		return fmt.Errorf("does not say why it does not compare all")

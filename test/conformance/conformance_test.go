@@ -9,8 +9,9 @@ import (
 	"flag"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/pmezard/go-difflib/difflib"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -89,24 +90,41 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 }
 
 func compare(t *testing.T, tc testCase, reference, subject *client) {
+	began := time.Now()
+	defer func() {
+		if d := time.Since(began); d > 3*time.Second {
+			println("SLOW", t.Name(), d.String())
+		}
+	}()
 	wanted, err := reference.run(t.Context(), tc)
 	if err != nil {
 		t.Fatalf("kube-apiserver: %v", err)
 	}
-	if wanted.status != tc.Want {
-		t.Errorf("kube-apiserver answers %d, the case says %d: %.500s", wanted.status, tc.Want, wanted.body)
+	if wanted.status != *tc.Want {
+		t.Errorf("kube-apiserver answers %d, the case says %d: %.500s", wanted.status, *tc.Want, wanted.body)
 	}
 	got, err := subject.run(t.Context(), tc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want, have := wanted.text(tc, reference), got.text(tc, subject)
-	if want == have {
-		return
+	if want != have {
+		t.Errorf("%s%s\n%s", tc.Request, tc.Raw, difference(want, have, subject.server.Name))
 	}
-	lines := strings.Split(cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")), "\n")
+}
+
+// difference is a unified diff of two answers, without the parts that are equal.
+func difference(want, have, name string) string {
+	diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(want), B: difflib.SplitLines(have),
+		FromFile: "kube-apiserver", ToFile: name, Context: 4,
+	})
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.SplitAfter(diff, "\n")
 	if len(lines) > maxDiff {
 		lines = append(lines[:maxDiff], "...")
 	}
-	t.Errorf("%s%s\n(-kube-apiserver +%s)\n%s", tc.Request, tc.Raw, subject.server.Name, strings.Join(lines, "\n"))
+	return strings.Join(lines, "")
 }

@@ -145,7 +145,7 @@ var volatile = map[string]bool{
 	"uid": true, "resourceVersion": true, "creationTimestamp": true, "deletionTimestamp": true,
 	"time": true, "lastTransitionTime": true, "lastUpdateTime": true, "expirationTimestamp": true,
 	"continue": true, "renewTime": true, "acquireTime": true, "lastHeartbeatTime": true,
-	"resourceVersionMatch": false, "generatedAt": true, "caBundle": true,
+	"generatedAt": true, "caBundle": true,
 }
 
 func (c *client) normalValue(key string, value any) any {
@@ -178,18 +178,20 @@ func (c *client) normalValue(key string, value any) any {
 	return value
 }
 
+// replacements are tried on texts that contain their hint.
 var replacements = []struct {
+	hint    string
 	pattern *regexp.Regexp
 	with    string
 }{
-	{regexp.MustCompile(`-----BEGIN [^-]+-----[^-]*-----END [^-]+-----\n?`), "(pem)\n"},
-	{regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`), "(jwt)"},
-	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "(uuid)"},
-	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`), "(time)"},
-	{regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}\b`), "$1(hash)"},
-	{regexp.MustCompile(`(too old resource version|too large resource version|resource version|rv)(:? \d+( \(\d+\))?)(, current: \d+)?`), "$1 (version)"},
-	{regexp.MustCompile(`(Too large resource version: )\d+, current: \d+`), "$1(version)"},
-	{regexp.MustCompile(`^(\d+[smh])+$|^<invalid>$`), "(age)"},
+	{"-----BEGIN", regexp.MustCompile(`-----BEGIN [^-]+-----[^-]*-----END [^-]+-----\n?`), "(pem)\n"},
+	{"eyJ", regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`), "(jwt)"},
+	{"-4", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "(uuid)"},
+	{":", regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`), "(time)"},
+	{"kube-api-access-", regexp.MustCompile(`\b(kube-api-access-)[0-9a-z]{5}\b`), "$1(random)"},
+	{"apiserver-", regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}\b`), "$1(hash)"},
+	{"esource version", regexp.MustCompile(`(?i)(resource version:?) \d+( \(\d+\))?(, current: \d+)?`), "$1 (version)"},
+	{"", regexp.MustCompile(`^(\d+[smh])+$|^<invalid>$`), "(age)"},
 }
 
 func (c *client) port() string {
@@ -203,6 +205,9 @@ func (c *client) normalText(text string) string {
 	text = strings.ReplaceAll(text, url.QueryEscape(c.vars["HOST"]), "(host)")
 	text = strings.ReplaceAll(text, ":"+c.port(), ":(port)")
 	for _, r := range replacements {
+		if !strings.Contains(text, r.hint) {
+			continue
+		}
 		text = r.pattern.ReplaceAllString(text, r.with)
 	}
 	return text
