@@ -49,7 +49,7 @@ ends in /+ exactly one segment more.`,
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text, json or dot")
+	registerOutput(cmd, &output, "text", "json", "dot")
 	return cmd
 }
 

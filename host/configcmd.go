@@ -127,7 +127,7 @@ func configShowCommand() *cobra.Command {
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	registerOutput(cmd, &output, "text", "json")
 	return cmd
 }
 

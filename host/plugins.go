@@ -63,7 +63,7 @@ refused is started and asked what it is; none is configured.`,
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	registerOutput(cmd, &output, "text", "json")
 	return cmd
 }
 

@@ -65,6 +65,14 @@ func (f *configFlags) load() (*config.Config, error) {
 	return config.Load(config.Options{Files: f.files, Set: f.settings(), Env: os.Environ()})
 }
 
+// registerOutput adds the flag --output with its values, for people and for shells.
+func registerOutput(cmd *cobra.Command, output *string, formats ...string) {
+	last := len(formats) - 1
+	usage := fmt.Sprintf("output format: %s or %s", strings.Join(formats[:last], ", "), formats[last])
+	cmd.Flags().StringVarP(output, "output", "o", formats[0], usage)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // checkOutput refuses an output format that the command does not have.
 func checkOutput(format string, formats ...string) error {
 	for _, f := range formats {

@@ -44,7 +44,8 @@ type server struct {
 	stages  *supervisor.Supervisor
 	// endpoints are used by publish alone.
 	endpoints map[string]*relay.Endpoint
-	ran       bool // the front has been run, and so has closed itself
+	drained   chan struct{} // closed when the stages have been drained
+	ran       bool          // the front has been run, and so has closed itself
 	// published is what the stages have last reported.
 	published atomic.Pointer[[]supervisor.Published]
 }
@@ -195,6 +196,7 @@ func (s *server) serve(ctx context.Context) error {
 	s.log.Info("serving", "address", s.front.Addr().String())
 	s.ran = true
 	err := s.front.Run(ctx)
+	s.awaitDrain()
 	s.log.Info("no longer serving", "address", s.front.Addr().String())
 	return err
 }

@@ -93,13 +93,25 @@ func (s *server) registerStages() error {
 	s.front.AddPreShutdownHook("catena-stages", func() error {
 		return s.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
 	})
+	s.drained = make(chan struct{})
 	go func() {
+		defer close(s.drained)
 		<-s.front.Draining()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s.stages.Drain(ctx, 0)
 	}()
 	return nil
+}
+
+// awaitDrain returns when the stages have ended what they had to do for clients. A
+// server that has ended without a shutdown has not told them to.
+func (s *server) awaitDrain() {
+	select {
+	case <-s.front.Draining():
+		<-s.drained
+	case <-time.After(time.Second):
+	}
 }
 
 // publish gives the relay a new state of the chain. A stage has one endpoint for as

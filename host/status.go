@@ -53,7 +53,7 @@ latest process that failed did.`,
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	registerOutput(cmd, &output, "text", "json")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print again whenever something has changed")
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
@@ -21,8 +22,9 @@ const history = "1h"
 // embedded is an etcd server in this process.
 type embedded struct {
 	etcd *embed.Etcd
-	// closing ends the goroutine that waits for the server to fail.
-	closing context.CancelFunc
+	// unwatch ends the goroutine that waits for the server to fail.
+	unwatch context.CancelFunc
+	closing *atomic.Bool
 }
 
 // startEmbedded returns when the server answers. Thereafter it calls failed if the
@@ -35,8 +37,9 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 		return nil, err
 	}
 	fatal := make(chan error, 1)
+	closing := new(atomic.Bool)
 	cfg := embeddedConfig(dir, o)
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(o.Logger, func(err error) {
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(o.Logger, closing, func(err error) {
 		select {
 		case fatal <- err:
 		default:
@@ -52,7 +55,7 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	}
 	watch, cancel := context.WithCancel(context.Background())
 	go reportFailure(watch, etcd, fatal, failed)
-	return &embedded{etcd: etcd, closing: cancel}, nil
+	return &embedded{etcd: etcd, unwatch: cancel, closing: closing}, nil
 }
 
 // embeddedConfig is the configuration of a single member that no other process
@@ -152,7 +155,8 @@ func reportFailure(ctx context.Context, etcd *embed.Etcd, fatal <-chan error, fa
 
 // close ends the server, or leaves it to its fate when ctx ends.
 func (e *embedded) close(ctx context.Context) error {
-	e.closing()
+	e.unwatch()
+	e.closing.Store(true)
 	done := make(chan struct{})
 	go func() {
 		e.etcd.Close()

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,7 +144,7 @@ func startTLSEtcd(t *testing.T, caFile, certFile, keyFile string) string {
 	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: certFile, KeyFile: keyFile, TrustedCAFile: caFile, ClientCertAuth: true}
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.UnsafeNoFsync = true
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(hclog.NewNullLogger(), func(err error) { t.Error(err) }))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(hclog.NewNullLogger(), new(atomic.Bool), func(err error) { t.Error(err) }))
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/zap"
@@ -12,16 +13,18 @@ import (
 
 // newZap returns a zap logger that writes to log. Where etcd would end the process,
 // for example because its disk is full, only the goroutine ends and fatal is
-// told why: the decision to end the process is the host's.
-func newZap(log hclog.Logger, fatal func(error)) *zap.Logger {
+// told why: the decision to end the process is the host's. Once closing is set, errors
+// count as details: etcd takes the end of its own listener for one.
+func newZap(log hclog.Logger, closing *atomic.Bool, fatal func(error)) *zap.Logger {
 	hook := fatalHook{fatal: fatal}
-	return zap.New(&logCore{log: log}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return zap.New(&logCore{log: log, closing: closing}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 // logCore is a zapcore.Core on an hclog.Logger.
 type logCore struct {
-	log    hclog.Logger
-	fields []zapcore.Field
+	log     hclog.Logger
+	closing *atomic.Bool
+	fields  []zapcore.Field
 }
 
 func (c *logCore) Enabled(level zapcore.Level) bool {
@@ -38,7 +41,7 @@ func (c *logCore) Enabled(level zapcore.Level) bool {
 }
 
 func (c *logCore) With(fields []zapcore.Field) zapcore.Core {
-	return &logCore{log: c.log, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
+	return &logCore{log: c.log, closing: c.closing, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
 }
 
 func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -51,6 +54,8 @@ func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	args := hclogArgs(append(c.fields[:len(c.fields):len(c.fields)], fields...))
 	switch {
+	case c.closing.Load() && entry.Level >= zapcore.WarnLevel:
+		c.log.Debug(entry.Message, args...)
 	case entry.Level >= zapcore.ErrorLevel:
 		c.log.Error(entry.Message, args...)
 	case entry.Level == zapcore.WarnLevel:

@@ -1,0 +1,101 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+func TestMain(m *testing.M) {
+	if name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "catena-stage-"); ok {
+		runStage(name)
+		return
+	}
+	code := m.Run()
+	if err := stopShared(code != 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// shared holds the servers that several tests use. They are started at the first need
+// and stopped at the end.
+var shared struct {
+	mu    sync.Mutex
+	stops []func(failed bool) error
+}
+
+func onStop(stop func(failed bool) error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.stops = append(shared.stops, stop)
+}
+
+func stopShared(failed bool) error {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	var errs []error
+	for _, stop := range shared.stops {
+		errs = append(errs, stop(failed))
+	}
+	return errors.Join(errs...)
+}
+
+// catena starts a Catena that ends with the test.
+func catena(t *testing.T, o cluster.Options) *cluster.Catena {
+	t.Helper()
+	c, err := cluster.StartCatena(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(t.Failed()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// kubeAPIServer is the kube-apiserver with which answers are compared.
+var kubeAPIServer = sync.OnceValues(func() (*cluster.Server, error) {
+	s, err := cluster.StartKubeAPIServer(context.Background(), cluster.Options{})
+	if err == nil {
+		onStop(s.Stop)
+	}
+	return s, err
+})
+
+// patience is how long a condition may take to come true on a busy machine.
+const patience = 30 * time.Second
+
+// eventually waits for a condition. Explain is called if it does not come true.
+func eventually(t *testing.T, what string, ok func() bool, explain ...func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			for _, f := range explain {
+				t.Log(f())
+			}
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// write makes a file in a folder of the test's own.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
