@@ -91,5 +91,5 @@ func TestKubectlErrors(t *testing.T) {
 	k.fail("", []string{"scale", "deployment", "none", "--replicas=1"}, `"none" not found`)
 	k.fail("", []string{"top", "pods"}, "Metrics API not available")
 	k.fail("", []string{"create", "configmap", "c", "-n", "nowhere"}, `namespaces "nowhere" not found`)
-	k.fail("", []string{"get", "pods", "--token=wrong", "--kubeconfig=" + s.anonymous(t)}, "You must be logged in to the server (Unauthorized)")
+	s.withToken(k, "wrong").fail("", []string{"get", "pods"}, "You must be logged in to the server")
 }

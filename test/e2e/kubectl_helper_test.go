@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -166,20 +164,4 @@ func eventuallyPrints(k *kubectl, wanted func(out string) bool, args ...string) 
 		}
 		return fmt.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	})
-}
-
-// anonymous writes a kubeconfig without credentials.
-func (s *system) anonymous(t *testing.T) string {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(s.users[cluster.Admin])
-	if err != nil {
-		t.Fatal(err)
-	}
-	clear(config.AuthInfos)
-	config.Contexts[config.CurrentContext].AuthInfo = ""
-	path := filepath.Join(t.TempDir(), "anonymous.kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -102,6 +102,7 @@ func (s *system) startDaemons(ctx context.Context) error {
 	}
 	if err := s.startDaemon("kube-controller-manager",
 		"--root-ca-file="+s.pki("ca.crt"), "--service-account-private-key-file="+s.pki("sa.key"),
+		"--cluster-signing-cert-file="+s.pki("ca.crt"), "--cluster-signing-key-file="+s.pki("ca.key"),
 		"--use-service-account-credentials", "--node-monitor-grace-period=1h"); err != nil {
 		return err
 	}
