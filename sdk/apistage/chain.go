@@ -49,6 +49,7 @@ func (a *Adapter) withCarriers(handler http.Handler) http.Handler {
 		dropHostHeaders(r.Header)
 		x.ctx = ctx
 		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&carrierWriter{ResponseWriter: w, exchange: x}), r.WithContext(ctx))
+		x.finish(w.Header()) // if the handler has written nothing, the head is written now
 	})
 }
 

@@ -1,0 +1,179 @@
+package apistage_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/component-base/tracing"
+
+	"github.com/catena-dev/catena/sdk/stagetest"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+func TestContextCarriesWhatTheFiltersFound(t *testing.T) {
+	t.Parallel()
+	received := time.UnixMicro(1_700_000_000_123_456)
+	stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+		want := &user.DefaultInfo{Name: "jürgen", UID: "7", Groups: []string{"a", "b"}, Extra: map[string][]string{"odd/Ключ": {"1", "2"}}}
+		if got, _ := request.UserFrom(r.Context()); !reflect.DeepEqual(got, want) {
+			t.Errorf("user is %+v, want %+v", got, want)
+		}
+		if got, _ := request.ReceivedTimestampFrom(r.Context()); !got.Equal(received) {
+			t.Errorf("received at %v, want %v", got, received)
+		}
+		if got, _ := audit.AuditIDFrom(r.Context()); got != "the-id" {
+			t.Errorf("audit id is %q", got)
+		}
+		if info, ok := request.RequestInfoFrom(r.Context()); !ok || info.Verb != "get" || info.Path != "/own" {
+			t.Errorf("request info is %+v", info)
+		}
+		if deadline, ok := r.Context().Deadline(); !ok || time.Until(deadline) > time.Minute {
+			t.Errorf("deadline is %v (%v)", deadline, ok)
+		}
+		if got := request.ServerShutdownSignalFrom(r.Context()); got == nil {
+			t.Error("no server shutdown signal")
+		}
+		for name := range r.Header {
+			if strings.HasPrefix(name, stagev1.HeaderPrefix) {
+				t.Errorf("the handler sees the host's header %s", name)
+			}
+		}
+		traced := http.Header{}
+		tracing.Propagators().Inject(r.Context(), headerCarrier(traced))
+		if got := traced.Get("Traceparent"); !strings.HasPrefix(got, "00-0af7651916cd43dd8448eb211c80319c-") {
+			t.Errorf("trace is %q", got)
+		}
+	})), stagetest.Options{})
+	ask(t, stage, "/own", map[string]string{
+		stagev1.HeaderUser:     `{"name":"j\u00fcrgen","uid":"7","groups":["a","b"],"extra":{"odd/\u041a\u043b\u044e\u0447":["1","2"]}}`,
+		stagev1.HeaderReceived: "1700000000123456",
+		stagev1.HeaderTimeout:  "50000",
+		"Audit-ID":             "the-id",
+		"Traceparent":          "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	})
+}
+
+type headerCarrier http.Header
+
+func (c headerCarrier) Get(key string) string { return http.Header(c).Get(key) }
+func (c headerCarrier) Set(key, value string) { http.Header(c).Set(key, value) }
+func (c headerCarrier) Keys() []string        { return nil }
+
+var v1 = schema.GroupVersion{Version: "v1"}
+
+// statusSerializer encodes metav1.Status.
+func statusSerializer() runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, v1)
+	scheme.AddUnversionedTypes(v1, &metav1.Status{})
+	return serializer.NewCodecFactory(scheme)
+}
+
+// audited does what upstream's handlers do for the audit log.
+func audited(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	audit.AddAuditAnnotation(ctx, "policy.example/warn", "größer 😀")
+	audit.LogRequestPatch(ctx, []byte(`{"metadata":{"name":"é"}}`))
+	status := &metav1.Status{Status: metav1.StatusFailure, Message: "nein\n", Code: http.StatusConflict}
+	audit.LogResponseObject(ctx, status, v1, statusSerializer())
+	w.WriteHeader(http.StatusConflict)
+}
+
+func TestAuditGoesBackToTheHost(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, apiStage(handle(audited)), stagetest.Options{})
+	type object = map[string]any
+	for level, want := range map[string]object{
+		"":     nil,
+		"None": nil,
+		"Metadata": {
+			"annotations":    object{"policy.example/warn": "größer 😀"},
+			"responseStatus": object{"metadata": object{}, "status": "Failure", "message": "nein\n", "code": 409.0},
+		},
+		"RequestResponse;omitManagedFields": {
+			"annotations":    object{"policy.example/warn": "größer 😀"},
+			"requestObject":  object{"metadata": object{"name": "é"}},
+			"responseStatus": object{"metadata": object{}, "status": "Failure", "message": "nein\n", "code": 409.0},
+			"responseObject": object{"metadata": object{}, "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "nein\n", "code": 409.0},
+		},
+	} {
+		headers := map[string]string{}
+		if level != "" {
+			headers[stagev1.HeaderAuditLevel] = level
+		}
+		response := ask(t, stage, "/own", headers)
+		if response.StatusCode != http.StatusConflict {
+			t.Errorf("%s: %s", level, response.Status)
+		}
+		value := response.Header.Get(stagev1.HeaderAudit)
+		for _, c := range value {
+			if c >= 0x7f {
+				t.Errorf("%s: %s has characters beyond ASCII: %s", level, stagev1.HeaderAudit, value)
+				break
+			}
+		}
+		var got object
+		if value != "" {
+			if err := json.Unmarshal([]byte(value), &got); err != nil {
+				t.Errorf("%s: %v", level, err)
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: audit is\n%v, want\n%v", level, got, want)
+		}
+	}
+}
+
+func TestWarningsAndLatencies(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+		warning.AddWarning(r.Context(), "", "old version")
+		request.TrackStorageLatency(r.Context(), 1500*time.Microsecond)
+		request.TrackDecodeLatency(r.Context(), 7)
+	})), stagetest.Options{})
+	response := ask(t, stage, "/own", nil)
+	if got := response.Header.Get("Warning"); !strings.Contains(got, "old version") {
+		t.Errorf("warning is %q", got)
+	}
+	// The handler writes nothing, so that the head is written after it.
+	if got, want := response.Header.Get(stagev1.HeaderLatency), "etcd=1500000,decode-response-object=7"; got != want {
+		t.Errorf("latencies are %q, want %q", got, want)
+	}
+}
+
+func TestWatchesAreToldToEnd(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		select {
+		case <-request.ServerShutdownSignalFrom(r.Context()).ShuttingDown():
+			w.WriteHeader(http.StatusNoContent)
+		case <-r.Context().Done():
+		}
+	})), stagetest.Options{})
+	drained := make(chan error, 1)
+	go func() {
+		<-begun
+		_, err := stage.RPC.Drain(t.Context(), &stagev1.DrainRequest{})
+		drained <- err
+	}()
+	if response := ask(t, stage, "/own", nil); response.StatusCode != http.StatusNoContent {
+		t.Errorf("answer is %s", response.Status)
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,223 @@
+package apistage_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/compatibility"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/stagetest"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// apiStage returns a stage with a server that has no API groups. setup adds to
+// the server what the test is about.
+func apiStage(setup func(*genericapiserver.GenericAPIServer)) sdk.Stage {
+	return sdk.Stage{Name: "api", New: func(env *sdk.Env) (http.Handler, error) {
+		adapter, err := apistage.New(env)
+		if err != nil {
+			return nil, err
+		}
+		scheme := runtime.NewScheme()
+		metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+		config := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
+		config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+		config.AddReadyzChecks(healthz.NamedCheck("only-ready", func(*http.Request) error { return errors.New("not today") }))
+		adapter.Configure(config)
+		server, err := config.Complete(nil).New("api", adapter.Delegate())
+		if err != nil {
+			return nil, err
+		}
+		if setup != nil {
+			setup(server)
+		}
+		return adapter.Serve(apistage.Server{GenericAPIServer: server})
+	}}
+}
+
+// handle adds a handler at /own.
+func handle(handler http.HandlerFunc) func(*genericapiserver.GenericAPIServer) {
+	return func(server *genericapiserver.GenericAPIServer) {
+		server.Handler.NonGoRestfulMux.Handle("/own", handler)
+		server.Handler.NonGoRestfulMux.HandlePrefix("/below/", handler)
+	}
+}
+
+// ask sends a request as the host does and returns the stage's own answer.
+func ask(t *testing.T, stage *stagetest.Stage, path string, headers map[string]string) *http.Response {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", stage.Socket())
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://stage"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range headers {
+		r.Header.Set(key, value)
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+func TestServerReportsItselfToTheHost(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, apiStage(func(server *genericapiserver.GenericAPIServer) {
+		handle(func(http.ResponseWriter, *http.Request) {})(server)
+		server.AddPostStartHookOrDie("mine", func(genericapiserver.PostStartHookContext) error { return nil })
+		server.AddPreShutdownHookOrDie("mine", func() error { return errors.New("too late") })
+	}), stagetest.Options{})
+
+	for path, want := range map[string]bool{
+		"/own": true, "/own/": true, "/below/x": true, "/apis": true, "/apis/": true,
+		"/apis/group": false, "/own/x": false, "/": false, "/healthz": false, "/readyz/ping": false,
+		"/livez/etcd": false, "/metrics": false, "/metrics/slis": false, "/version": false, "/debug/pprof/": false,
+	} {
+		if got := stage.Claimed(path); got != want {
+			t.Errorf("%s: claimed is %v, want %v", path, got, want)
+		}
+	}
+	if want := []string{"/apis", "/below/", "/own"}; !slices.Equal(stage.Prepared.ListedPaths, want) {
+		t.Errorf("listed paths are %q, want %q", stage.Prepared.ListedPaths, want)
+	}
+	if !slices.Contains(stage.Prepared.PostStartHooks, "mine") {
+		t.Errorf("post-start hooks are %q, without mine", stage.Prepared.PostStartHooks)
+	}
+	if _, err := stage.RPC.RunPreShutdownHook(t.Context(), &stagev1.RunHookRequest{Name: "pre-shutdown-hooks"}); err == nil {
+		t.Error("a pre-shutdown hook that fails gives no error")
+	}
+	kinds := map[string]*stagev1.HealthCheck{}
+	for _, check := range stage.Prepared.HealthChecks {
+		kinds[check.Name] = check
+	}
+	if c := kinds["only-ready"]; !c.GetReadyz() || c.GetLivez() || c.GetHealthz() {
+		t.Errorf("check only-ready is %v, want readyz alone", c)
+	}
+	if c := kinds["poststarthook/mine"]; !c.GetReadyz() || !c.GetLivez() || !c.GetHealthz() {
+		t.Errorf("check of the hook is %v, want all endpoints", c)
+	}
+	for _, name := range []string{"ping", "log", "shutdown"} {
+		if kinds[name] != nil {
+			t.Errorf("check %s, which the host has, is reported", name)
+		}
+	}
+}
+
+// results returns the errors of the health checks, by name.
+func results(t *testing.T, stage *stagetest.Stage) map[string]string {
+	t.Helper()
+	response, err := stage.RPC.CheckHealth(t.Context(), &stagev1.CheckHealthRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, result := range response.Results {
+		all[result.Name] = result.Error
+	}
+	return all
+}
+
+func TestPostStartHooksStartTogetherAndEndOneByOne(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	stage := stagetest.Start(t, apiStage(func(server *genericapiserver.GenericAPIServer) {
+		server.AddPostStartHookOrDie("quick", func(genericapiserver.PostStartHookContext) error { return nil })
+		server.AddPostStartHookOrDie("slow", func(hook genericapiserver.PostStartHookContext) error {
+			<-release
+			return nil
+		})
+	}), stagetest.Options{})
+	if got := results(t, stage)["poststarthook/quick"]; got != "not finished" {
+		t.Errorf("before it has run, the check of a hook says %q", got)
+	}
+	run := func(ctx context.Context, name string) error {
+		_, err := stage.RPC.RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: name})
+		return err
+	}
+	if err := run(t.Context(), "quick"); err != nil {
+		t.Fatal(err)
+	}
+	if got := results(t, stage); got["poststarthook/quick"] != "" || got["poststarthook/slow"] != "not finished" || got["only-ready"] != "not today" {
+		t.Errorf("checks say %v", got)
+	}
+	done := make(chan error, 1)
+	go func() { done <- run(t.Context(), "slow") }()
+	select {
+	case err := <-done:
+		t.Fatalf("slow hook came back before it was done: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDecline(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, apiStage(nil), stagetest.Options{})
+	response := ask(t, stage, "/apis/other/v1/things", map[string]string{stagev1.HeaderAuditLevel: "Metadata"})
+	if response.Header.Get(stagev1.HeaderDecline) == "" {
+		t.Errorf("answer is %s with %v, want a decline", response.Status, response.Header)
+	}
+	if response := ask(t, stage, "/apis", nil); response.StatusCode != http.StatusOK {
+		t.Errorf("/apis: %s", response.Status)
+	}
+}
+
+// TestIncompleteServerDoesNotDecline is about what must not happen while a
+// server cannot know all of its paths yet.
+func TestIncompleteServerDoesNotDecline(t *testing.T) {
+	t.Parallel()
+	complete := make(chan struct{})
+	stage := stagetest.Start(t, apiStage(func(server *genericapiserver.GenericAPIServer) {
+		if err := server.RegisterMuxAndDiscoveryCompleteSignal("mine", complete); err != nil {
+			t.Error(err)
+		}
+	}), stagetest.Options{Delegates: []sdk.Delegate{{
+		Name: "behind", ListedPaths: []string{"/", "/apis", "/apis/behind", "/apis/behind/v1", "/only"}, Handler: http.NotFoundHandler(),
+	}}})
+	if want := []string{"mine"}; !slices.Equal(stage.Prepared.MuxAndDiscoverySignals, want) {
+		t.Errorf("signals are %q, want %q", stage.Prepared.MuxAndDiscoverySignals, want)
+	}
+	declines := func(path string) bool {
+		response := ask(t, stage, path, nil)
+		declined := response.Header.Get(stagev1.HeaderDecline) != ""
+		if !declined && (response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "") {
+			t.Errorf("%s: %s, Retry-After %q, want 503 with one", path, response.Status, response.Header.Get("Retry-After"))
+		}
+		return declined
+	}
+	for path, want := range map[string]bool{
+		"/apis/unknown/v1/things": false, "/apis/behind/v1/things": true, "/apis/behind/v1": true,
+		"/apis/behind/v2": true, "/apis/behinder/v1": false, "/only": true, "/else": false,
+	} {
+		if got := declines(path); got != want {
+			t.Errorf("while incomplete, %s: declined is %v, want %v", path, got, want)
+		}
+	}
+	close(complete)
+	for end := time.Now().Add(10 * time.Second); !declines("/apis/unknown/v1/things"); {
+		if time.Now().After(end) {
+			t.Fatal("complete server does not decline")
+		}
+	}
+}
