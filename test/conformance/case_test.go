@@ -44,7 +44,8 @@ type testCase struct {
 	// Want is the status that the reference gives, so that a case tests what it says;
 	// 0 if it breaks the connection.
 	Want *int `json:"want,omitempty"`
-	// Until repeats the request until the answer's body contains the text.
+	// Until repeats the request until the status and the body, with a space between
+	// them, contain the text.
 	Until string `json:"until,omitempty"`
 	// Events is how many events of a watch are read before it is closed.
 	Events int `json:"events,omitempty"`

@@ -77,7 +77,7 @@ func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
 	defer cancel()
 	for {
 		a, err := c.send(ctx, tc)
-		if tc.Until == "" || err == nil && bytes.Contains(a.body, []byte(tc.Until)) {
+		if tc.Until == "" || err == nil && strings.Contains(fmt.Sprintf("%d %s", a.status, a.body), tc.Until) {
 			return a, errors.Join(err, c.save(tc, a))
 		}
 		select {

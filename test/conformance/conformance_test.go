@@ -9,7 +9,6 @@ import (
 	"flag"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pmezard/go-difflib/difflib"
 
@@ -90,12 +89,6 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 }
 
 func compare(t *testing.T, tc testCase, reference, subject *client) {
-	began := time.Now()
-	defer func() {
-		if d := time.Since(began); d > 3*time.Second {
-			println("SLOW", t.Name(), d.String())
-		}
-	}()
 	wanted, err := reference.run(t.Context(), tc)
 	if err != nil {
 		t.Fatalf("kube-apiserver: %v", err)

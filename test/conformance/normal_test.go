@@ -26,7 +26,7 @@ import (
 var presence = map[string]bool{
 	"Audit-Id": true, "Content-Length": true, "Date": true, "Etag": true, "Last-Modified": true,
 	"X-Kubernetes-Pf-Flowschema-Uid": true, "X-Kubernetes-Pf-Prioritylevel-Uid": true,
-	"X-Request-Id": true,
+	"Process-Start-Time-Unix": true,
 }
 
 // text is an answer as text in which everything that may differ between two
@@ -148,6 +148,9 @@ var volatile = map[string]bool{
 	"generatedAt": true, "caBundle": true,
 }
 
+// unordered are lists that kube-apiserver itself gives in random order.
+var unordered = map[string]bool{"nonResourceRules": true, "resourceRules": true}
+
 func (c *client) normalValue(key string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -163,6 +166,9 @@ func (c *client) normalValue(key string, value any) any {
 		out := make([]any, len(v))
 		for i := range v {
 			out[i] = c.normalValue("", v[i])
+		}
+		if unordered[key] {
+			slices.SortFunc(out, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 		return out
 	case string:
@@ -191,6 +197,8 @@ var replacements = []struct {
 	{"kube-api-access-", regexp.MustCompile(`\b(kube-api-access-)[0-9a-z]{5}\b`), "$1(random)"},
 	{"apiserver-", regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}\b`), "$1(hash)"},
 	{"esource version", regexp.MustCompile(`(?i)(resource version:?) \d+( \(\d+\))?(, current: \d+)?`), "$1 (version)"},
+	{"resourceVersion", regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`), "$1(version)"},
+	{"revision=", regexp.MustCompile(`(revision=)\d+`), "$1(version)"},
 	{"", regexp.MustCompile(`^(\d+[smh])+$|^<invalid>$`), "(age)"},
 }
 

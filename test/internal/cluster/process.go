@@ -37,9 +37,9 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 	}
 	defer out.Close()
 	p.cmd = exec.Command(path, args...)
-	p.cmd.Dir = Root()
+	p.cmd.Dir, p.cmd.Env = Root(), Environ()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = attributes()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -72,7 +72,7 @@ func (s *Server) Stop(failed bool) error {
 	if s.process != nil {
 		errs = append(errs, s.process.Stop())
 		if failed {
-			fmt.Printf("--- log of %s\n%s\n---\n", s.Name, Tail(s.process.Log, 200))
+			fmt.Printf("--- log of %s\n%s\n---\n", s.Name, Tail(s.process.Log, 60))
 		}
 	}
 	for i := len(s.closers) - 1; i >= 0; i-- {

@@ -102,11 +102,20 @@ func (k *Kubelet) Log(namespace, pod, text string) {
 	k.logs.write(types.NamespacedName{Namespace: namespace, Name: pod}, text)
 }
 
+// Followers is how many clients are reading logs that go on.
+func (k *Kubelet) Followers() int {
+	k.logs.mu.Lock()
+	defer k.logs.mu.Unlock()
+	return k.logs.followers
+}
+
 // logStore holds the logs of all pods.
 type logStore struct {
 	mu      sync.Mutex
 	text    map[types.NamespacedName]string
 	changed chan struct{} // closed at the next write
+
+	followers int
 }
 
 func (s *logStore) init() {
@@ -124,6 +133,10 @@ func (s *logStore) write(pod types.NamespacedName, text string) {
 
 // copy writes a pod's log to w, and if it follows goes on until the context ends.
 func (s *logStore) copy(ctx context.Context, w io.Writer, pod types.NamespacedName, follow bool) {
+	if follow {
+		s.follow(1)
+		defer s.follow(-1)
+	}
 	for sent := 0; ; {
 		s.mu.Lock()
 		text, changed := s.text[pod], s.changed
@@ -139,4 +152,10 @@ func (s *logStore) copy(ctx context.Context, w io.Writer, pod types.NamespacedNa
 			return
 		}
 	}
+}
+
+func (s *logStore) follow(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.followers += n
 }

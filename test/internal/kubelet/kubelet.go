@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,6 +34,8 @@ type Options struct {
 	ClientCA *x509.CertPool
 	// WebSockets is whether the kubelet takes WebSockets.
 	WebSockets bool
+	// Cordoned is whether the scheduler leaves the node alone.
+	Cordoned bool
 }
 
 // Kubelet is a node that exists while the test runs.
@@ -43,7 +46,9 @@ type Kubelet struct {
 	server  *httptest.Server // what the API server talks to
 	runtime *httptest.Server // what the kubelet talks to: speaks SPDY only
 	cancel  context.CancelFunc
-	done    chan struct{}
+
+	webSockets atomic.Int64
+	done       chan struct{}
 }
 
 // Start creates the Node and serves until Stop. The client's identity needs the rights
@@ -100,6 +105,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 		Name:   k.options.Node,
 		Labels: map[string]string{corev1.LabelHostname: k.options.Node, corev1.LabelOSStable: "linux"},
 	}}
+	node.Spec.Unschedulable = k.options.Cordoned
 	room := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("64"),
 		corev1.ResourceMemory: resource.MustParse("256Gi"),

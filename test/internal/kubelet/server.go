@@ -1,11 +1,13 @@
 package kubelet
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/util/flushwriter"
 	translator "k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
@@ -24,7 +26,7 @@ func (k *Kubelet) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", k.checked(k.remoteCommand(k.serveExec)))
 	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", k.checked(k.remoteCommand(k.serveAttach)))
-	mux.HandleFunc("/portForward/{namespace}/{pod}", k.checked(k.portForward))
+	mux.HandleFunc("/portForward/{namespace}/{pod}", k.checked(k.proxyPortForward))
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.checked(k.serveLogs))
 	return mux
 }
@@ -34,6 +36,7 @@ func (k *Kubelet) runtimeHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", k.serveExec)
 	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", k.serveAttach)
+	mux.HandleFunc("/portForward/{namespace}/{pod}", k.servePortForward)
 	return mux
 }
 
@@ -54,24 +57,55 @@ func (k *Kubelet) remoteCommand(serve http.HandlerFunc) http.HandlerFunc {
 			serve(w, r)
 			return
 		}
-		if !k.options.WebSockets {
-			http.Error(w, "this node speaks SPDY only", http.StatusBadRequest)
-			return
-		}
 		o, err := remotecommand.NewOptions(r)
+		if err == nil {
+			err = k.takeWebSocket()
+		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		target, err := url.Parse(k.runtime.URL)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		target.Path, target.RawQuery = r.URL.Path, r.URL.RawQuery
-		translator.NewStreamTranslatorHandler(target, nil, 0,
+		translator.NewStreamTranslatorHandler(k.runtimeURL(r), nil, 0,
 			translator.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY}).ServeHTTP(w, r)
 	}
+}
+
+// proxyPortForward is the same for ports: SPDY is tunneled through a WebSocket.
+func (k *Kubelet) proxyPortForward(w http.ResponseWriter, r *http.Request) {
+	if !wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+		k.servePortForward(w, r)
+		return
+	}
+	if err := k.takeWebSocket(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	upgrade := proxy.NewUpgradeAwareHandler(k.runtimeURL(r), nil, false, true, responder{})
+	translator.NewTunnelingHandler(upgrade).ServeHTTP(w, r)
+}
+
+// takeWebSocket counts a WebSocket, if the node takes any.
+func (k *Kubelet) takeWebSocket() error {
+	if !k.options.WebSockets {
+		return errors.New("this node speaks SPDY only")
+	}
+	k.webSockets.Add(1)
+	return nil
+}
+
+// WebSockets is how many have reached the kubelet.
+func (k *Kubelet) WebSockets() int { return int(k.webSockets.Load()) }
+
+// runtimeURL is where the container runtime serves the request.
+func (k *Kubelet) runtimeURL(r *http.Request) *url.URL {
+	return &url.URL{Scheme: "http", Host: k.runtime.Listener.Addr().String(), Path: r.URL.Path, RawQuery: r.URL.RawQuery}
+}
+
+// responder answers for a container runtime that does not.
+type responder struct{}
+
+func (responder) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
 func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
@@ -94,19 +128,9 @@ func (k *Kubelet) serveAttach(w http.ResponseWriter, r *http.Request) {
 		o, idleTimeout, createTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
-func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
-	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		portforward.ServePortForward(w, r, k, r.PathValue("pod"), "", &portforward.V4Options{},
-			idleTimeout, createTimeout, portforward.SupportedProtocols)
-	})
-	switch tunnel := wsstream.IsWebSocketRequestWithTunnelingProtocol(r); {
-	case !tunnel:
-		serve(w, r)
-	case k.options.WebSockets:
-		translator.NewTunnelingHandler(serve).ServeHTTP(w, r)
-	default:
-		http.Error(w, "this node speaks SPDY only", http.StatusBadRequest)
-	}
+func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
+	portforward.ServePortForward(w, r, k, r.PathValue("pod"), "", &portforward.V4Options{},
+		idleTimeout, createTimeout, portforward.SupportedProtocols)
 }
 
 // serveLogs answers "kubectl logs", with what is still to come if it follows.
