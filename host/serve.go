@@ -29,7 +29,10 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server in the foreground",
 		Long: `Run the server in the foreground until SIGINT or SIGTERM, then let requests finish
-and stop every stage; a second signal ends it at once. The first start makes a
+and stop every stage; a second signal ends it at once. SIGHUP reads the
+configuration again and swaps the stages whose part of it, or whose binary, has
+changed; what cannot change while the server runs is reported and changes nothing.
+The first start makes a
 certificate authority, the certificates and keys of the server, and
 DATA_DIR/admin.kubeconfig; later starts reuse them.
 
@@ -51,7 +54,7 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			}
 			ctx, stop := shutdownContext(cmd.Context())
 			defer stop()
-			return serve(ctx, cfg, cmd.OutOrStdout())
+			return serve(ctx, cfg, flags.load, cmd.OutOrStdout())
 		},
 	}
 	flags.register(cmd)

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,6 +29,7 @@ import (
 // that an error at any step, as well as a planned end, closes it in reverse order.
 type server struct {
 	cfg     *config.Config
+	load    func() (*config.Config, error)
 	out     io.Writer
 	log     hclog.Logger
 	others  hclog.Logger // see newLogger
@@ -46,16 +50,22 @@ type server struct {
 	endpoints map[string]*relay.Endpoint
 	drained   chan struct{} // closed when the stages have been drained
 	ran       bool          // the front has been run, and so has closed itself
+	hangup    chan os.Signal
+	// digests of the running binaries, which reload alone uses.
+	digests map[string]string
 	// published is what the stages have last reported.
 	published atomic.Pointer[[]supervisor.Published]
 }
 
 // serve runs the server until ctx ends, or until something fails that it cannot
-// do without. Mistakes of the operator are found before anything is started.
-func serve(ctx context.Context, cfg *config.Config, out io.Writer) (err error) {
+// do without. Mistakes of the operator are found before anything is started. Load
+// reads the configuration anew, for SIGHUP.
+func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), out io.Writer) (err error) {
 	log, others := newLogger(cfg.Log)
-	s := &server{cfg: cfg, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+	s := &server{cfg: cfg, load: load, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
 	defer func() { err = errors.Join(err, s.undo.close()) }()
+	s.hangup = make(chan os.Signal, 1)
+	signal.Notify(s.hangup, syscall.SIGHUP)
 	for _, step := range []func(context.Context) error{
 		s.findBinaries, s.openData, s.parseFlags, s.openFront, s.openStore, s.buildChain, s.openAdmin, s.startStages,
 	} {
@@ -71,20 +81,26 @@ func serve(ctx context.Context, cfg *config.Config, out io.Writer) (err error) {
 
 // findBinaries reports all binaries that cannot be started.
 func (s *server) findBinaries(context.Context) error {
+	var err error
+	s.specs, err = specs(s.cfg)
+	return err
+}
+
+// specs is what the supervisor makes the stages from. The error joins what is
+// wrong with their binaries.
+func specs(cfg *config.Config) ([]supervisor.Spec, error) {
+	var all []supervisor.Spec
 	var errs []error
-	for _, st := range s.cfg.Chain() {
-		b, err := findBinary(s.cfg, st.Name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.specs = append(s.specs, supervisor.Spec{
+	for _, st := range cfg.Chain() {
+		b, err := findBinary(cfg, st.Name)
+		errs = append(errs, err)
+		all = append(all, supervisor.Spec{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
 			User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
 			LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
 		})
 	}
-	return errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // openData takes the data folder for this process and makes the one for sockets.
@@ -193,6 +209,10 @@ func (s *server) serve(ctx context.Context) error {
 		}
 	}()
 	go s.announce(ctx)
+	if err := s.noteDigests(); err != nil {
+		return err
+	}
+	go s.reloadOnHangup(ctx)
 	s.log.Info("serving", "address", s.front.Addr().String())
 	s.ran = true
 	err := s.front.Run(ctx)

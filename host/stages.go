@@ -60,8 +60,8 @@ func (s *server) caller(token string) (string, bool) {
 
 // as gives a request the identity that the configuration has for a stage.
 func (s *server) as(r *http.Request, stage string) *http.Request {
-	id := s.cfg.Stages[stage].Identity
-	return r.WithContext(front.WithLoopbackUser(r.Context(), id.User, id.Groups))
+	user, groups := s.stages.IdentityOf(stage)
+	return r.WithContext(front.WithLoopbackUser(r.Context(), user, groups))
 }
 
 // startStages brings the chain up and says so, a line for each stage.

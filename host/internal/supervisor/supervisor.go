@@ -226,6 +226,17 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	return id, ok
 }
 
+// IdentityOf returns who a stage is in its calls to the host.
+func (s *Supervisor) IdentityOf(name string) (user string, groups []string) {
+	st, err := s.stage(name)
+	if err != nil {
+		return "", nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.spec.User, st.spec.Groups
+}
+
 // Signals returns the mux-and-discovery signals of all stages as STAGE/SIGNAL.
 // It is to be called when Start has returned.
 func (s *Supervisor) Signals() map[string]<-chan struct{} {
