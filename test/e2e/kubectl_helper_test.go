@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,13 @@ func (k *kubectl) with(config string) *kubectl {
 func (k *kubectl) in(t *testing.T) *kubectl {
 	other := *k
 	other.t = t
+	return &other
+}
+
+// setenv returns a copy with another variable in its environment.
+func (k *kubectl) setenv(env string) *kubectl {
+	other := *k
+	other.env = append(slices.Clip(k.env), env)
 	return &other
 }
 

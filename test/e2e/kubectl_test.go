@@ -85,8 +85,7 @@ func TestKubectlPrune(t *testing.T) {
 	k.contains("apply --prune", k.pipe(labeled("kept"), prune...), "configmap/kept unchanged", "configmap/dropped pruned")
 	k.equal("configmap/bystander\nconfigmap/kept\nconfigmap/kube-root-ca.crt", "get", "configmap", "-o", "name")
 
-	set := k.in(t)
-	set.env = append(set.env[:1:1], "KUBECTL_APPLYSET=true")
+	set := k.setenv("KUBECTL_APPLYSET=true")
 	apply := []string{"apply", "--prune", "--applyset=mine", "-f", "-"}
 	set.pipe(configMap("one", "a: '1'")+"---\n"+configMap("two", "a: '1'"), apply...)
 	k.contains("apply --applyset", set.pipe(configMap("one", "a: '1'"), apply...), "configmap/two pruned")

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"io"
 	"strings"
 	"testing"
 )
@@ -19,9 +20,16 @@ type stream struct {
 // start runs kubectl in the background, until it ends or stop is called.
 func (k *kubectl) start(args ...string) *stream {
 	k.t.Helper()
+	return k.startWith(nil, args...)
+}
+
+// startWith is start with a standard input, which has to end before the test.
+func (k *kubectl) startWith(stdin io.Reader, args ...string) *stream {
+	k.t.Helper()
 	ctx, cancel := context.WithCancel(k.t.Context())
 	cmd := k.command(ctx, args...)
 	s := &stream{t: k.t, lines: make(chan string, 1000), done: make(chan struct{}), stop: cancel}
+	cmd.Stdin = stdin
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		cmd.Stderr = cmd.Stdout
@@ -47,38 +55,35 @@ func (k *kubectl) start(args ...string) *stream {
 	return s
 }
 
-// expect reads the next line.
-func (s *stream) expect(want string) {
+// next reads a line.
+func (s *stream) next() string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
 	select {
 	case line, ok := <-s.lines:
-		if got := strings.Join(strings.Fields(line), " "); !ok || got != want {
-			s.t.Fatalf("the next line is %q (%t), want %q", got, ok, want)
+		if !ok {
+			s.t.Fatal("the command has ended, a line was to come")
 		}
+		return line
 	case <-ctx.Done():
-		s.t.Fatalf("no next line, want %q", want)
+		s.t.Fatal("no line comes")
+	}
+	return ""
+}
+
+// expect reads the next line, in which any white space is like a blank.
+func (s *stream) expect(want string) {
+	s.t.Helper()
+	if got := strings.Join(strings.Fields(s.next()), " "); got != want {
+		s.t.Fatalf("the next line is %q, want %q", got, want)
 	}
 }
 
 // skipTo reads lines until one has the text.
 func (s *stream) skipTo(text string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
-	defer cancel()
-	for {
-		select {
-		case line, ok := <-s.lines:
-			if !ok {
-				s.t.Fatalf("the command has ended, no line has %q", text)
-			}
-			if strings.Contains(line, text) {
-				return
-			}
-		case <-ctx.Done():
-			s.t.Fatalf("no line has %q", text)
-		}
+	for !strings.Contains(s.next(), text) {
 	}
 }
 

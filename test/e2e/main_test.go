@@ -109,7 +109,7 @@ func (s *system) startDaemons(ctx context.Context) error {
 	if err := s.startDaemon("kube-scheduler"); err != nil {
 		return err
 	}
-	s.node, err = s.startNode(ctx, nodeName, false)
+	s.node, err = s.startNode(ctx, kubelet.Options{Node: nodeName})
 	return err
 }
 
@@ -133,8 +133,8 @@ func (s *system) startDaemon(name string, args ...string) error {
 }
 
 // startNode adds a node to the cluster, with the identity of a kubelet.
-func (s *system) startNode(ctx context.Context, name string, webSockets bool) (*kubelet.Kubelet, error) {
-	kubeconfig, err := s.certificate("system:node:"+name, "system:nodes")
+func (s *system) startNode(ctx context.Context, o kubelet.Options) (*kubelet.Kubelet, error) {
+	kubeconfig, err := s.certificate("system:node:"+o.Node, "system:nodes")
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +146,9 @@ func (s *system) startNode(ctx context.Context, name string, webSockets bool) (*
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	return kubelet.Start(ctx, config, kubelet.Options{Node: name, ClientCA: pool, WebSockets: webSockets})
+	o.ClientCA = x509.NewCertPool()
+	o.ClientCA.AppendCertsFromPEM(ca)
+	return kubelet.Start(ctx, config, o)
 }
 
 // certificate writes a kubeconfig with a client certificate, made by "catena kubeconfig".

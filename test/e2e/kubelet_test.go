@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+	"github.com/catena-dev/catena/test/internal/kubelet"
+)
+
+// What kubectl speaks, and what the node does. The API server translates WebSockets
+// for nodes that do not take them, and splices all the rest.
+var protocols = []struct {
+	name       string
+	env        string // for kubectl
+	webSockets bool   // of the node
+}{
+	{"SPDY", "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false KUBECTL_PORT_FORWARD_WEBSOCKETS=false", false},
+	{"WebSocket to SPDY", "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true KUBECTL_PORT_FORWARD_WEBSOCKETS=true", false},
+	{"WebSocket", "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true KUBECTL_PORT_FORWARD_WEBSOCKETS=true", true},
+}
+
+// onEveryProtocol runs a test with a pod named "pod" on a node of each sort.
+func onEveryProtocol(t *testing.T, test func(t *testing.T, k *kubectl, node *kubelet.Kubelet)) {
+	t.Parallel()
+	s := shared(t)
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			k := s.kubectl(t)
+			for _, env := range strings.Fields(p.env) {
+				k = k.setenv(env)
+			}
+			node := s.cordonedNode(t, kubelet.Options{Node: "node-" + k.namespace, WebSockets: p.webSockets, Cordoned: true})
+			k.run("run", "pod", "--image=i", `--overrides={"spec":{"nodeName":"node-`+k.namespace+`"}}`)
+			k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+			t.Cleanup(func() { k.afterTest("delete", "pod", "pod", "--now") })
+			test(t, k, node)
+			if got := node.WebSockets(); (got > 0) != p.webSockets {
+				t.Errorf("%d WebSockets have reached the kubelet", got)
+			}
+		})
+	}
+}
+
+// cordonedNode adds a node that goes with the test.
+func (s *system) cordonedNode(t *testing.T, o kubelet.Options) *kubelet.Kubelet {
+	t.Helper()
+	node, err := s.startNode(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		node.Stop()
+		if err := s.client.CoreV1().Nodes().Delete(context.Background(), o.Node, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return node
+}
+
+// noise is data that cannot be right by accident.
+func noise(size int) string {
+	data := make([]byte, size)
+	_, _ = rand.NewChaCha8(sha256.Sum256([]byte("noise"))).Read(data)
+	return string(data)
+}
+
+func TestExec(t *testing.T) {
+	onEveryProtocol(t, func(t *testing.T, k *kubectl, _ *kubelet.Kubelet) {
+		k.equal("hello, pod", "exec", "pod", "--", "echo", "hello,", "pod")
+		stdout, stderr, code := k.try("", "exec", "pod", "--", "fail", "3", "it", "broke")
+		if stdout != "" || !strings.HasPrefix(stderr, "it broke\n") || code != 3 {
+			t.Errorf("a failing command: exit code %d, %q and %q", code, stdout, stderr)
+		}
+		// Standard input ends, and all of the output still comes.
+		want := noise(1 << 20)
+		if got, stderr, code := k.try(want, "exec", "-i", "pod", "--", "cat"); got != want || code != 0 {
+			t.Errorf("cat of %d bytes gives %d, exit code %d, %s", len(want), len(got), code, stderr)
+		}
+		k.fail("", []string{"exec", "pod", "--", "nonsense"}, "executable file not found")
+		k.fail("", []string{"exec", "none", "--", "echo"}, `pods "none" not found`)
+	})
+}
+
+func TestExecForbidden(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	k := s.kubectl(t)
+	k.run("run", "pod", "--image=i")
+	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	k.run("create", "role", "bob", "--verb=get", "--resource=pods,pods/exec")
+	k.run("create", "rolebinding", "bob", "--role=bob", "--user=bob")
+	bob := k.with(s.users[cluster.Bob])
+	eventuallyPrints(bob, func(out string) bool { return out == "yes\n" }, "auth", "can-i", "get", "pods", "--subresource=exec")
+	bob.fail("", []string{"exec", "pod", "--", "echo"}, `User "bob" cannot create resource "pods/exec"`)
+	// A WebSocket begins as a GET, which the front allows: it is core that asks for more.
+	exec, err := remotecommand.NewWebSocketExecutor(s.Config(cluster.Bob), http.MethodGet, s.execURL(k.namespace, "echo").String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = exec.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), `pods "pod" is forbidden`) {
+		t.Errorf("exec through a WebSocket: %v", err)
+	}
+}
+
+// execURL is that of a command in the pod "pod", as clients make it.
+func (s *system) execURL(namespace, command string) *url.URL {
+	return s.client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("pod").SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: []string{command}, Stdout: true, TTY: true}, scheme.ParameterCodec).URL()
+}
+
+// sizes is a terminal that has one size.
+type sizes chan remotecommand.TerminalSize
+
+func (s sizes) Next() *remotecommand.TerminalSize {
+	size, ok := <-s
+	if !ok {
+		return nil
+	}
+	return &size
+}
+
+func TestExecTerminal(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	k := s.kubectl(t)
+	k.run("run", "pod", "--image=i")
+	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	url := s.execURL(k.namespace, "size")
+	for name, executor := range map[string]func() (remotecommand.Executor, error){
+		"SPDY": func() (remotecommand.Executor, error) {
+			return remotecommand.NewSPDYExecutor(s.config, http.MethodPost, url)
+		},
+		"WebSocket": func() (remotecommand.Executor, error) {
+			return remotecommand.NewWebSocketExecutor(s.config, http.MethodGet, url.String())
+		},
+	} {
+		e, err := executor()
+		if err != nil {
+			t.Fatal(err)
+		}
+		terminal := make(sizes, 1)
+		terminal <- remotecommand.TerminalSize{Width: 132, Height: 43}
+		var out bytes.Buffer
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Tty: true, TerminalSizeQueue: terminal})
+		close(terminal)
+		cancel()
+		if err != nil || out.String() != "132x43\n" {
+			t.Errorf("%s: the terminal is %q, want 132x43: %v", name, out.String(), err)
+		}
+	}
+}
+
+// What is typed is answered before more is typed.
+func TestAttach(t *testing.T) {
+	onEveryProtocol(t, func(t *testing.T, k *kubectl, _ *kubelet.Kubelet) {
+		keyboard, typist, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer keyboard.Close()
+		defer typist.Close()
+		a := k.startWith(keyboard, "attach", "-i", "pod", "--quiet")
+		a.expect("attached to pod/pod")
+		for i := range 3 {
+			if _, err := fmt.Fprintf(typist, "line %d\n", i); err != nil {
+				t.Fatal(err)
+			}
+			a.expect(fmt.Sprintf("LINE %d", i))
+		}
+		typist.Close()
+		a.end()
+	})
+}
+
+// Each line comes when it is written, and the kubelet learns that the reader has gone.
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	k := s.kubectl(t)
+	node := s.cordonedNode(t, kubelet.Options{Node: "node-" + k.namespace, Cordoned: true})
+	k.run("run", "pod", "--image=i", `--overrides={"spec":{"nodeName":"node-`+k.namespace+`"}}`)
+	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	node.Log(k.namespace, "pod", "line 0\n")
+	k.equal("line 0", "logs", "pod")
+	logs := k.start("logs", "-f", "pod")
+	logs.expect("line 0")
+	for i := range 5 {
+		node.Log(k.namespace, "pod", fmt.Sprintf("line %d\n", i+1))
+		logs.expect(fmt.Sprintf("line %d", i+1))
+	}
+	logs.stop()
+	eventually(t, "the kubelet stops to follow", func(context.Context) error {
+		if n := node.Followers(); n != 0 {
+			return fmt.Errorf("%d still read", n)
+		}
+		return nil
+	})
+	node.Log(k.namespace, "pod", strings.Repeat("a long line of a large log\n", 100_000))
+	if got, want := len(k.run("logs", "pod")), len("line 0\n")*6+27*100_000-1; got != want {
+		t.Errorf("the large log has %d bytes, want %d", got, want)
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	t.Cleanup(pod.Close)
+	_, port, err := net.SplitHostPort(pod.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	onEveryProtocol(t, func(t *testing.T, k *kubectl, _ *kubelet.Kubelet) {
+		forward := k.start("port-forward", "pod/pod", ":"+port, "--address=127.0.0.1")
+		line := forward.next()
+		address, ok := strings.CutPrefix(strings.TrimSuffix(line, " -> "+port), "Forwarding from ")
+		if !ok {
+			t.Fatalf("port-forward prints %q", line)
+		}
+		client := &http.Client{Transport: &http.Transport{}, Timeout: timeout}
+		defer client.CloseIdleConnections()
+		want := noise(1 << 20)
+		var wg sync.WaitGroup
+		for range 4 { // connections at the same time
+			wg.Go(func() {
+				resp, err := client.Post("http://"+address, "text/plain", strings.NewReader(want))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer resp.Body.Close()
+				if got, err := io.ReadAll(resp.Body); err != nil || string(got) != want {
+					t.Errorf("%d bytes come back as %d: %v", len(want), len(got), err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// kubectl falls back to SPDY; this client does not.
+func TestPortForwardOverWebSocket(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	k := s.kubectl(t)
+	k.run("run", "pod", "--image=i")
+	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	target := s.client.CoreV1().RESTClient().Post().Namespace(k.namespace).Resource("pods").Name("pod").SubResource("portforward").URL()
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(target, s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil || protocol != portforward.PortForwardProtocolV1Name {
+		t.Fatalf("protocol %q: %v", protocol, err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
