@@ -105,6 +105,9 @@ func (s *testStage) await(complete chan<- struct{}) {
 func (s *testStage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	own := "/stage/" + s.env.Name
 	switch {
+	case strings.Contains(r.Header.Get(wrapHeader), s.env.Name) && r.Header.Get("Upgrade") != "":
+		w.Header().Add(wrappedHeader, s.env.Name) // the writer's methods are not called
+		s.env.Next.ServeHTTP(w, r)
 	case strings.Contains(r.Header.Get(wrapHeader), s.env.Name):
 		s.env.Next.ServeHTTP(&nameWriter{ResponseWriter: w, name: s.env.Name}, r)
 	case r.URL.Path == own:

@@ -1,0 +1,201 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+// longChain has a stage of the tests in front of, between and behind Kubernetes' own,
+// and an API group of somebody else. The order of the lines says nothing.
+const longChain = `apiVersion: catena.dev/v1alpha1
+kind: HostConfiguration
+log: {stageLevel: error}
+stages:
+  extensions: {delegate: behind}
+  wardle: {delegate: extensions}
+  behind: {}
+  front: {delegate: aggregator}
+  core: {delegate: wardle}
+  aggregator: {delegate: middle}
+  middle: {delegate: core}
+`
+
+// long is a Catena with longChain, and what it was started with.
+type long struct {
+	*cluster.Catena
+	config, plugins string
+	auditLog        string
+	spans           *collector
+}
+
+// longCatena is shared by the tests that do no harm to it.
+var longCatena = sync.OnceValues(func() (*long, error) {
+	dir, err := os.MkdirTemp("", "system")
+	if err != nil {
+		return nil, err
+	}
+	onStop(func(bool) error { return os.RemoveAll(dir) })
+	l := &long{config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), auditLog: filepath.Join(dir, "audit.log")}
+	l.spans, err = startCollector()
+	if err != nil {
+		return nil, err
+	}
+	onStop(l.spans.stop)
+	policy, tracing := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "tracing.yaml")
+	for path, text := range map[string]string{l.config: longChain, policy: auditPolicy, tracing: l.spans.config()} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if err := errorsOf(os.Mkdir(l.plugins, 0o700), linkPlugins(l.plugins, "front", "middle", "behind", "wardle")); err != nil {
+		return nil, err
+	}
+	l.Catena, err = cluster.StartCatena(context.Background(), cluster.Options{
+		ConfigFile: l.config, PluginDirs: []string{l.plugins},
+		Flags: map[string]string{
+			"audit-policy-file": policy, "audit-log-path": l.auditLog, "tracing-config-file": tracing,
+			"etcd-count-metric-poll-period": "1s",
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	onStop(l.Stop)
+	return l, nil
+})
+
+// theLong returns the shared Catena.
+func theLong(t *testing.T) *long {
+	t.Helper()
+	l, err := longCatena()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// answer is an answer as a client gets it.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// seen is what a test stage says of the request that it got.
+func (a answer) seen(t *testing.T) seen {
+	t.Helper()
+	var s seen
+	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.code != http.StatusOK {
+		t.Fatalf("no test stage has answered: %d %s", a.code, a.body)
+	}
+	return s
+}
+
+// do sends a request with the headers, given as "Key: value".
+func do(t *testing.T, config *rest.Config, method, path, body string, headers ...string) answer {
+	t.Helper()
+	resp := send(t, config, method, path, body, headers...)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+// send is do for answers that do not end. The caller closes the body.
+func send(t *testing.T, config *rest.Config, method, path, body string, headers ...string) *http.Response {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		key, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(key, value)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return resp
+}
+
+// clientset is a client for a user.
+func clientset(t *testing.T, s *cluster.Server, user string) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(s.Config(user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// kubectl runs kubectl as the administrator and returns its standard output.
+func kubectl(t *testing.T, s *cluster.Server, args ...string) string {
+	t.Helper()
+	path, err := cluster.Tool("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := s.Kubeconfig(cluster.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// apply sends a manifest with kubectl.
+func apply(t *testing.T, s *cluster.Server, manifest string) {
+	t.Helper()
+	kubectl(t, s, "apply", "-f", write(t, "manifest.yaml", manifest))
+}
+
+// counter is the sum of a metric's samples whose labels contain all of the texts.
+func counter(t *testing.T, config *rest.Config, name string, labels ...string) float64 {
+	t.Helper()
+	sum := 0.0
+	for line := range strings.Lines(do(t, config, http.MethodGet, "/metrics", "").body) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest[0] != '{' && rest[0] != ' ' {
+			continue
+		}
+		ok = true
+		for _, l := range labels {
+			ok = ok && strings.Contains(rest, l)
+		}
+		var value float64
+		if _, err := fmt.Sscan(rest[strings.LastIndexByte(strings.TrimSpace(rest), ' '):], &value); ok && err == nil {
+			sum += value
+		}
+	}
+	return sum
+}
