@@ -13,7 +13,7 @@ import (
 
 // bind opens the port that the flags name, or any free one if they name port 0,
 // which upstream knows no way to ask for.
-func bind(ctx context.Context, flags *Flags) (net.Listener, error) {
+func bind(ctx context.Context, flags *Flags) (*connections, error) {
 	serving := flags.options.SecureServing.SecureServingOptions
 	addr := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
 	config := net.ListenConfig{Control: sharing(serving)}
@@ -31,8 +31,9 @@ func bind(ctx context.Context, flags *Flags) (net.Listener, error) {
 	if err := flags.setPort(listener.Addr().(*net.TCPAddr).Port); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	serving.Listener = listener
-	return listener, nil
+	tracked := trackConnections(listener)
+	serving.Listener = tracked
+	return tracked, nil
 }
 
 // sharing sets the socket options of --permit-port-sharing and

@@ -35,7 +35,7 @@ type Options struct {
 type Front struct {
 	opts     Options
 	server   *genericapiserver.GenericAPIServer
-	listener net.Listener
+	listener *connections
 	sizes    flowcontrolrequest.StorageObjectCountTracker
 	carrier  *Carrier
 	writer   errorWriter
@@ -43,6 +43,9 @@ type Front struct {
 	hooks     preShutdownHooks
 	draining  chan struct{}
 	initiated <-chan struct{}
+	drained   <-chan struct{}
+	// requests are those that came through the listener.
+	requests inFlight
 
 	mu    sync.RWMutex
 	chain http.Handler
@@ -88,7 +91,7 @@ func (f *Front) build(ctx context.Context) error {
 		return err
 	}
 	f.sizes = config.StorageObjectCountTracker
-	f.initiated = config.ShutdownInitiatedNotify()
+	f.initiated, f.drained = config.ShutdownInitiatedNotify(), config.DrainedNotify()
 	f.writer = errorWriter{config.Serializer}
 
 	delegate := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))
@@ -96,6 +99,8 @@ func (f *Front) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("build the server: %w", err)
 	}
+	f.requests.Handler = f.server.Handler.FullHandlerChain
+	f.server.Handler.FullHandlerChain = &f.requests
 	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.opts.ListedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil
 }
@@ -127,7 +132,7 @@ func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
 
 // Handler returns the server's handler with all its filters, for the socket on
 // which stages call. See WithLoopbackUser.
-func (f *Front) Handler() http.Handler { return f.server.Handler }
+func (f *Front) Handler() http.Handler { return f.requests.Handler }
 
 // Carrier returns what carries the state of a request to the stages and back.
 func (f *Front) Carrier() *Carrier { return f.carrier }

@@ -24,6 +24,9 @@ func (f *Front) Run(ctx context.Context) error {
 		return err
 	}
 	go f.signalDraining(hooksDone)
+	ended := make(chan struct{})
+	defer close(ended)
+	go f.closeIdleConnections(ended)
 	if err := f.server.PrepareRun().RunWithContext(ctx); err != nil {
 		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}

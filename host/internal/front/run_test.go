@@ -2,11 +2,14 @@ package front_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestShutdownServesWhatIsInFlight(t *testing.T) {
@@ -60,6 +63,47 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	}
 	if a := s.client(t).get(t, "/livez"); a.code != 0 {
 		t.Errorf("after the end: %d", a.code)
+	}
+}
+
+// A client that connects while the server shuts down, and then makes no request,
+// is told nothing by net/http, which waits for it.
+func TestShutdownDoesNotWaitForIdleConnections(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	var late net.Conn
+	s.AddPreShutdownHook("connects", func() error { late = dial(); return nil })
+	s.run(t)
+	s.waitReady(t)
+	s.stop()
+	<-s.Draining()
+	// The handshake ends when the server has asked clients to close: then the
+	// listener is closed.
+	eventually(t, "closed listener", func() bool {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
+	if err := tls.Client(late, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	case <-time.After(deadline):
+		t.Error("Run waits for a connection without a request")
 	}
 }
 

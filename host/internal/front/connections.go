@@ -1,0 +1,108 @@
+package front
+
+import (
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// keepAlivePeriod is how often an idle TCP connection is probed, as upstream's.
+	keepAlivePeriod = 3 * time.Minute
+	// idleGrace is how long connections may stay open when the server shuts down
+	// and no request is left: for the last bytes of answers, and for clients to
+	// close them by themselves.
+	idleGrace = time.Second
+)
+
+// connections is a listener that can close the connections that came from it.
+//
+// net/http's own shutdown asks HTTP/2 clients to close their connections, but not
+// those whose TLS handshake is under way at that moment. Such a connection, if the
+// client then makes no request, would hold up the shutdown for a whole request
+// timeout. https://go.dev/issue/39776 is why it does not count as idle.
+type connections struct {
+	net.Listener
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+}
+
+func trackConnections(l net.Listener) *connections {
+	return &connections{Listener: l, open: map[*connection]struct{}{}}
+}
+
+// Accept implements net.Listener.
+func (c *connections) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
+	}
+	tracked := &connection{Conn: conn, all: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[tracked] = struct{}{}
+	return tracked, nil
+}
+
+func (c *connections) closeAll() {
+	c.mu.Lock()
+	open := slices.Collect(maps.Keys(c.open))
+	c.mu.Unlock()
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+}
+
+type connection struct {
+	net.Conn
+	all *connections
+}
+
+func (c *connection) Close() error {
+	c.all.mu.Lock()
+	delete(c.all.open, c)
+	c.all.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// inFlight counts the requests that a handler is working on.
+type inFlight struct {
+	http.Handler
+	count atomic.Int64
+}
+
+func (h *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.count.Add(1)
+	defer h.count.Add(-1)
+	h.Handler.ServeHTTP(w, r)
+}
+
+// closeIdleConnections closes what connections are left when the server shuts down
+// and all requests, the long running ones too, have ended.
+func (f *Front) closeIdleConnections(ended <-chan struct{}) {
+	select {
+	case <-f.drained:
+	case <-ended:
+		return
+	}
+	tick := time.NewTicker(idleGrace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if f.requests.count.Load() == 0 {
+				f.listener.closeAll()
+			}
+		case <-ended:
+			return
+		}
+	}
+}
