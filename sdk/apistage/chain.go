@@ -3,6 +3,7 @@ package apistage
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/tracing"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -24,12 +26,28 @@ import (
 // the request's context what they would have left there, and to send back to
 // the host what the handlers leave there.
 func (a *Adapter) buildHandlerChain(handler http.Handler, c *genericapiserver.Config) http.Handler {
-	handler = genericapifilters.WithTracing(handler, c.TracerProvider)
+	handler = withTracing(handler, c.TracerProvider)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = a.withCarriers(handler)
 	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, a.complete)
 	return handler
+}
+
+// withTracing is upstream's filter for those requests that have a trace or could
+// begin one; for all others it would only cost half of what the chain costs.
+func withTracing(handler http.Handler, provider tracing.TracerProvider) http.Handler {
+	traced := genericapifilters.WithTracing(handler, provider)
+	if reflect.TypeOf(provider) != reflect.TypeOf(tracing.NewNoopTracerProvider()) {
+		return traced
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Traceparent") != "" || r.Header.Get("Baggage") != "" {
+			traced.ServeHTTP(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // withCarriers restores the request's context from the host's headers.

@@ -29,7 +29,7 @@ func (a *Adapter) registerHooks(server *genericapiserver.GenericAPIServer) {
 	for _, name := range slices.Sorted(maps.Keys(server.PostStartHooks())) {
 		done := checks["poststarthook/"+name]
 		a.env.PostStartHook(name, func(ctx context.Context) error {
-			a.startHooks.Do(func() { server.RunPostStartHooks(a.env.Context()) })
+			a.startHooks.Do(func() { a.run(server) })
 			return waitFor(ctx, done)
 		})
 	}
@@ -39,6 +39,18 @@ func (a *Adapter) registerHooks(server *genericapiserver.GenericAPIServer) {
 			return server.RunPreShutdownHooks()
 		})
 	}
+}
+
+// run starts what GenericAPIServer.RunWithContext starts besides a listener.
+func (a *Adapter) run(server *genericapiserver.GenericAPIServer) {
+	if debug := server.UnprotectedDebugSocket; debug != nil {
+		go func() {
+			if err := debug.RunWithContext(a.env.Context()); err != nil {
+				a.env.Log.Error("debug socket", "error", err)
+			}
+		}()
+	}
+	server.RunPostStartHooks(a.env.Context())
 }
 
 func waitFor(ctx context.Context, check healthz.HealthChecker) error {

@@ -60,6 +60,10 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	}
 	// Upstream drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
+	if shared.config.PeerProxy == nil {
+		// Some feature gates replace the chain of filters, most of which are the host's.
+		config.GenericConfig.BuildHandlerChainFunc = g.BuildHandlerChainFunc
+	}
 
 	a := &aggregator{base: b}
 	if a.crds, err = newCRDInformers(g); err != nil {

@@ -237,11 +237,13 @@ func testAPIService(t *testing.T, c *chain, config *rest.Config) {
 	eventually(t, "aggregator gives the path back", reaches("extensions", apierrors.IsNotFound))
 }
 
+// withoutCore disables the admission plugins that wait for resources of core.
+const withoutCore = "disable-admission-plugins=NamespaceLifecycle,LimitRanger,ServiceAccount,ResourceQuota," +
+	"MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook"
+
 // TestExtensionsAlone starts a chain that has none of Kubernetes' built-in resources.
 func TestExtensionsAlone(t *testing.T) {
-	c := startChain(t, flags(t, "enable-priority-and-fairness=false",
-		"disable-admission-plugins=NamespaceLifecycle,LimitRanger,ServiceAccount,ResourceQuota,MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook",
-	), extensionsStage)
+	c := startChain(t, flags(t, "enable-priority-and-fairness=false", withoutCore), extensionsStage)
 	config := c.client(t)
 	eventually(t, "all checks pass", func() error { return c.healthy(t.Context()) })
 	crds := apiextensionsclient.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()

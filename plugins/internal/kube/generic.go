@@ -128,8 +128,10 @@ func (b *base) applyFeatures() error {
 	if err := b.options.Features.ApplyTo(b.generic, b.client, b.informers); err != nil {
 		return err
 	}
-	// One socket per process: the flag names the host's.
-	b.generic.DebugSocketPath = ""
+	if b.generic.DebugSocketPath != "" {
+		// Each process has its own: the flag's is the host's.
+		b.generic.DebugSocketPath += "." + b.env.Name
+	}
 	if err := b.options.APIEnablement.ApplyTo(b.generic, b.generic.MergedResourceConfig, legacyscheme.Scheme); err != nil {
 		return err
 	}
