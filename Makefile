@@ -5,11 +5,12 @@ GO ?= go
 # The release of Kubernetes that Catena is built from, as go.mod says.
 KUBE_VERSION := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS      := -s -w -X main.version=$(VERSION)
 TOOL_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+# The release is in the build information too; user agents take it from here.
+LDFLAGS      := $(TOOL_LDFLAGS) -X main.version=$(VERSION)
 
 STAGES := aggregator core extensions
 TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \

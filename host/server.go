@@ -158,8 +158,29 @@ func (s *server) parseFlags(ctx context.Context) error {
 	if err := s.flags.Validate(ctx); err != nil {
 		return located(s.cfg, err)
 	}
-	s.pki, err = pki.Ensure(pki.Options{Dir: pkiDir(s.storage.Dir), Hosts: s.flags.Hosts()})
+	s.pki, err = pki.Ensure(s.pkiOptions())
 	return err
+}
+
+func (s *server) pkiOptions() pki.Options {
+	return pki.Options{Dir: pkiDir(s.storage.Dir), Hosts: s.flags.Hosts()}
+}
+
+// renewal is how often certificates are looked at that may have to be renewed.
+// Servers and clients read them anew when their files change.
+const renewal = 12 * time.Hour
+
+func (s *server) renewCertificates(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(renewal):
+		}
+		if _, err := pki.Ensure(s.pkiOptions()); err != nil {
+			s.log.Error("certificates could not be renewed", "error", err)
+		}
+	}
 }
 
 // openFront binds the port, so that one that is in use is found before the
@@ -213,6 +234,7 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	go s.reloadOnHangup(ctx)
+	go s.renewCertificates(ctx)
 	s.log.Info("serving", "address", s.front.Addr().String())
 	s.ran = true
 	err := s.front.Run(ctx)
