@@ -4,14 +4,8 @@ package main
 import (
 	"github.com/catena-dev/catena/plugins/internal/kube"
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 func main() {
-	sdk.Main(sdk.Stage{
-		Name:    "aggregator",
-		Version: kubeversion.Release(),
-		Summary: "registers API servers and merges discovery and OpenAPI of the chain",
-		New:     kube.NewAggregator,
-	})
+	sdk.Main(kube.Stage("aggregator", "registers API servers and merges discovery and OpenAPI of the chain", kube.NewAggregator))
 }

@@ -4,14 +4,8 @@ package main
 import (
 	"github.com/catena-dev/catena/plugins/internal/kube"
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 func main() {
-	sdk.Main(sdk.Stage{
-		Name:    "core",
-		Version: kubeversion.Release(),
-		Summary: "serves Kubernetes' built-in resources",
-		New:     kube.NewCore,
-	})
+	sdk.Main(kube.Stage("core", "serves Kubernetes' built-in resources", kube.NewCore))
 }

@@ -28,8 +28,8 @@ import (
 // and puts what is global in Kubernetes' libraries into effect: feature gates,
 // emulated version, logging.
 func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, error) {
-	o := options.NewServerRunOptions()
-	if err := parse(o, env.Flags()); err != nil {
+	o, err := parse(env.Flags())
+	if err != nil {
 		return options.CompletedOptions{}, err
 	}
 	if err := klogr.Install(env.Log, strconv.FormatUint(uint64(o.Logs.Verbosity), 10), logsapi.VModuleConfigurationPflag(&o.Logs.VModule).String()); err != nil {
@@ -60,7 +60,8 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 	return completed, nil
 }
 
-func parse(o *options.ServerRunOptions, flags []string) error {
+func parse(flags []string) (*options.ServerRunOptions, error) {
+	o := options.NewServerRunOptions()
 	set := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	named := o.Flags()
 	for _, f := range named.FlagSets {
@@ -71,7 +72,7 @@ func parse(o *options.ServerRunOptions, flags []string) error {
 		arguments[i] = "--" + f
 	}
 	if err := set.Parse(arguments); err != nil {
-		return fmt.Errorf("flags of the API server: %w", err)
+		return nil, fmt.Errorf("flags of the API server: %w", err)
 	}
-	return nil
+	return o, nil
 }
