@@ -54,8 +54,10 @@ type testCase struct {
 	// Ignore lists dotted paths in the body that are not compared, and Only what
 	// is compared at all: "status" or "headers" (which includes the status).
 	Ignore []string `json:"ignore,omitempty"`
-	Only   string   `json:"only,omitempty"`
-	// Why is the reason for Ignore and Only.
+	// Without is a pattern of texts that are not compared as elements of lists.
+	Without string `json:"without,omitempty"`
+	Only    string `json:"only,omitempty"`
+	// Why is the reason for Ignore, Without and Only.
 	Why string `json:"why,omitempty"`
 }
 
@@ -99,7 +101,7 @@ func (c *testCase) check() error {
 		return fmt.Errorf("must have either request or raw")
 	case c.Want == nil:
 		return fmt.Errorf("does not say what it wants")
-	case (c.Only != "" || len(c.Ignore) > 0) && c.Why == "":
+	case (c.Only != "" || len(c.Ignore) > 0 || c.Without != "") && c.Why == "":
 		return fmt.Errorf("does not say why it does not compare all")
 	case c.Only != "" && c.Only != "status" && c.Only != "headers":
 		return fmt.Errorf("only %q is unknown", c.Only)

@@ -51,10 +51,10 @@ func (a *answer) text(tc testCase, c *client) string {
 	if tc.Only == "headers" {
 		return out.String()
 	}
-	return out.String() + "\n" + c.normalBody(a, tc.Ignore)
+	return out.String() + "\n" + c.normalBody(a, tc)
 }
 
-func (c *client) normalBody(a *answer, ignore []string) string {
+func (c *client) normalBody(a *answer, tc testCase) string {
 	body := a.body
 	if a.header.Get("Content-Encoding") == "gzip" {
 		zip, err := gzip.NewReader(bytes.NewReader(body))
@@ -71,8 +71,11 @@ func (c *client) normalBody(a *answer, ignore []string) string {
 	}
 	var out strings.Builder
 	for _, doc := range docs {
-		for _, path := range ignore {
+		for _, path := range tc.Ignore {
 			remove(doc, strings.Split(path, "."))
+		}
+		if tc.Without != "" {
+			doc = without(doc, regexp.MustCompile(tc.Without))
 		}
 		text, err := json.MarshalIndent(c.normalValue("", doc), "", "  ")
 		if err != nil {
@@ -219,6 +222,22 @@ func (c *client) normalText(text string) string {
 		text = r.pattern.ReplaceAllString(text, r.with)
 	}
 	return text
+}
+
+// without drops texts that match from all lists.
+func without(value any, pattern *regexp.Regexp) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for member, inner := range v {
+			v[member] = without(inner, pattern)
+		}
+	case []any:
+		return slices.DeleteFunc(v, func(element any) bool {
+			text, ok := element.(string)
+			return ok && pattern.MatchString(text)
+		})
+	}
+	return value
 }
 
 // remove deletes what a dotted path leads to; * stands for all members or elements.

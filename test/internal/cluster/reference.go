@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"path/filepath"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
-	"k8s.io/client-go/util/keyutil"
 )
 
 // StartKubeAPIServer starts kube-apiserver on an etcd of its own and returns when it
@@ -29,11 +29,7 @@ func (s *Server) startKubeAPIServer(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	etcd, err := s.startEtcd()
-	if err != nil {
-		return err
-	}
-	key, err := s.writeKey("service-account.key")
+	etcd, err := s.StartEtcd()
 	if err != nil {
 		return err
 	}
@@ -42,11 +38,12 @@ func (s *Server) startKubeAPIServer(ctx context.Context, o Options) error {
 		return err
 	}
 	flags := s.commonFlags(o)
+	if err := s.credentialFlags(flags); err != nil {
+		return err
+	}
 	flags["etcd-servers"] = etcd
 	flags["secure-port"] = port
 	flags["cert-dir"] = filepath.Join(s.Dir, "certs")
-	flags["service-account-key-file"] = key
-	flags["service-account-signing-key-file"] = key
 	var args []string
 	for name, value := range flags {
 		args = append(args, "--"+name+"="+value)
@@ -58,9 +55,9 @@ func (s *Server) startKubeAPIServer(ctx context.Context, o Options) error {
 	return s.awaitReady(ctx, func() error { return nil })
 }
 
-// startEtcd runs etcd in this process, on a Unix socket, and returns its URL. It
-// writes without fsync: nothing here has to survive a power failure.
-func (s *Server) startEtcd() (string, error) {
+// StartEtcd runs etcd in this process, on a Unix socket, and returns its URL. It ends
+// with the server. It writes without fsync: nothing here has to survive a power failure.
+func (s *Server) StartEtcd() (string, error) {
 	client := url.URL{Scheme: "unix", Path: filepath.Join(s.Dir, "etcd.sock")}
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(s.Dir, "etcd")
@@ -79,12 +76,36 @@ func (s *Server) startEtcd() (string, error) {
 	return "unix://" + client.Path, nil
 }
 
-// writeKey makes a private key for signing service account tokens.
-func (s *Server) writeKey(name string) (string, error) {
-	pem, err := keyutil.MakeEllipticPrivateKeyPEM()
+// credentialFlags adds what Catena makes for itself: keys for service account tokens,
+// and the authorities of clients and of the aggregator.
+func (s *Server) credentialFlags(flags map[string]string) error {
+	key, _, err := s.newKey("service-account.key")
 	if err != nil {
-		return "", err
+		return err
 	}
-	path := filepath.Join(s.Dir, name)
-	return path, keyutil.WriteKey(path, pem)
+	clients, err := s.newAuthority("ca")
+	if err != nil {
+		return err
+	}
+	proxies, err := s.newAuthority("front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	proxyCert, proxyKey, err := proxies.client(s, "front-proxy-client")
+	if err != nil {
+		return err
+	}
+	maps.Copy(flags, map[string]string{
+		"service-account-key-file":           key,
+		"service-account-signing-key-file":   key,
+		"client-ca-file":                     clients.file,
+		"requestheader-client-ca-file":       proxies.file,
+		"requestheader-allowed-names":        "front-proxy-client",
+		"requestheader-username-headers":     "X-Remote-User",
+		"requestheader-group-headers":        "X-Remote-Group",
+		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
+		"proxy-client-cert-file":             proxyCert,
+		"proxy-client-key-file":              proxyKey,
+	})
+	return nil
 }
