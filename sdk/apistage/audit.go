@@ -3,6 +3,7 @@ package apistage
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
 )
 
@@ -19,10 +21,12 @@ const omitManagedFields = ";omitManagedFields"
 // carriedAudit is what the handlers of a request add to its audit event, as it
 // goes back to the host in stagev1.HeaderAudit.
 type carriedAudit struct {
-	Annotations    map[string]string `json:"annotations,omitempty"`
-	RequestObject  json.RawMessage   `json:"requestObject,omitempty"`
-	ResponseObject json.RawMessage   `json:"responseObject,omitempty"`
-	ResponseStatus *metav1.Status    `json:"responseStatus,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// ObjectRef is what the body of the request tells about its object.
+	ObjectRef      *auditv1.ObjectReference `json:"objectRef,omitempty"`
+	RequestObject  json.RawMessage          `json:"requestObject,omitempty"`
+	ResponseObject json.RawMessage          `json:"responseObject,omitempty"`
+	ResponseStatus *metav1.Status           `json:"responseStatus,omitempty"`
 }
 
 // startAudit prepares the audit context of ctx for the level that the host's
@@ -42,16 +46,14 @@ func (x *exchange) startAudit(ctx context.Context, header string) {
 func (x *exchange) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		x.captured = carriedAudit{
-			Annotations:    event.Annotations,
+			Annotations:    maps.Clone(event.Annotations),
 			RequestObject:  rawJSON(event.RequestObject),
 			ResponseObject: rawJSON(event.ResponseObject),
 			ResponseStatus: event.ResponseStatus,
 		}
-		if x.captured.Annotations != nil {
-			x.captured.Annotations = make(map[string]string, len(event.Annotations))
-			for key, value := range event.Annotations {
-				x.captured.Annotations[key] = value
-			}
+		if event.ObjectRef != nil {
+			ref := auditv1.ObjectReference(*event.ObjectRef)
+			x.captured.ObjectRef = &ref
 		}
 	}
 	return true
@@ -72,7 +74,7 @@ func (x *exchange) auditHeader() string {
 }
 
 func (c *carriedAudit) empty() bool {
-	return len(c.Annotations) == 0 && c.RequestObject == nil && c.ResponseObject == nil && c.ResponseStatus == nil
+	return len(c.Annotations) == 0 && c.ObjectRef == nil && c.RequestObject == nil && c.ResponseObject == nil && c.ResponseStatus == nil
 }
 
 // rawJSON returns the JSON of an object in an event. A server-side apply may

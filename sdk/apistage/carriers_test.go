@@ -73,11 +73,12 @@ func (c headerCarrier) Keys() []string        { return nil }
 
 var v1 = schema.GroupVersion{Version: "v1"}
 
-// statusSerializer encodes metav1.Status.
-func statusSerializer() runtime.NegotiatedSerializer {
+// testSerializer encodes the objects of these tests.
+func testSerializer() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1, &metav1.Status{})
+	scheme.AddKnownTypes(v1, &metav1.PartialObjectMetadata{})
 	return serializer.NewCodecFactory(scheme)
 }
 
@@ -87,7 +88,7 @@ func audited(w http.ResponseWriter, r *http.Request) {
 	audit.AddAuditAnnotation(ctx, "policy.example/warn", "größer 😀")
 	audit.LogRequestPatch(ctx, []byte(`{"metadata":{"name":"é"}}`))
 	status := &metav1.Status{Status: metav1.StatusFailure, Message: "nein\n", Code: http.StatusConflict}
-	audit.LogResponseObject(ctx, status, v1, statusSerializer())
+	audit.LogResponseObject(ctx, status, v1, testSerializer())
 	w.WriteHeader(http.StatusConflict)
 }
 
@@ -133,6 +134,20 @@ func TestAuditGoesBackToTheHost(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: audit is\n%v, want\n%v", level, got, want)
 		}
+	}
+}
+
+// TestAuditTellsTheObjectOfABody is about a name that the URL of a create does not have.
+func TestAuditTellsTheObjectOfABody(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "made"}}
+		audit.LogRequestObject(r.Context(), object, v1, v1.WithResource("things"), "sub", testSerializer())
+	})), stagetest.Options{})
+	response := ask(t, stage, "/own", map[string]string{stagev1.HeaderAuditLevel: "Metadata"})
+	want := `{"objectRef":{"resource":"things","namespace":"ns","name":"made","apiVersion":"v1","subresource":"sub"}}`
+	if got := response.Header.Get(stagev1.HeaderAudit); got != want {
+		t.Errorf("audit is %s, want %s", got, want)
 	}
 }
 
