@@ -59,9 +59,12 @@ func (a *answer) parse(text string) error {
 		if err != nil {
 			return err
 		}
-		a.fields = append(a.fields, f)
+		again := f.key == "Content-Length" && a.length >= 0
 		if err := a.note(f); err != nil {
 			return err
+		}
+		if !again {
+			a.fields = append(a.fields, f)
 		}
 	}
 	if rest != "" {

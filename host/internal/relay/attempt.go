@@ -30,7 +30,7 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 	}
 	expect := x.expect()
 	if err == nil && streamed(x.r) && !expect {
-		x.startUpload()
+		x.upload = startUpload(x.r, c)
 	}
 	// Even a stage that takes no more may have answered.
 	if err := x.readAnswer(expect); err != nil {
@@ -70,14 +70,6 @@ func (x *exchange) expect() bool {
 	return streamed(x.r) && (x.more || expectsContinue(x.r))
 }
 
-func (x *exchange) startUpload() {
-	if x.r.ProtoMajor == 1 {
-		// Without it, net/http reads the rest of the body before it sends an answer.
-		_ = http.NewResponseController(x.w).EnableFullDuplex()
-	}
-	x.upload = startUpload(x.r, x.c)
-}
-
 // maxInformational bounds the informational answers to one request.
 const maxInformational = 100
 
@@ -105,7 +97,7 @@ func (x *exchange) readAnswer(expect bool) error {
 			return nil
 		case status == http.StatusContinue:
 			if expect && x.upload == nil {
-				x.startUpload()
+				x.upload = startUpload(x.r, x.c)
 			}
 		default:
 			x.inform()
@@ -163,8 +155,8 @@ func (x *exchange) respond() verdict {
 		return x.switchProtocols(a)
 	}
 	x.writeHeaders(a)
-	if x.upload != nil && !x.upload.finished() && x.r.ProtoMajor == 1 {
-		x.w.Header().Set("Connection", "close") // the client may stop sending
+	if x.upload != nil && x.r.ProtoMajor == 1 && !x.upload.endsWithin(answerGrace) {
+		x.closeClient()
 	}
 	x.w.WriteHeader(a.status)
 	x.unflushed = true

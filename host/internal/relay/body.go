@@ -11,9 +11,12 @@ import (
 // maxBuffered is the longest body that is read before the request is sent on.
 const maxBuffered = 64 << 10
 
-// uploadGrace is how long a body that is still being sent may go on when the
-// answer to it is complete.
-const uploadGrace = 100 * time.Millisecond
+// When a stage answers, it has mostly read the body to its end, but the goroutine that
+// sent it need not have got to say so. It gets some time for that.
+const (
+	answerGrace = 5 * time.Millisecond   // before the answer
+	uploadGrace = 100 * time.Millisecond // behind it
+)
 
 // hasBody says whether there may be a body to send.
 func hasBody(r *http.Request) bool {
@@ -160,24 +163,29 @@ func (u *upload) finished() bool {
 	}
 }
 
+// endsWithin waits for the end of the upload, but not for long.
+func (u *upload) endsWithin(d time.Duration) bool {
+	if u.finished() {
+		return true
+	}
+	patience := time.NewTimer(d)
+	defer patience.Stop()
+	select {
+	case <-u.done:
+		return true
+	case <-patience.C:
+		return false
+	}
+}
+
 // finish waits for the end of the upload when the stage has nothing more to say.
-// After a moment it makes reading the body fail.
+// The body must not be read once the handler has returned, so if the client is slow,
+// reading it is made to fail.
 func (u *upload) finish(w http.ResponseWriter) {
-	grace := time.NewTimer(uploadGrace)
-	defer grace.Stop()
-	ended := u.r.Context().Done()
-	select {
-	case <-u.done:
+	if u.endsWithin(uploadGrace) {
 		return
-	case <-ended:
-	case <-grace.C:
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	u.c.abort()
-	select {
-	case <-u.done:
-	case <-ended:
-		// The body's reader belongs to a server that gives up on the client, or
-		// has done so. It ends the upload; waiting for that helps nobody.
-	}
+	<-u.done
 }

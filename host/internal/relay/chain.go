@@ -52,6 +52,7 @@ type Config struct {
 	// NotFound answers what no stage wants; http.NotFound if nil.
 	NotFound http.Handler
 	// Error answers a request that got no answer from a stage; WriteError if nil.
+	// Who ended the context of a Canceled request may be about to answer, too.
 	Error   func(w http.ResponseWriter, r *http.Request, e *StageError)
 	Carrier Carrier
 	// Observe is called at the end of each attempt to have a stage serve a request.
@@ -240,6 +241,3 @@ func (x *exchange) answerFailure() {
 	}
 	x.chain.config.Error(x.w, x.r, &StageError{Kind: kind, Stage: x.stage, Err: x.fail.err})
 }
-
-// leave takes the request from its stage, for which it is no longer in flight.
-func (x *exchange) leave() { x.chain.flights.end(x.id) }

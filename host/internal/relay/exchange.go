@@ -31,6 +31,8 @@ type exchange struct {
 	message *message
 	// begun: something of an answer has gone to the client.
 	begun bool
+	// leftover: sending the body was given up before its end.
+	leftover bool
 	// unflushed: something has been written to the client since the last flush;
 	// flushed: there has been a flush.
 	unflushed, flushed bool
@@ -103,6 +105,23 @@ func (x *exchange) releaseMessage() {
 	}
 }
 
+// leave takes the request from its stage: an answer of the host's own follows.
+func (x *exchange) leave() {
+	x.chain.flights.end(x.id)
+	if x.leftover {
+		x.closeClient()
+	}
+}
+
+// closeClient tells an HTTP/1 client that its connection will end with the answer.
+// It may then stop sending its body; and the server sends the answer at once, instead
+// of reading the body first.
+func (x *exchange) closeClient() {
+	if x.r.ProtoMajor == 1 {
+		x.w.Header().Set("Connection", "close")
+	}
+}
+
 // keep puts the connection back into the pool if nothing speaks against it.
 func (x *exchange) keep(a *answer) {
 	if x.upload != nil {
@@ -143,6 +162,7 @@ func (x *exchange) drop() {
 	x.c.abort()
 	if x.upload != nil {
 		x.upload.finish(x.w)
+		x.leftover = !x.upload.sent
 	}
 	x.end.put(x.c, false)
 	x.c, x.stop, x.upload = nil, nil, nil

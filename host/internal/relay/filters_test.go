@@ -1,0 +1,144 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// withTimeout runs h like the timeout filter of an API server: on a goroutine of its
+// own, with a copy of the request and with a writer that takes nothing more when the
+// time is over. The server's goroutine answers 504 then and does not wait for h.
+func withTimeout(h http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		defer cancel()
+		tw := &timeoutWriter{w: w, h: w.Header().Clone()}
+		done := make(chan any, 1)
+		go func() {
+			defer func() { done <- recover() }()
+			h.ServeHTTP(tw, r.Clone(ctx))
+		}()
+		select {
+		case v := <-done:
+			if v != nil {
+				panic(v)
+			}
+		case <-ctx.Done():
+			tw.timeout()
+		}
+	})
+}
+
+type timeoutWriter struct {
+	mu           sync.Mutex
+	w            http.ResponseWriter
+	h            http.Header
+	begun, ended bool
+}
+
+func (t *timeoutWriter) Unwrap() http.ResponseWriter { return t.w }
+func (t *timeoutWriter) Header() http.Header         { return t.h }
+
+func (t *timeoutWriter) WriteHeader(code int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.begun || t.ended {
+		return
+	}
+	t.begun = true
+	for k, v := range t.h {
+		t.w.Header()[k] = v
+	}
+	t.w.WriteHeader(code)
+}
+
+func (t *timeoutWriter) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return 0, http.ErrHandlerTimeout
+	}
+	return t.w.Write(p)
+}
+
+func (t *timeoutWriter) Flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.w.(http.Flusher).Flush()
+	}
+}
+
+func (t *timeoutWriter) timeout() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.begun {
+		panic(http.ErrAbortHandler)
+	}
+	t.w.WriteHeader(http.StatusGatewayTimeout)
+}
+
+// TestTimeoutFilter lets requests run into the timeout filter wherever they are. The
+// client gets 504, and the connection serves the next request if it can.
+func TestTimeoutFilter(t *testing.T) {
+	t.Parallel()
+	stage := startStage(t)
+	chain := newChain(t, Config{Error: func(w http.ResponseWriter, r *http.Request, e *StageError) {
+		if e.Kind == Canceled {
+			<-quiet() // the filter's answer is the same
+		}
+		WriteError(w, r, e)
+	}}, stage.socket)
+	srv := serve(t, withTimeout(chain, 300*time.Millisecond))
+	for _, tc := range []struct {
+		name, request string
+		reused        bool
+	}{
+		{"no body", "GET /hang HTTP/1.1\r\nHost: h\r\n\r\n", true},
+		{"small body", "POST /hang HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", true},
+		{"stream", "POST /hang HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", false},
+		{"large body", "POST /hang HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 500000), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			io.WriteString(c, tc.request)
+			r := bufio.NewReader(c)
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			if resp.StatusCode != http.StatusGatewayTimeout {
+				t.Fatal(resp.Status)
+			}
+			if !tc.reused {
+				return
+			}
+			<-quiet()
+			<-quiet() // what the handler left behind has had its time
+			io.WriteString(c, "GET /size/3 HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, err = http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatalf("next request: %v", err)
+			}
+			if body, err := io.ReadAll(resp.Body); len(body) != 3 || err != nil {
+				t.Errorf("next request: %s %q, %v", resp.Status, body, err)
+			}
+		})
+	}
+	e := chain.state.Load().Links[0].Endpoint
+	t.Cleanup(func() { eventually(t, "all requests to end", func() bool { return e.InFlight() == 0 }) })
+}
