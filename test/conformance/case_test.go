@@ -57,7 +57,10 @@ type testCase struct {
 	// Without is a pattern of texts that are not compared as elements of lists.
 	Without string `json:"without,omitempty"`
 	Only    string `json:"only,omitempty"`
-	// Why is the reason for Ignore, Without and Only.
+	// Differs is Catena's status where it is not to be that of kube-apiserver. Nothing
+	// else is compared then.
+	Differs int `json:"differs,omitempty"`
+	// Why is the reason for Ignore, Without, Only and Differs.
 	Why string `json:"why,omitempty"`
 }
 
@@ -101,7 +104,7 @@ func (c *testCase) check() error {
 		return fmt.Errorf("must have either request or raw")
 	case c.Want == nil:
 		return fmt.Errorf("does not say what it wants")
-	case (c.Only != "" || len(c.Ignore) > 0 || c.Without != "") && c.Why == "":
+	case (c.Only != "" || len(c.Ignore) > 0 || c.Without != "" || c.Differs != 0) && c.Why == "":
 		return fmt.Errorf("does not say why it does not compare all")
 	case c.Only != "" && c.Only != "status" && c.Only != "headers":
 		return fmt.Errorf("only %q is unknown", c.Only)

@@ -100,6 +100,12 @@ func compare(t *testing.T, tc testCase, reference, subject *client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if tc.Differs != 0 && !*self {
+		if got.status != tc.Differs {
+			t.Errorf("%s answers %d, the case says %d: %.500s", subject.server.Name, got.status, tc.Differs, got.body)
+		}
+		return
+	}
 	want, have := wanted.text(tc, reference), got.text(tc, subject)
 	if want != have {
 		t.Errorf("%s%s\n%s", tc.Request, tc.Raw, difference(want, have, subject.server.Name))
