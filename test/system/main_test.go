@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // shared holds the servers that several tests use. They are started at the first need
-// and stopped at the end.
+// and stopped at the end, the latest first.
 var shared struct {
 	mu    sync.Mutex
 	stops []func(failed bool) error
@@ -44,7 +45,7 @@ func stopShared(failed bool) error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	var errs []error
-	for _, stop := range shared.stops {
+	for _, stop := range slices.Backward(shared.stops) {
 		errs = append(errs, stop(failed))
 	}
 	return errors.Join(errs...)

@@ -3,7 +3,9 @@ package system
 import (
 	"bufio"
 	"crypto/tls"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,3 +60,16 @@ func (c *rawConn) line() string {
 	}
 	return line
 }
+
+// answer reads a whole answer.
+func (c *rawConn) answer(method string) answer {
+	c.t.Helper()
+	resp := c.response(method)
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatalf("%s, and then: %v", resp.Status, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

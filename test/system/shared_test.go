@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/catena-dev/catena/sdk/stagev1"
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
@@ -113,6 +114,11 @@ func do(t *testing.T, config *rest.Config, method, path, body string, headers ..
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	for key := range resp.Header {
+		if strings.HasPrefix(key, stagev1.HeaderPrefix) {
+			t.Errorf("%s %s: the client gets %s: %q", method, path, key, resp.Header[key])
+		}
 	}
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }

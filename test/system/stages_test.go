@@ -104,6 +104,9 @@ func (s *testStage) await(complete chan<- struct{}) {
 
 func (s *testStage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	own := "/stage/" + s.env.Name
+	if strings.Contains(r.URL.Path, smuggled) {
+		s.env.Log.Error("reached by what nobody was to send", "uri", r.RequestURI, "header", fmt.Sprint(r.Header))
+	}
 	switch {
 	case strings.Contains(r.Header.Get(wrapHeader), s.env.Name) && r.Header.Get("Upgrade") != "":
 		w.Header().Add(wrappedHeader, s.env.Name) // the writer's methods are not called
@@ -121,11 +124,14 @@ func (s *testStage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// smuggled is in the paths of requests that are hidden in others.
+const smuggled = "smuggled"
+
 // seen is what a stage knows of a request.
 type seen struct {
 	Stage, Method, URI, Host string
 	User                     *sdk.User
-	Header                   http.Header
+	Header, Trailer          http.Header
 	// BodyBytes is how much of the body came.
 	BodyBytes int64
 	BodyError string
@@ -142,7 +148,7 @@ func (s *testStage) echo(w http.ResponseWriter, r *http.Request) {
 		e.Left = time.Until(deadline)
 	}
 	n, err := io.Copy(io.Discard, r.Body)
-	e.BodyBytes = n
+	e.BodyBytes, e.Trailer = n, r.Trailer
 	if err != nil {
 		e.BodyError = err.Error()
 	}

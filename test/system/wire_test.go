@@ -1,0 +1,133 @@
+package system
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+// What clients do to their connections, Catena takes as kube-apiserver does.
+func TestOddConnections(t *testing.T) {
+	t.Parallel()
+	l := theLong(t)
+	reference, err := kubeAPIServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		maps   = "/api/v1/namespaces/default/configmaps"
+		common = " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nContent-Type: application/json\r\n"
+	)
+	configMap := func(name string, size int) string {
+		return `{"metadata":{"name":"` + name + `"},"data":{"a":"` + strings.Repeat("x", size) + `"}}`
+	}
+	small, large, huge := configMap("small", 10), configMap("large", 500_000), configMap("huge", 4_000_000)
+	for name, play := range map[string]func(c *rawConn){
+		"a head of 100 KiB": func(c *rawConn) {
+			c.send("GET " + maps + common + "X-Odd: " + strings.Repeat("a", 100<<10) + "\r\n\r\n")
+		},
+		"a head of 2 MiB":   func(c *rawConn) { c.send("GET " + maps + common + "X-Odd: " + strings.Repeat("a", 2<<20) + "\r\n\r\n") },
+		"a target of 2 MiB": func(c *rawConn) { c.send("GET " + maps + "?x=" + strings.Repeat("a", 2<<20) + common + "\r\n") },
+		"10,000 headers":    func(c *rawConn) { c.send("GET " + maps + common + strings.Repeat("X-Odd: a\r\n", 10_000) + "\r\n") },
+		"a body of 500 KB":  func(c *rawConn) { c.send("POST " + maps + "?dryRun=All" + common + length(large) + large) },
+		"a body of 4 MB":    func(c *rawConn) { c.send("POST " + maps + "?dryRun=All" + common + length(huge) + huge) },
+		"chunks of 4 MB": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All" + common + "Transfer-Encoding: chunked\r\n\r\n" + chunks(huge))
+		},
+		"a length of 1 TB": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All" + common + "Content-Length: 1000000000000\r\n\r\n" + huge)
+		},
+		"a body in two parts": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All" + common + length(small) + small[:9])
+			time.Sleep(300 * time.Millisecond)
+			c.send(small[9:])
+		},
+		"a body that is late": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All&timeout=1s" + common + length(small) + small[:9])
+		},
+		"chunks that are late": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All&timeout=1s" + common + "Transfer-Encoding: chunked\r\n\r\n3\r\n{\"m")
+		},
+		"half closed after a request": func(c *rawConn) { c.send("GET " + maps + common + "Connection: close\r\n\r\n"); _ = c.CloseWrite() },
+		"half closed in a body": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All" + common + length(small) + small[:9])
+			_ = c.CloseWrite()
+		},
+		"half closed in chunks": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All" + common + "Transfer-Encoding: chunked\r\n\r\n3\r\n{\"m")
+			_ = c.CloseWrite()
+		},
+		"two requests at once": func(c *rawConn) {
+			c.send("POST " + maps + "?dryRun=All" + common + length(small) + small + "GET /version" + common + "\r\n")
+		},
+		"a body for GET":    func(c *rawConn) { c.send("GET " + maps + common + length(small) + small) },
+		"a body for DELETE": func(c *rawConn) { c.send("DELETE " + maps + "/none" + common + length(small) + small) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, got := "504 Gateway Timeout; open", reaction(t, l.Server, play)
+			if name != "chunks that are late" { // to which kube-apiserver does not answer at all
+				want = reaction(t, reference, play)
+			}
+			if strings.HasPrefix(name, "half closed") {
+				// Whether the error is written before the connection is closed is a race in upstream.
+				want, got = strings.TrimPrefix(want, "504 Gateway Timeout; "), strings.TrimPrefix(got, "504 Gateway Timeout; ")
+			}
+			if want != got {
+				t.Errorf("Catena: %s\nkube-apiserver: %s", got, want)
+			}
+		})
+	}
+}
+
+// reaction is the statuses of all answers to what is played, and how the connection
+// was left.
+func reaction(t *testing.T, s *cluster.Server, play func(*rawConn)) string {
+	t.Helper()
+	c := dial(t, s)
+	done := make(chan struct{})
+	go func() { defer close(done); play(c) }()
+	defer func() { c.Close(); <-done }()
+	out := ""
+	for {
+		// Long enough for the timeout of a request, short enough for many.
+		_ = c.SetReadDeadline(time.Now().Add(7 * time.Second))
+		resp, err := http.ReadResponse(c.in, nil)
+		switch {
+		case err == nil:
+			_, err = io.Copy(io.Discard, resp.Body)
+			out += resp.Status
+			if err != nil {
+				out += " (broken)"
+			}
+			out += "; "
+			continue
+		case isTimeout(err) || err == nil:
+			return out + "open"
+		default:
+			return out + "closed"
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func length(body string) string { return "Content-Length: " + itoa(len(body)) + "\r\n\r\n" }
+
+func chunks(body string) string {
+	var b strings.Builder
+	for len(body) > 0 {
+		n := min(len(body), 4000)
+		b.WriteString(chunk(body[:n]))
+		body = body[n:]
+	}
+	return b.String() + "0\r\n\r\n"
+}
