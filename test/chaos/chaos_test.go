@@ -84,9 +84,11 @@ func TestChaos(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		began := time.Now()
 		if err := c.Stop(t.Failed()); err != nil {
 			t.Error(err)
 		}
+		t.Logf("stopped after %s", time.Since(began).Round(time.Millisecond))
 	})
 	clients, err := startClients(t.Context(), c.Config(cluster.Admin))
 	if err != nil {
