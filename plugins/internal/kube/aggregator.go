@@ -138,7 +138,7 @@ func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 			continue
 		}
 		d := delegates.NewDiscovery(delegate, a.generic.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
-		d.Log = func(err error) { logDiscovery(a.env, delegate.Name, err) }
+		d.Log = func(err error) { logDiscovery(a.env, d, err) }
 		behind[i].Handler = d.Gate()
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
@@ -197,10 +197,18 @@ func (a *aggregator) pokeOnCRD(d *delegates.Discovery) error {
 	return err
 }
 
-func logDiscovery(env *sdk.Env, stage string, err error) {
-	if err != nil {
-		env.Log.Warn("discovery of a stage is stale", "delegate", stage, "error", err)
+func logDiscovery(env *sdk.Env, d *delegates.Discovery, err error) {
+	log := env.Log.With("delegate", d.Delegate.Name)
+	select {
+	case <-d.Synced():
+	default:
+		// It starts: until it answers, the server is not complete.
+		log.Debug("discovery of a stage is not known yet", "error", err)
 		return
 	}
-	env.Log.Info("discovery of a stage is current again", "delegate", stage)
+	if err != nil {
+		log.Warn("discovery of a stage is stale", "error", err)
+		return
+	}
+	log.Info("discovery of a stage is current again")
 }
