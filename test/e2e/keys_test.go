@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,8 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"net"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
 
@@ -40,4 +45,54 @@ func newCertificateRequest(t *testing.T, user, group string) (keyPEM []byte, req
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	return keyPEM, base64.StdEncoding.EncodeToString(text)
+}
+
+// newServingCertificate makes a certificate authority and a server's certificate for a
+// name; the result is the authority and the paths of the server's files.
+func newServingCertificate(t *testing.T, name string) (ca []byte, certFile, keyFile string) {
+	t.Helper()
+	caKey, _ := newKey(t)
+	authority, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test CA"}, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, keyPEM := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: authority.SerialNumber,
+		Subject:      pkix.Name{CommonName: name},
+		DNSNames:     []string{name},
+		NotBefore:    authority.NotBefore,
+		NotAfter:     authority.NotAfter,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), crypto.Signer(caKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, text := range map[string][]byte{
+		certFile: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}),
+		keyFile:  keyPEM,
+	} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: authority.Raw}), certFile, keyFile
+}
+
+// freePort is a port of the loopback interface on which nobody listens now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

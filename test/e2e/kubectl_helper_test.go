@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +145,16 @@ func (k *kubectl) fail(stdin string, args []string, wants ...string) {
 		k.t.Errorf("kubectl %q: exit code %d, want 1\n%s%s", args, code, stdout, stderr)
 	}
 	k.contains(fmt.Sprintf("the error of kubectl %q", args), stderr, wants...)
+}
+
+// file writes a file for -f.
+func (k *kubectl) file(text string) string {
+	k.t.Helper()
+	path := filepath.Join(k.t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	return path
 }
 
 // equal compares what a command prints.

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -158,10 +156,7 @@ func TestKubectlRaw(t *testing.T) {
 	k.contains("/readyz?verbose", k.run("get", "--raw", "/readyz?verbose"), "[+]ping ok", "[+]core/etcd ok", "readyz check passed")
 	k.contains("/openapi/v3", k.run("get", "--raw", "/openapi/v3"), "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/apiregistration.k8s.io/v1")
 	path := "/api/v1/namespaces/" + k.namespace + "/configmaps"
-	file := filepath.Join(t.TempDir(), "raw.yaml")
-	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"raw"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := k.file(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"raw"}}`)
 	k.contains("create --raw", k.run("create", "--raw", path, "-f", file), `"name":"raw"`)
 	k.contains("get --raw", k.run("get", "--raw", path+"/raw"), `"kind":"ConfigMap"`, `"name":"raw"`)
 	k.contains("delete --raw", k.run("delete", "--raw", path+"/raw"), `"status":"Success"`)

@@ -4,23 +4,13 @@ package e2e
 
 import (
 	"context"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/catena-dev/catena/test/internal/cluster"
-	"github.com/catena-dev/catena/test/internal/kubelet"
 )
 
 // timeout is how long what must happen may take on a busy machine.
@@ -35,171 +25,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// system is a whole cluster: Catena, kube-controller-manager, kube-scheduler and a node.
-type system struct {
-	*cluster.Catena
-	config  *rest.Config // of an administrator
-	client  kubernetes.Interface
-	node    *kubelet.Kubelet
-	daemons []*cluster.Process
-	users   map[string]string // paths of kubeconfigs by the names of users with a token
-}
+var stopShared = func(bool) error { return nil }
 
-const nodeName = "node-1"
-
-// startShared starts the cluster that all tests share which leave it as it was.
-var startShared = sync.OnceValues(func() (*system, error) { return startSystem(context.Background()) })
-
-var sharedStarted bool
+// startShared starts the cluster of all tests that leave it as it was.
+var startShared = sync.OnceValues(func() (*system, error) {
+	s, err := startSystem(context.Background(), (*system).startControllers, (*system).startScheduler, (*system).startFirstNode)
+	if err == nil {
+		stopShared = s.stop
+	}
+	return s, err
+})
 
 func shared(t *testing.T) *system {
 	t.Helper()
-	sharedMu.Lock()
-	sharedStarted = true
-	sharedMu.Unlock()
 	s, err := startShared()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-var sharedMu sync.Mutex
-
-func stopShared(failed bool) error {
-	if !sharedStarted {
-		return nil
-	}
-	s, err := startShared()
-	if err != nil {
-		return nil // its test has failed
-	}
-	return s.stop(failed)
-}
-
-func startSystem(ctx context.Context) (*system, error) {
-	c, err := cluster.StartCatena(ctx, cluster.Options{})
-	if err != nil {
-		return nil, err
-	}
-	s := &system{Catena: c, config: c.Config(cluster.Admin)}
-	if err := s.startDaemons(ctx); err != nil {
-		return nil, errors.Join(err, s.stop(true))
-	}
-	return s, nil
-}
-
-func (s *system) startDaemons(ctx context.Context) error {
-	var err error
-	if s.client, err = kubernetes.NewForConfig(s.config); err != nil {
-		return err
-	}
-	s.users = map[string]string{}
-	for _, user := range []string{cluster.Admin, cluster.Alice, cluster.Bob} {
-		if s.users[user], err = s.Kubeconfig(user); err != nil {
-			return err
-		}
-	}
-	if err := s.startDaemon("kube-controller-manager",
-		"--root-ca-file="+s.pki("ca.crt"), "--service-account-private-key-file="+s.pki("sa.key"),
-		"--cluster-signing-cert-file="+s.pki("ca.crt"), "--cluster-signing-key-file="+s.pki("ca.key"),
-		"--use-service-account-credentials", "--node-monitor-grace-period=1h"); err != nil {
-		return err
-	}
-	if err := s.startDaemon("kube-scheduler"); err != nil {
-		return err
-	}
-	s.node, err = s.startNode(ctx, kubelet.Options{Node: nodeName})
-	return err
-}
-
-// startDaemon starts a program of Kubernetes with a client certificate for the user
-// that its rights are made for.
-func (s *system) startDaemon(name string, args ...string) error {
-	path, err := cluster.Tool(name)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := s.certificate("system:" + name)
-	if err != nil {
-		return err
-	}
-	p, err := cluster.StartProcess(s.Dir, name, path, append([]string{"--kubeconfig=" + kubeconfig, "--secure-port=0"}, args...)...)
-	if err != nil {
-		return err
-	}
-	s.daemons = append(s.daemons, p)
-	return nil
-}
-
-// startNode adds a node to the cluster, with the identity of a kubelet.
-func (s *system) startNode(ctx context.Context, o kubelet.Options) (*kubelet.Kubelet, error) {
-	kubeconfig, err := s.certificate("system:node:"+o.Node, "system:nodes")
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	ca, err := os.ReadFile(s.pki("ca.crt"))
-	if err != nil {
-		return nil, err
-	}
-	o.ClientCA = x509.NewCertPool()
-	o.ClientCA.AppendCertsFromPEM(ca)
-	return kubelet.Start(ctx, config, o)
-}
-
-// certificate writes a kubeconfig with a client certificate, made by "catena kubeconfig".
-func (s *system) certificate(user string, groups ...string) (string, error) {
-	bin, err := cluster.Bin()
-	if err != nil {
-		return "", err
-	}
-	args := []string{"kubeconfig", "--config", filepath.Join(cluster.Root(), "configs", "catena.yaml"), "--data-dir", s.DataDir(), "--user", user}
-	for _, g := range groups {
-		args = append(args, "--group", g)
-	}
-	cmd := exec.Command(filepath.Join(bin, "catena"), args...)
-	cmd.Env = cluster.Environ()
-	out, err := cmd.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		return "", fmt.Errorf("catena kubeconfig: %w", err)
-	}
-	file, err := os.CreateTemp(s.Dir, "*.kubeconfig")
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	_, err = file.Write(out)
-	return file.Name(), err
-}
-
-func (s *system) pki(name string) string { return filepath.Join(s.DataDir(), "pki", name) }
-
-// stop ends everything, the clients first.
-func (s *system) stop(failed bool) error {
-	if s.node != nil {
-		s.node.Stop()
-	}
-	for _, p := range s.daemons {
-		select {
-		case <-p.Done:
-			fmt.Printf("%s had ended by itself:\n%s\n", p.Name, cluster.Tail(p.Log, 30))
-			failed = true
-		default:
-			p.Kill()
-		}
-		if failed {
-			fmt.Printf("--- log of %s\n%s\n---\n", p.Name, cluster.Tail(p.Log, 40))
-		}
-	}
-	return s.Stop(failed)
 }
 
 // eventually polls until the condition holds; its error says what is still missing.
