@@ -199,16 +199,18 @@ func (a *aggregator) pokeOnCRD(d *delegates.Discovery) error {
 
 func logDiscovery(env *sdk.Env, d *delegates.Discovery, err error) {
 	log := env.Log.With("delegate", d.Delegate.Name)
+	known := false
 	select {
 	case <-d.Synced():
-	default:
-		// It starts: until it answers, the server is not complete.
-		log.Debug("discovery of a stage is not known yet", "error", err)
-		return
+		known = true
+	default: // it starts: until it answers, the server is not complete
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		log.Debug("discovery of a stage is current")
+	case known:
 		log.Warn("discovery of a stage is stale", "error", err)
-		return
+	default:
+		log.Debug("discovery of a stage is not known yet", "error", err)
 	}
-	log.Info("discovery of a stage is current again")
 }
