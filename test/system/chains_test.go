@@ -115,7 +115,7 @@ func TestWrappedWatch(t *testing.T) {
 	l := theLong(t)
 	admin := l.Config(cluster.Admin)
 	const maps = "/api/v1/namespaces/default/configmaps"
-	resp := send(t, admin, http.MethodGet, maps+"?watch=1&fieldSelector=metadata.name%3Dwrapped", "", wrapHeader+": front,middle")
+	resp := send(t, admin, http.MethodGet, maps+"?watch=1&fieldSelector=metadata.name%3Dwrapped", "", headerOf([]string{wrapHeader + ": front,middle"}))
 	defer resp.Body.Close()
 	if got := resp.Header.Values(wrappedHeader); resp.StatusCode != 200 || len(got) != 2 {
 		t.Fatalf("%s, wrapped by %q", resp.Status, got)

@@ -109,7 +109,12 @@ func (a answer) seen(t *testing.T) seen {
 // do sends a request with the headers, given as "Key: value".
 func do(t *testing.T, config *rest.Config, method, path, body string, headers ...string) answer {
 	t.Helper()
-	resp := send(t, config, method, path, body, headers...)
+	return doWith(t, config, method, path, body, headerOf(headers))
+}
+
+func doWith(t *testing.T, config *rest.Config, method, path, body string, header http.Header) answer {
+	t.Helper()
+	resp := send(t, config, method, path, body, header)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -123,13 +128,29 @@ func do(t *testing.T, config *rest.Config, method, path, body string, headers ..
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }
 
-// send is do for answers that do not end. The caller closes the body.
-func send(t *testing.T, config *rest.Config, method, path, body string, headers ...string) *http.Response {
+// headerOf makes a header of lines "Key: value".
+func headerOf(lines []string) http.Header {
+	header := http.Header{}
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, ": ")
+		header.Add(key, value)
+	}
+	return header
+}
+
+// httpClient is a client with a user's token.
+func httpClient(t *testing.T, config *rest.Config) *http.Client {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client
+}
+
+// send is do for answers that do not end. The caller closes the body.
+func send(t *testing.T, config *rest.Config, method, path, body string, header http.Header) *http.Response {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -137,11 +158,10 @@ func send(t *testing.T, config *rest.Config, method, path, body string, headers 
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for _, h := range headers {
-		key, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(key, value)
+	for key, values := range header {
+		req.Header[key] = values
 	}
-	resp, err := client.Do(req)
+	resp, err := httpClient(t, config).Do(req)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}

@@ -156,10 +156,12 @@ func (s *testStage) echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(e)
 }
 
-// wait says that it waits, and answers never; how it was ended is in its log.
+// wait answers only when nobody can wait for it any more; how it was told to end is in
+// the log.
 func (s *testStage) wait(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
-	s.env.Log.Error("waited", "id", r.URL.Query().Get("id"), "ended by", r.Context().Err())
+	s.env.Log.Error("told to end", "id", r.URL.Query().Get("id"), "by", r.Context().Err())
+	time.Sleep(5 * time.Second)
 }
 
 // shout switches to a protocol that sends everything back in capital letters.
