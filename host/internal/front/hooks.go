@@ -18,6 +18,9 @@ type Check struct {
 	Name string
 	// Healthz, Livez and Readyz are the endpoints that it is part of.
 	Healthz, Livez, Readyz bool
+	// Boot says that the check fails while the server starts: /livez has
+	// livez-grace-period for it.
+	Boot bool
 	// Run returns nil if all is well. It is to be bounded in time: an endpoint
 	// answers when all its checks have returned.
 	Run func(context.Context) error
@@ -26,6 +29,9 @@ type Check struct {
 // AddCheck adds a health check. It is to be called before Run.
 func (f *Front) AddCheck(c Check) error {
 	check := healthz.NamedCheck(c.Name, func(r *http.Request) error { return c.Run(r.Context()) })
+	if c.Boot {
+		return f.server.AddBootSequenceHealthChecks(check)
+	}
 	if c.Healthz && c.Livez && c.Readyz {
 		return f.server.AddHealthChecks(check)
 	}

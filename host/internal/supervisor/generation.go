@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,32 @@ func (s *stage) newGeneration(ctx context.Context, spec Spec, listener *process.
 
 // Name implements lifecycle.Link.
 func (g *generation) Name() string { return g.spec.Name }
+
+// validateConfig has the stage check its configuration. The error joins its problems.
+func (g *generation) validateConfig(ctx context.Context) error {
+	own, err := json.Marshal(g.spec.Config)
+	if err != nil {
+		return fmt.Errorf("encode stages.%s.config: %w", g.Name(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.spec.StartTimeout)
+	defer cancel()
+	resp, err := g.proc.Client().ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: own, Flags: g.stage.opts.Flags})
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range resp.GetProblems() {
+		key := "stages." + g.Name() + ".config"
+		if p.GetKey() != "" {
+			key += "." + p.GetKey()
+		}
+		errs = append(errs, fmt.Errorf("%s: %s (says stage %q)", key, p.GetMessage(), g.Name()))
+	}
+	return errors.Join(errs...)
+}
 
 // Configure implements lifecycle.Link.
 func (g *generation) Configure(ctx context.Context, behind []lifecycle.Report[report]) (report, error) {

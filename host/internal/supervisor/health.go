@@ -16,6 +16,9 @@ type Check struct {
 	// Name is STAGE/CHECK.
 	Name                   string
 	Healthz, Livez, Readyz bool
+	// Boot says that the check fails while the stage starts, for which /livez has a
+	// grace period.
+	Boot bool
 	// Run returns nil if the check passes. It asks the stage's current
 	// generation and is bounded in time, so that a hung stage gives a failed
 	// check.
@@ -112,7 +115,7 @@ func (s *Supervisor) Checks() []Check {
 			name := "poststarthook/" + hook
 			hooks[name] = true
 			checks = append(checks, Check{
-				Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true,
+				Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true,
 				Run: func(context.Context) error { return st.generation().hooks.check(hook) },
 			})
 		}
@@ -122,7 +125,8 @@ func (s *Supervisor) Checks() []Check {
 			}
 			checks = append(checks, Check{
 				Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(),
-				Run: func(ctx context.Context) error { return st.check(ctx, c.GetName()) },
+				Boot: c.GetName() == "autoregister-completion", // the one that upstream has besides hooks
+				Run:  func(ctx context.Context) error { return st.check(ctx, c.GetName()) },
 			})
 		}
 	}

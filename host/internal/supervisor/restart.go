@@ -110,7 +110,10 @@ func (s *Supervisor) prepare(ctx context.Context, st *stage, spec Spec, l *proce
 	if err != nil {
 		return nil, err
 	}
-	if _, err = g.Configure(ctx, st.behind(s.stages)); err == nil {
+	if err = g.validateConfig(ctx); err == nil {
+		_, err = g.Configure(ctx, st.behind(s.stages))
+	}
+	if err == nil {
 		err = g.PrepareRun(ctx)
 	}
 	if err != nil {

@@ -106,9 +106,10 @@ func New(opts Options) (*Supervisor, error) {
 	return s, nil
 }
 
-// Start launches all stages in parallel, then configures them from the tail to
-// the head and prepares them in the same order. It reports each stage that is
-// ready to serve to up. An error names the stage; what was started keeps running
+// Start launches all stages in parallel, has them check their configurations, then
+// configures them from the tail to the head and prepares them in the same order. A
+// stage that is prepared is published, so that those in front of it can call it,
+// and reported to up. An error names the stage; what was started keeps running
 // until Stop.
 func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, pid int, took time.Duration)) error {
 	started := time.Now()
@@ -116,23 +117,48 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 	if err != nil {
 		return err
 	}
-	links := make([]lifecycle.Link[report], len(generations))
-	for i, g := range generations {
-		links[i] = g
-	}
-	if err := lifecycle.Build(ctx, links); err != nil {
+	if err := validateConfigs(ctx, generations); err != nil {
 		return err
 	}
-	for i := len(generations) - 1; i >= 0; i-- {
-		g := generations[i]
-		s.running.Go(func() { g.watch(s.background, s.event) })
-		if _, err := s.serve(g); err != nil {
-			return err
-		}
-		up(g.Name(), g.proc.Description().GetVersion(), g.proc.PID(), time.Since(started))
+	links := make([]lifecycle.Link[report], len(generations))
+	for i, g := range generations {
+		links[i] = firstStart{generation: g, supervisor: s, up: func() {
+			up(g.Name(), g.proc.Description().GetVersion(), g.proc.PID(), time.Since(started))
+		}}
+	}
+	return lifecycle.Build(ctx, links)
+}
+
+// firstStart is a generation that serves as soon as it is prepared.
+type firstStart struct {
+	*generation
+	supervisor *Supervisor
+	up         func()
+}
+
+// PrepareRun implements lifecycle.Link.
+func (f firstStart) PrepareRun(ctx context.Context) error {
+	if err := f.generation.PrepareRun(ctx); err != nil {
+		return err
+	}
+	s := f.supervisor
+	s.running.Go(func() { f.watch(s.background, s.event) })
+	if _, err := s.serve(f.generation); err != nil {
+		return err
 	}
 	s.publish()
+	f.up()
 	return nil
+}
+
+// validateConfigs has each stage check its own configuration, so that the mistakes
+// in all of them are told at once, before any is configured.
+func validateConfigs(ctx context.Context, generations []*generation) error {
+	var errs []error
+	for _, g := range generations {
+		errs = append(errs, g.validateConfig(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Supervisor) launchAll(ctx context.Context) ([]*generation, error) {

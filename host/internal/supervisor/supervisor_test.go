@@ -27,10 +27,17 @@ const envStage = "SUPERVISOR_TEST_STAGE"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(envStage); name != "" {
-		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: newTestStage})
+		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: newTestStage, Validate: validateTestStage})
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+func validateTestStage(config []byte, _ []string) []sdk.ConfigProblem {
+	if strings.Contains(string(config), `"hook":"refused"`) {
+		return []sdk.ConfigProblem{{Key: "hook", Message: "no such hook"}}
+	}
+	return nil
 }
 
 // newTestStage serves /NAME with the names of the stages behind it and its
@@ -301,6 +308,19 @@ func TestStartFailsWithTheStagesOwnError(t *testing.T) {
 	}
 	if err := f.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestConfigurationsAreCheckedBeforeAnyIsUsed(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.Chain[0].Config["hook"], o.Chain[1].Config["hook"] = "refused", "refused" })
+	for _, want := range []string{"stages.a.config.hook: no such hook", "stages.b.config.hook: no such hook"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if _, err := os.Stat(f.log); !os.IsNotExist(err) {
+		t.Errorf("a stage was configured: %q", f.events(t))
 	}
 }
 
