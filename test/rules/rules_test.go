@@ -108,15 +108,21 @@ func TestNoReplaceInGoMod(t *testing.T) {
 	}
 }
 
-// The platform of record is Linux on amd64 and arm64; macOS must build.
+// The platform of record is Linux on amd64, on which the tests run, and arm64. On
+// macOS everything builds too; that whole build is "make cross", because it takes
+// minutes, and what has code of its own for each system is built here.
 func TestCrossCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cross-compiling takes minutes with a cold cache")
 	}
-	for _, target := range []string{"linux/amd64", "linux/arm64", "darwin/arm64"} {
+	for target, patterns := range map[string][]string{
+		"linux/arm64": {"./host/...", "./sdk/...", "./plugins/..."},
+		"darwin/arm64": {"./host/internal/chain", "./host/internal/config", "./host/internal/lifecycle", "./host/internal/pki",
+			"./host/internal/process", "./host/internal/relay", "./host/internal/supervisor", "./sdk", "./sdk/stagetest"},
+	} {
 		t.Run(strings.ReplaceAll(target, "/", "_"), func(t *testing.T) {
 			goos, goarch, _ := strings.Cut(target, "/")
-			cmd := exec.Command("go", "build", "./host/...", "./sdk/...", "./plugins/...")
+			cmd := exec.Command("go", append([]string{"build"}, patterns...)...)
 			cmd.Dir = filepath.Join("..", "..")
 			cmd.Env = append(cmd.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 			if out, err := cmd.CombinedOutput(); err != nil {
