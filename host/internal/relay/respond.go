@@ -2,18 +2,13 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
-
-// maxLine is the longest line that begins a chunk.
-const maxLine = 4 << 10
 
 // added says whether a header of an answer is added to those that the filters in
 // front of the relay have set, instead of replacing them.
@@ -103,10 +98,13 @@ var errClientGone = errors.New("the client takes no more")
 // writeN passes on n bytes. A stream is flushed when there is nothing to read.
 func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 	for n > 0 {
-		if err := x.await(c, stream); err != nil {
-			return err
-		}
 		p := c.buffered()
+		if len(p) == 0 {
+			if err := x.fill(c, stream); err != nil {
+				return err
+			}
+			continue
+		}
 		if int64(len(p)) > n {
 			p = p[:n]
 		}
@@ -120,19 +118,15 @@ func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 	return nil
 }
 
-// await returns when something is buffered. If it has to wait for that, it first
-// flushes what has been written to the client of a stream.
-func (x *exchange) await(c *conn, stream bool) error {
-	if len(c.buffered()) > 0 {
-		return nil
+// fill receives more. If it has to wait for that, it first flushes what has been
+// written to the client of a stream.
+func (x *exchange) fill(c *conn, stream bool) error {
+	if stream && x.unflushed {
+		if err := c.fill(false); !errors.Is(err, errDry) {
+			return err
+		}
+		x.flush()
 	}
-	if !stream || !x.unflushed {
-		return c.fill(true)
-	}
-	if err := c.fill(false); !errors.Is(err, errDry) {
-		return err
-	}
-	x.flush()
 	return c.fill(true)
 }
 
@@ -147,103 +141,40 @@ func (x *exchange) flush() {
 
 // writeChunks passes on a chunked body with its trailers.
 func (x *exchange) writeChunks(c *conn) error {
+	var d chunks
 	for {
-		n, err := x.chunkSize(c)
+		p := c.buffered()
+		n, used, err := d.decode(p)
+		if n > 0 {
+			if _, err := x.w.Write(p[:n]); err != nil {
+				return errClientGone
+			}
+			x.unflushed = true
+		}
+		c.discard(used)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			if !x.flushed {
-				x.flush() // keeps the server from finding out the length
-			}
-			return x.writeTrailers(c)
+		if d.ended {
+			break
 		}
-		if err := x.writeN(c, n, true); err != nil {
-			return err
-		}
-		if err := x.lineEnd(c); err != nil {
+		if err := x.fill(c, true); err != nil {
 			return err
 		}
 	}
-}
-
-// chunkSize reads the line that begins a chunk.
-func (x *exchange) chunkSize(c *conn) (int64, error) {
-	if err := x.await(c, true); err != nil {
-		return 0, err
+	if !x.flushed {
+		x.flush() // keeps the server from finding out the length
 	}
-	// Nearly always the whole line is there: no need to make a string of it.
-	if n, length := quickChunkSize(c.buffered()); length > 0 {
-		c.discard(length)
-		return n, nil
-	}
-	line, err := c.until("\r\n", maxLine)
-	if err != nil {
-		return 0, err
-	}
-	size, _, _ := strings.Cut(strings.TrimSuffix(line, "\r\n"), ";")
-	size = strings.TrimRight(size, " \t")
-	if size == "" || len(size) > 15 || strings.ContainsAny(size, "+-_") {
-		return 0, fmt.Errorf("invalid size of a chunk: %.20q", size)
-	}
-	n, err := strconv.ParseInt(size, 16, 64)
-	if err != nil {
-		return 0, fmt.Errorf("invalid size of a chunk: %.20q", size)
-	}
-	return n, nil
-}
-
-// quickChunkSize parses a size in hexadecimal digits and CRLF at the start of p. It
-// returns the length of both, 0 if p starts with anything else.
-func quickChunkSize(p []byte) (n int64, length int) {
-	for i, b := range p {
-		switch {
-		case i > 14:
-			return 0, 0
-		case b >= '0' && b <= '9':
-			n = n<<4 | int64(b-'0')
-		case b >= 'a' && b <= 'f':
-			n = n<<4 | int64(b-'a'+10)
-		case b >= 'A' && b <= 'F':
-			n = n<<4 | int64(b-'A'+10)
-		case b == '\r' && i > 0 && i+1 < len(p) && p[i+1] == '\n':
-			return n, i + 2
-		default:
-			return 0, 0
-		}
-	}
-	return 0, 0
-}
-
-// lineEnd consumes the CRLF behind a chunk.
-func (x *exchange) lineEnd(c *conn) error {
-	for len(c.buffered()) < 2 {
-		// The stage's server may have held it back: what came before is due.
-		if err := x.awaitMore(c); err != nil {
-			return err
-		}
-	}
-	if p := c.buffered(); p[0] != '\r' || p[1] != '\n' {
-		return errors.New("chunk without an end")
-	}
-	c.discard(2)
-	return nil
-}
-
-func (x *exchange) awaitMore(c *conn) error {
-	err := c.fill(false)
-	if errors.Is(err, errDry) {
-		x.flush()
-		err = c.fill(true)
-	}
-	return err
+	return x.writeTrailers(c)
 }
 
 // writeTrailers passes on what follows the last chunk.
 func (x *exchange) writeTrailers(c *conn) error {
 	for left := maxHead; ; {
-		if err := x.await(c, true); err != nil {
-			return err
+		if len(c.buffered()) == 0 {
+			if err := x.fill(c, true); err != nil {
+				return err
+			}
 		}
 		line, err := c.until("\r\n", left)
 		if err != nil {
