@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 // auditPolicy has all levels, and rules for the odd cases.
@@ -31,16 +33,28 @@ type event struct {
 	}
 	ObjectRef                     map[string]string
 	ResponseStatus                map[string]any
-	RequestObject, ResponseObject map[string]any
+	RequestObject, ResponseObject any
 	Annotations                   map[string]string
 }
 
+// kind is the kind of a logged object.
+func kind(object any) any {
+	fields, _ := object.(map[string]any)
+	return fields["kind"]
+}
+
+// audited is a server with auditPolicy.
+type audited struct {
+	*cluster.Server
+	log string
+}
+
 // auditEvent waits for the last event of a request.
-func (l *long) auditEvent(t *testing.T, id string) event {
+func (a *audited) auditEvent(t *testing.T, id string) event {
 	t.Helper()
 	var found event
 	eventually(t, "audit event "+id, func() bool {
-		log, _ := os.ReadFile(l.auditLog)
+		log, _ := os.ReadFile(a.log)
 		for line := range strings.Lines(string(log)) {
 			var e event
 			if strings.Contains(line, id) && json.Unmarshal([]byte(line), &e) == nil && e.AuditID == id && e.Stage == "ResponseComplete" {

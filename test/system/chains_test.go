@@ -83,7 +83,7 @@ func TestWrappedAnswers(t *testing.T) {
 		if a.code != 200 || a.body != plain.body || !slices.Equal(a.header.Values(wrappedHeader), want) {
 			t.Errorf("wrapped by %s: %d, %q, %.200s", wrap, a.code, a.header.Values(wrappedHeader), a.body)
 		}
-		if e := l.auditEvent(t, "wrap-"+wrap); e.ResponseObject["kind"] != "Namespace" {
+		if e := l.audited().auditEvent(t, "wrap-"+wrap); kind(e.ResponseObject) != "Namespace" {
 			t.Errorf("wrapped by %s: audit event is %+v", wrap, e)
 		}
 	}

@@ -67,12 +67,23 @@ func catena(t *testing.T, o cluster.Options) *cluster.Catena {
 }
 
 // kubeAPIServer is the kube-apiserver with which answers are compared.
-var kubeAPIServer = sync.OnceValues(func() (*cluster.Server, error) {
-	s, err := cluster.StartKubeAPIServer(context.Background(), cluster.Options{})
+var kubeAPIServer = sync.OnceValues(func() (*audited, error) {
+	dir, err := os.MkdirTemp("", "system")
+	if err != nil {
+		return nil, err
+	}
+	onStop(func(bool) error { return os.RemoveAll(dir) })
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return nil, err
+	}
+	s, err := cluster.StartKubeAPIServer(context.Background(), cluster.Options{
+		Flags: map[string]string{"audit-policy-file": policy, "audit-log-path": log},
+	})
 	if err == nil {
 		onStop(s.Stop)
 	}
-	return s, err
+	return &audited{s, log}, err
 })
 
 // patience is how long a condition may take to come true on a busy machine.

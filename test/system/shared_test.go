@@ -79,6 +79,8 @@ var longCatena = sync.OnceValues(func() (*long, error) {
 	return l, nil
 })
 
+func (l *long) audited() *audited { return &audited{l.Server, l.auditLog} }
+
 // theLong returns the shared Catena.
 func theLong(t *testing.T) *long {
 	t.Helper()

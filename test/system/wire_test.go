@@ -72,7 +72,7 @@ func TestOddConnections(t *testing.T) {
 			t.Parallel()
 			want, got := "504 Gateway Timeout; open", reaction(t, l.Server, play)
 			if name != "chunks that are late" { // to which kube-apiserver does not answer at all
-				want = reaction(t, reference, play)
+				want = reaction(t, reference.Server, play)
 			}
 			if strings.HasPrefix(name, "half closed") {
 				// Whether the error is written before the connection is closed is a race in upstream.
