@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -104,6 +105,19 @@ func (c *conn) fill(block bool) error {
 		return err
 	}
 	return c.err
+}
+
+// fillBefore is fill with a deadline, at which it returns errDry.
+func (c *conn) fillBefore(deadline time.Time) error {
+	if err := c.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	err := c.fill(true)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errDry
+	}
+	_ = c.SetReadDeadline(time.Time{}) // fails on a closed connection only
+	return err
 }
 
 // readFD reads once. It is called with the descriptor, again and again while it

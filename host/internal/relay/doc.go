@@ -21,8 +21,8 @@
 // unknown length, is streamed; if another stage could still get the request, or
 // if the client waits for it, only after the stage's "100 Continue".
 //
-// The answer is written as it comes: streams are flushed whenever the stage has
-// sent nothing more, trailers follow, and a switch of protocols takes place after
+// The answer is written as it comes: it is flushed whenever the stage has sent
+// nothing more, trailers follow, and a switch of protocols takes place after
 // the stage's 101 and only then. X-Catena-* headers of an answer go to the Carrier
 // and never to the client. Informational answers other than 100 and 101 are passed
 // on only if the ResponseWriter is the server's own (it has no Unwrap method):

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -95,7 +96,7 @@ func (x *exchange) writeBody(c *conn, a *answer) error {
 // errClientGone says that the client's end of the exchange takes no more.
 var errClientGone = errors.New("the client takes no more")
 
-// writeN passes on n bytes. A stream is flushed when there is nothing to read.
+// writeN passes on n bytes, see fill for what is a stream.
 func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 	for n > 0 {
 		p := c.buffered()
@@ -118,15 +119,25 @@ func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 	return nil
 }
 
+// flushDelay is how long the rest of an answer of known length may be on its way
+// before what has come of it is flushed. It saves a flush when the stage's server
+// writes head and body one after the other.
+const flushDelay = 2 * time.Millisecond
+
 // fill receives more. If it has to wait for that, it first flushes what has been
-// written to the client of a stream.
+// written to the client: at once if the answer is a stream.
 func (x *exchange) fill(c *conn, stream bool) error {
-	if stream && x.unflushed {
-		if err := c.fill(false); !errors.Is(err, errDry) {
-			return err
-		}
-		x.flush()
+	if !x.unflushed {
+		return c.fill(true)
 	}
+	err := c.fill(false)
+	if errors.Is(err, errDry) && !stream {
+		err = c.fillBefore(time.Now().Add(flushDelay))
+	}
+	if !errors.Is(err, errDry) {
+		return err
+	}
+	x.flush()
 	return c.fill(true)
 }
 

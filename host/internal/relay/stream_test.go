@@ -57,6 +57,36 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestSlowAnswer shows that an answer of known length reaches the client as it comes,
+// too, however slow that is.
+func TestSlowAnswer(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	stage := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "2")
+		for _, part := range []string{"", "a", "b"} {
+			io.WriteString(w, part)
+			w.(http.Flusher).Flush()
+			<-next
+		}
+	}))
+	for _, srv := range []*httptest.Server{serve(t, newChain(t, Config{}, stage)), serveHTTP2(t, newChain(t, Config{}, stage))} {
+		resp, err := srv.Client().Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next <- struct{}{}
+		for _, want := range []string{"a", "b"} {
+			p := make([]byte, 1)
+			if _, err := io.ReadFull(resp.Body, p); string(p) != want || err != nil {
+				t.Fatalf("%q, %v", p, err)
+			}
+			next <- struct{}{}
+		}
+		resp.Body.Close()
+	}
+}
+
 func serveHTTP2(t testing.TB, h http.Handler) *httptest.Server {
 	srv := httptest.NewUnstartedServer(h)
 	srv.EnableHTTP2 = true
