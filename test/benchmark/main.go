@@ -2,9 +2,10 @@
 // one client, against both in turn, each with an etcd of its own. It prints a
 // table of ratios, Catena over kube-apiserver: below 1 Catena is cheaper.
 //
-// Absolute figures depend on the machine, and the client shares its cores with
-// the servers; only the ratios of one run mean something. Rounds alternate
-// between the two, and each figure is the median of its rounds.
+// The servers run one after the other, so that neither has the other's memory in its
+// way. Absolute figures depend on the machine, and the client shares its cores with
+// the servers; only the ratios of one run on a machine that is otherwise idle mean
+// something. Each figure is the median of its rounds.
 package main
 
 import (
