@@ -49,6 +49,7 @@ type server struct {
 	// endpoints are used by publish alone.
 	endpoints map[string]*relay.Endpoint
 	drained   chan struct{} // closed when the stages have been drained
+	endDrain  func()        // ends the drain before that
 	ran       bool          // the front has been run, and so has closed itself
 	hangup    chan os.Signal
 	// digests of the running binaries, which reload alone uses.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,9 @@ import (
 const (
 	// preShutdownTimeout bounds each stage's pre-shutdown hooks.
 	preShutdownTimeout = 10 * time.Second
+	// upgradeGrace is how long connections whose protocol was switched may outlast all
+	// other requests at the end of the server.
+	upgradeGrace = time.Second
 	// hostSocketName is the socket on which stages call the host.
 	hostSocketName = "host.sock"
 )
@@ -27,7 +31,7 @@ const (
 // buildChain makes the relay and the socket on which the stages call the host.
 func (s *server) buildChain(context.Context) error {
 	s.chain = relay.NewChain(relay.Config{
-		NotFound: s.front.NotFound(), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: front.ObserveHop,
+		NotFound: http.HandlerFunc(s.notFound), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: front.ObserveHop,
 	})
 	s.front.SetChain(s.chain)
 
@@ -51,6 +55,18 @@ func (s *server) buildChain(context.Context) error {
 	}
 	s.undo.add(s.stages.Stop)
 	return nil
+}
+
+var errIncomplete = errors.New("it does not know all of its paths yet")
+
+// notFound is the end of the chain. While a stage that has been restarted is finding
+// out what it serves, nobody can know that a path is not served.
+func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+	if stage := s.stages.Incomplete(); stage != "" {
+		s.front.StageError(w, r, &relay.StageError{Kind: relay.Unavailable, Stage: stage, Err: errIncomplete})
+		return
+	}
+	s.front.NotFound().ServeHTTP(w, r)
 }
 
 // caller is the stage to which a token belongs.
@@ -94,25 +110,24 @@ func (s *server) registerStages() error {
 	s.front.AddPreShutdownHook("catena-stages", func() error {
 		return s.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
 	})
-	s.drained = make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	s.drained, s.endDrain = make(chan struct{}), cancel
 	go func() {
 		defer close(s.drained)
-		<-s.front.Draining()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		s.stages.Drain(ctx, 0)
+		select {
+		case <-s.front.Draining():
+			s.stages.Drain(ctx, 0)
+		case <-ctx.Done():
+		}
 	}()
 	return nil
 }
 
-// awaitDrain returns when the stages have ended what they had to do for clients. A
-// server that has ended without a shutdown has not told them to.
+// awaitDrain returns when the stages have ended what they had to do for clients. When
+// the front has ended, only upgraded connections can be left of that.
 func (s *server) awaitDrain() {
-	select {
-	case <-s.front.Draining():
-		<-s.drained
-	case <-time.After(time.Second):
-	}
+	defer time.AfterFunc(upgradeGrace, s.endDrain).Stop()
+	<-s.drained
 }
 
 // withEtcd adds the check "etcd", which monitoring of kube-apiserver asks for. It

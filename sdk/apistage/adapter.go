@@ -123,10 +123,11 @@ func (a *Adapter) prepare(server Server) error {
 	return nil
 }
 
-// watchSignals closes complete once all signals have come.
+// watchSignals closes complete once all signals have come. The host hears of them when
+// the server acts on them.
 func (a *Adapter) watchSignals(signals map[string]<-chan struct{}) {
-	for name, signal := range signals {
-		a.env.MuxComplete(name, signal)
+	for name := range signals {
+		a.env.MuxComplete(name, a.complete)
 	}
 	go func() {
 		for _, signal := range signals {

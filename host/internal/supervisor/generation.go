@@ -42,6 +42,8 @@ type generation struct {
 
 	mu     sync.Mutex
 	report report
+	// inherited is what is reported in the place of report until all signals have come.
+	inherited *report
 }
 
 // newGeneration starts a process, up to the handshake.
@@ -148,11 +150,37 @@ func (g *generation) setReport(r report) {
 func (g *generation) reported() report {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.inherited != nil {
+		return *g.inherited
+	}
 	return g.report
 }
 
-// signaled closes the channels of the signals of those names.
-func (g *generation) signaled(names []string) {
+// inherit makes what the generation before reported hold until all signals have come.
+// Until then a stage may claim what is not its own, and would keep it from the others.
+func (g *generation) inherit(before report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.complete() {
+		g.inherited = &before
+	}
+}
+
+// complete tells whether all signals have come. The caller holds mu.
+func (g *generation) complete() bool {
+	for _, signal := range g.signals {
+		select {
+		case <-signal:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// signaled closes the channels of the signals of those names. It returns whether what
+// the generation reports has changed by that.
+func (g *generation) signaled(names []string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, name := range names {
@@ -166,6 +194,11 @@ func (g *generation) signaled(names []string) {
 			close(ch)
 		}
 	}
+	if g.inherited == nil || !g.complete() {
+		return false
+	}
+	g.inherited = nil
+	return true
 }
 
 // message is the error of a hook as the stage gave it, for callers that name the
@@ -223,6 +256,7 @@ func (g *generation) drain(ctx context.Context, spread time.Duration) {
 	}
 	resp, err := g.proc.Client().Drain(ctx, &stagev1.DrainRequest{Spread: durationpb.New(spread)})
 	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
 	case err != nil && status.Code(err) != codes.Unimplemented:
 		g.stage.log.Warn("stage could not be drained", "generation", g.id, "error", err)
 	case resp.GetRunning() > 0:

@@ -92,6 +92,7 @@ func (s *Supervisor) tryRestart(dead *generation) error {
 	if err != nil {
 		return err
 	}
+	g.inherit(dead.reported())
 	if _, err := s.serve(g); err != nil {
 		s.discard(g)
 		return err

@@ -56,10 +56,11 @@ type stage struct {
 
 	mu   sync.Mutex
 	spec Spec
-	// current is the generation that the host relays to, nil before the first.
-	current  *generation
-	restarts int
-	failures int // in a row
+	// current is the generation that the host relays to, nil before the first, whose
+	// signals are those of the server.
+	current, first *generation
+	restarts       int
+	failures       int // in a row
 	// down says that requests are not to wait for the next generation any longer.
 	down    bool
 	failure string // why the last generation ended
@@ -77,8 +78,28 @@ func (s *stage) become(g *generation) *generation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.current
+	if old == nil {
+		s.first = g
+	}
 	s.current, s.spec, s.down = g, g.spec, false
 	return old
+}
+
+func (s *stage) firstGeneration() *generation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first
+}
+
+// incomplete tells whether the stage may have paths that it does not know yet.
+func (s *stage) incomplete() bool {
+	g := s.generation()
+	if g == nil {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.complete()
 }
 
 // published is what the relay has to know of the stage.

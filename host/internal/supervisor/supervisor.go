@@ -222,13 +222,20 @@ func (s *Supervisor) serve(g *generation) (old *generation, err error) {
 
 // event takes in one change that a generation reports.
 func (s *Supervisor) event(g *generation, e *stagev1.Event) {
+	changed := false
 	if c := e.GetClaimsChanged(); c != nil {
 		g.setReport(report{paths: c.GetListedPaths(), claims: c.GetClaims()})
-		if g.stage.generation() == g {
-			s.publish()
+		changed = true
+	}
+	if names := e.GetSignaled(); len(names) > 0 {
+		changed = g.signaled(names) || changed
+		if first := g.stage.firstGeneration(); first != nil && first != g {
+			first.signaled(names) // it may have died before it could
 		}
 	}
-	g.signaled(e.GetSignaled())
+	if changed && g.stage.generation() == g {
+		s.publish()
+	}
 	if sizes := e.GetResourceSizes(); len(sizes) > 0 && s.opts.ResourceSizes != nil {
 		s.opts.ResourceSizes(sizes)
 	}
@@ -273,6 +280,17 @@ func (s *Supervisor) Signals() map[string]<-chan struct{} {
 		}
 	}
 	return all
+}
+
+// Incomplete returns the name of a stage that may have paths which it does not know
+// yet, empty if there is none: what no stage has may then appear in a moment.
+func (s *Supervisor) Incomplete() string {
+	for _, st := range s.stages {
+		if st.incomplete() {
+			return st.name
+		}
+	}
+	return ""
 }
 
 // stage returns the stage of that name.

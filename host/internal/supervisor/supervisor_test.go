@@ -43,7 +43,7 @@ func validateTestStage(config []byte, _ []string) []sdk.ConfigProblem {
 // newTestStage serves /NAME with the names of the stages behind it and its
 // process id, and writes what happens to it into a file.
 func newTestStage(env *sdk.Env) (http.Handler, error) {
-	var cfg struct{ Log, Hook string }
+	var cfg struct{ Log, Hook, Complete string }
 	if err := env.Config(&cfg); err != nil {
 		return nil, err
 	}
@@ -61,6 +61,9 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	note("configure")
 	env.Claim("/" + env.Name)
 	env.ListPaths("/" + env.Name)
+	if cfg.Complete != "" {
+		find(env, cfg.Complete)
+	}
 	env.OnPrepareRun(func(context.Context) error { note("prepare"); return nil })
 	env.PostStartHook("start", func(context.Context) error {
 		note("post-start")
