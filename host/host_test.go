@@ -164,6 +164,15 @@ func TestKubeconfigNeedsAFirstStart(t *testing.T) {
 	}
 }
 
+// Commands for a running host need its data folder, not its configuration.
+func TestStatusOfNoHost(t *testing.T) {
+	dir := t.TempDir()
+	_, _, err := run(t, "status", "--data-dir", dir)
+	if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder "+dir) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A data folder may lie deeper than the path of a Unix socket can be long.
 func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
 	tmp, err := os.MkdirTemp("", "run")

@@ -27,7 +27,7 @@ authorization. A certificate cannot be revoked.`,
   kubectl --kubeconfig jane.kubeconfig auth whoami`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.load()
+			cfg, err := flags.loadForFolders()
 			if err != nil {
 				return err
 			}

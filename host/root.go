@@ -65,6 +65,22 @@ func (f *configFlags) load() (*config.Config, error) {
 	return config.Load(config.Options{Files: f.files, Set: f.settings(), Env: os.Environ()})
 }
 
+// loadForFolders is load for commands that need no more of a configuration than
+// where its folders are, and so do without one if no file is given.
+func (f *configFlags) loadForFolders() (*config.Config, error) {
+	if len(f.files) > 0 || len(f.set) > 0 {
+		return f.load()
+	}
+	dataDir := f.dataDir
+	if dataDir == "" {
+		dataDir = os.Getenv("CATENA_DATA_DIR")
+	}
+	if dataDir == "" {
+		dataDir = "./data"
+	}
+	return &config.Config{DataDir: dataDir, RuntimeDir: os.Getenv("CATENA_RUNTIME_DIR")}, nil
+}
+
 // registerOutput adds the flag --output with its values, for people and for shells.
 func registerOutput(cmd *cobra.Command, output *string, formats ...string) {
 	last := len(formats) - 1

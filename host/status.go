@@ -30,7 +30,7 @@ latest process that failed did.`,
 			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
-			cfg, err := flags.load()
+			cfg, err := flags.loadForFolders()
 			if err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ restarts, until the host ends.`,
   catena swap hello --binary ./catena-stage-hello-v2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := flags.load()
+			cfg, err := flags.loadForFolders()
 			if err != nil {
 				return err
 			}
