@@ -37,12 +37,20 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 		return x.noAnswer(lost, err)
 	}
 	if x.answer.declined {
-		if x.upload == nil {
-			x.keep(&x.answer)
-		}
-		return declined
+		return x.decline()
 	}
 	return x.respond()
+}
+
+// decline ends an attempt that the stage has declined.
+func (x *exchange) decline() verdict {
+	switch {
+	case x.upload == nil:
+		x.keep(&x.answer)
+	case x.more:
+		return x.failure(BadAnswer, errors.New("it has declined after asking for the body"))
+	}
+	return declined
 }
 
 // prepare reads the body, unless it is streamed, and writes the message.

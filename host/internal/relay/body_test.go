@@ -202,6 +202,24 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
+// TestLateDecline shows that a stage which has taken of a body cannot decline any more:
+// the next would get the rest of it.
+func TestLateDecline(t *testing.T) {
+	t.Parallel()
+	late := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body.Read(make([]byte, 10))
+		decline(w)
+	}))
+	next := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("the next stage got it") }))
+	large := strings.Repeat("x", 1<<20)
+	if resp, body := fetch(t, serve(t, newChain(t, Config{}, late, next)), "POST", "/", strings.NewReader(large)); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+	if resp, body := fetch(t, serve(t, newChain(t, Config{}, late)), "POST", "/", strings.NewReader(large)); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("without a next stage: %s %s", resp.Status, body)
+	}
+}
+
 // TestClientLeavesDuringUpload has the client go away in the middle of its body.
 func TestClientLeavesDuringUpload(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync/atomic"
@@ -52,7 +53,8 @@ type Config struct {
 	// NotFound answers what no stage wants; http.NotFound if nil.
 	NotFound http.Handler
 	// Error answers a request that got no answer from a stage; WriteError if nil.
-	// Who ended the context of a Canceled request may be about to answer, too.
+	// A Canceled request may be one that a filter in front of the chain is just
+	// answering because its time is over.
 	Error   func(w http.ResponseWriter, r *http.Request, e *StageError)
 	Carrier Carrier
 	// Observe is called at the end of each attempt to have a stage serve a request.
@@ -231,7 +233,10 @@ func safe(r *http.Request) bool {
 }
 
 func (x *exchange) answerFailure() {
-	if x.begun {
+	if x.begun { // with an informational answer
+		if errors.Is(x.r.Context().Err(), context.Canceled) {
+			return
+		}
 		panic(http.ErrAbortHandler)
 	}
 	x.leave()
