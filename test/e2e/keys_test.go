@@ -48,7 +48,7 @@ func newCertificateRequest(t *testing.T, user, group string) (keyPEM []byte, req
 }
 
 // newServingCertificate makes a certificate authority and a server's certificate for a
-// name; the result is the authority and the paths of the server's files.
+// name and for this machine; the result is the authority and the paths of the server's files.
 func newServingCertificate(t *testing.T, name string) (ca []byte, certFile, keyFile string) {
 	t.Helper()
 	caKey, _ := newKey(t)
@@ -61,6 +61,7 @@ func newServingCertificate(t *testing.T, name string) (ca []byte, certFile, keyF
 		SerialNumber: authority.SerialNumber,
 		Subject:      pkix.Name{CommonName: name},
 		DNSNames:     []string{name},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore:    authority.NotBefore,
 		NotAfter:     authority.NotAfter,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

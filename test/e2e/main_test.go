@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -17,6 +18,10 @@ import (
 const timeout = time.Minute
 
 func TestMain(m *testing.M) {
+	// The tests wait more than they work; -parallel still has the last word.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if err := stopShared(code != 0); err != nil {
 		fmt.Println(err)

@@ -60,7 +60,7 @@ func (s *system) startControllers(context.Context) error {
 	return s.startDaemon("kube-controller-manager",
 		"--root-ca-file="+s.pki("ca.crt"), "--service-account-private-key-file="+s.pki("sa.key"),
 		"--cluster-signing-cert-file="+s.pki("ca.crt"), "--cluster-signing-key-file="+s.pki("ca.key"),
-		"--use-service-account-credentials", "--node-monitor-grace-period=1h")
+		"--use-service-account-credentials", "--node-monitor-grace-period=1h", "--resource-quota-sync-period=2s")
 }
 
 func (s *system) startScheduler(context.Context) error { return s.startDaemon("kube-scheduler") }
