@@ -154,7 +154,7 @@ func TestWrappedUpgrade(t *testing.T) {
 	l := theLong(t)
 	for _, wrap := range []string{"none", "front", "middle", "front,middle"} {
 		conn := dial(t, l.Server)
-		conn.send("GET /stage/behind/upgrade HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n" +
+		conn.send("GET " + execOf("behind") + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n" +
 			"Connection: Upgrade\r\nUpgrade: shout\r\n" + wrapHeader + ": " + wrap + "\r\n\r\n")
 		resp := conn.response("GET")
 		want := 0

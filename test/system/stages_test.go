@@ -117,12 +117,16 @@ func (s *testStage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.echo(w, r)
 	case r.URL.Path == own+"/wait":
 		s.wait(w, r)
-	case r.URL.Path == own+"/upgrade":
+	case r.URL.Path == execOf(s.env.Name):
 		shout(w, r)
 	default:
 		s.env.Next.ServeHTTP(w, r)
 	}
 }
+
+// execOf is a path of a stage at which it switches protocols. It looks like an exec,
+// since upstream ends all others after a minute.
+func execOf(stage string) string { return "/apis/" + stage + ".example.com/v1/things/any/exec" }
 
 // smuggled is in the paths of requests that are hidden in others.
 const smuggled = "smuggled"
