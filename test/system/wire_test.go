@@ -70,7 +70,7 @@ func TestOddConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, got := "504 Gateway Timeout; open", reaction(t, l.Server, play)
+			want, got := "504 Gateway Timeout; closed", reaction(t, l.Server, play)
 			if name != "chunks that are late" { // to which kube-apiserver does not answer at all
 				want = reaction(t, reference.Server, play)
 			}
