@@ -102,7 +102,7 @@ func (c *client) send(ctx context.Context, tc testCase) (*answer, error) {
 		return nil, err
 	}
 	client := c.http2
-	if tc.HTTP1 {
+	if tc.HTTP1 || *onlyHTTP1 {
 		client = c.http1
 	}
 	resp, err := client.Do(req)

@@ -29,6 +29,24 @@ var presence = map[string]bool{
 	"Process-Start-Time-Unix": true,
 }
 
+// straddle says whether one of two lengths is below and the other above a limit up to
+// which Go's servers find out the length of an answer by themselves. Bodies differ a
+// little in length: versions of resources have more digits in one server.
+func straddle(a, b int) bool {
+	for _, limit := range []int{2048, 4096} {
+		if (a <= limit) != (b <= limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropFraming forgets how the end of the body was found.
+func (a *answer) dropFraming() {
+	a.header.Del("Content-Length")
+	a.header.Del("Transfer-Encoding")
+}
+
 // text is an answer as text in which everything that may differ between two
 // servers of the same kind has been replaced.
 func (a *answer) text(tc testCase, c *client) string {
@@ -110,6 +128,8 @@ func decode(header http.Header, body []byte) ([]any, error) {
 		err = yaml.Unmarshal(body, &value)
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		return decodeJSON(body)
+	case bytes.HasPrefix(body, []byte("{")):
+		return decodeJSON(body) // the index of OpenAPI v3 says that it is text
 	default:
 		err = fmt.Errorf("no decoder for %s", kind)
 	}
