@@ -112,12 +112,15 @@ func (x *exchange) writeN(c *conn, n int64, stream bool) error {
 		if _, err := x.w.Write(p); err != nil {
 			return errClientGone
 		}
-		x.unflushed = true
+		x.unflushed = stream || len(p) < bulk
 		n -= int64(len(p))
 		c.discard(len(p))
 	}
 	return nil
 }
+
+// bulk is the size from which on a write is not held back by any server's buffer.
+const bulk = 16 << 10
 
 // flushDelay is how long the rest of an answer of known length may be on its way
 // before what has come of it is flushed. It saves a flush when the stage's server
