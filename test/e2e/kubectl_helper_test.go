@@ -114,8 +114,10 @@ func (k *kubectl) try(stdin string, args ...string) (stdout, stderr string, code
 
 // afterTest runs kubectl when the test's own context has ended.
 func (k *kubectl) afterTest(args ...string) (stdout, stderr string, code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
 	var out, errOut strings.Builder
-	cmd := k.command(context.Background(), args...)
+	cmd := k.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	_ = cmd.Run()
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()

@@ -90,13 +90,19 @@ func (s *stream) skipTo(text string) {
 // end waits until the command has ended by itself, with success.
 func (s *stream) end() {
 	s.t.Helper()
+	s.gone()
+	if s.err != nil {
+		s.t.Fatal(s.err)
+	}
+}
+
+// gone waits until the command has ended by itself.
+func (s *stream) gone() {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
 	select {
 	case <-s.done:
-		if s.err != nil {
-			s.t.Fatal(s.err)
-		}
 	case <-ctx.Done():
 		s.t.Fatal("the command does not end")
 	}

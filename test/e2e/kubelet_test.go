@@ -52,7 +52,7 @@ func onEveryProtocol(t *testing.T, test func(t *testing.T, k *kubectl, node *kub
 			node := s.cordonedNode(t, kubelet.Options{Node: "node-" + k.namespace, WebSockets: p.webSockets, Cordoned: true})
 			k.run("run", "pod", "--image=i", `--overrides={"spec":{"nodeName":"node-`+k.namespace+`"}}`)
 			k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
-			t.Cleanup(func() { k.afterTest("delete", "pod", "pod", "--now") })
+			t.Cleanup(func() { k.afterTest("delete", "pod", "pod", "--force", "--grace-period=0") })
 			test(t, k, node)
 			if got := node.WebSockets(); (got > 0) != p.webSockets {
 				t.Errorf("%d WebSockets have reached the kubelet", got)
@@ -191,6 +191,33 @@ func TestAttach(t *testing.T) {
 		}
 		typist.Close()
 		a.end()
+	})
+}
+
+// When one end of a session goes away without a word, so does the other.
+func TestAttachBreaks(t *testing.T) {
+	onEveryProtocol(t, func(t *testing.T, k *kubectl, node *kubelet.Kubelet) {
+		attach := func() *stream {
+			keyboard, typist, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { typist.Close() })
+			a := k.startWith(keyboard, "attach", "-i", "pod", "--quiet")
+			keyboard.Close()
+			a.expect("attached to pod/pod")
+			return a
+		}
+		attach().stop()
+		eventually(t, "the kubelet ends the session", func(context.Context) error {
+			if n := node.Attached(); n != 0 {
+				return fmt.Errorf("%d are attached", n)
+			}
+			return nil
+		})
+		left := attach()
+		node.Stop()
+		left.gone()
 	})
 }
 

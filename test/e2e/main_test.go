@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 )
 
 // timeout is how long what must happen may take on a busy machine.
@@ -22,6 +24,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
+	klog.SetLogger(logr.Discard()) // the kubelet's library reports every connection that ends
 	code := m.Run()
 	if err := stopShared(code != 0); err != nil {
 		fmt.Println(err)

@@ -55,6 +55,8 @@ func (k *Kubelet) ExecInContainer(ctx context.Context, _, _, _ string, cmd []str
 // then says in capitals what it is told.
 func (k *Kubelet) AttachContainer(_ context.Context, pod, _, container string, in io.Reader, out, _ io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize) error {
+	k.attached.Add(1)
+	defer k.attached.Add(-1)
 	if _, err := fmt.Fprintf(out, "attached to %s/%s\n", pod, container); err != nil || in == nil {
 		return err
 	}
@@ -74,6 +76,9 @@ func (k *Kubelet) AttachContainer(_ context.Context, pod, _, container string, i
 		}
 	}
 }
+
+// Attached is how many clients are attached to containers.
+func (k *Kubelet) Attached() int { return int(k.attached.Load()) }
 
 // PortForward implements portforward.PortForwarder: the ports of a pod are those of
 // the loopback interface.

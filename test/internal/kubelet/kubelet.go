@@ -47,8 +47,10 @@ type Kubelet struct {
 	runtime *httptest.Server // what the kubelet talks to: speaks SPDY only
 	cancel  context.CancelFunc
 
-	webSockets atomic.Int64
-	done       chan struct{}
+	listeners []*listener
+
+	webSockets, attached atomic.Int64
+	done                 chan struct{}
 }
 
 // Start creates the Node and serves until Stop. The client's identity needs the rights
@@ -60,8 +62,9 @@ func Start(ctx context.Context, config *rest.Config, o Options) (*Kubelet, error
 	}
 	k := &Kubelet{options: o, client: client, done: make(chan struct{})}
 	k.logs.init()
-	k.runtime = httptest.NewServer(k.runtimeHandler())
-	k.server = httptest.NewUnstartedServer(k.handler())
+	k.runtime = k.newServer(k.runtimeHandler())
+	k.runtime.Start()
+	k.server = k.newServer(k.handler())
 	k.server.TLS = &tls.Config{ClientCAs: o.ClientCA, ClientAuth: tls.RequireAndVerifyClientCert}
 	k.server.StartTLS()
 	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -77,18 +80,28 @@ func Start(ctx context.Context, config *rest.Config, o Options) (*Kubelet, error
 	return k, nil
 }
 
-// Stop ends the kubelet. The Node object stays, as that of a machine that is switched off.
+// Stop ends the kubelet and all of its connections. The Node object stays, as that of a
+// machine that is switched off. It may be called more than once.
 func (k *Kubelet) Stop() {
 	k.cancel()
 	<-k.done
 	k.closeServers()
 }
 
+func (k *Kubelet) newServer(handler http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(handler)
+	l := &listener{Listener: s.Listener}
+	s.Listener = l
+	k.listeners = append(k.listeners, l)
+	return s
+}
+
 func (k *Kubelet) closeServers() {
-	for _, s := range []*httptest.Server{k.server, k.runtime} {
-		s.CloseClientConnections() // upgraded connections would keep Close waiting
-		s.Close()
+	for _, l := range k.listeners {
+		l.closeAll()
 	}
+	k.server.Close()
+	k.runtime.Close()
 }
 
 // register creates the Node, ready and with room for pods.
