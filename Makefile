@@ -62,7 +62,7 @@ test-race: ## our own packages under the race detector
 	fi
 
 test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver
-	$(GO) test -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e
 
 test-system: build tools ## bad input, crashes, chains, smuggling: wants a machine that is otherwise idle
 	$(GO) test -timeout 25m ./test/system

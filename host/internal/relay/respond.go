@@ -156,6 +156,7 @@ func (x *exchange) flush() {
 // writeChunks passes on a chunked body with its trailers.
 func (x *exchange) writeChunks(c *conn) error {
 	var d chunks
+	length := 0
 	for {
 		p := c.buffered()
 		n, used, err := d.decode(p)
@@ -164,6 +165,7 @@ func (x *exchange) writeChunks(c *conn) error {
 				return errClientGone
 			}
 			x.unflushed = true
+			length += n
 		}
 		c.discard(used)
 		if err != nil {
@@ -176,11 +178,16 @@ func (x *exchange) writeChunks(c *conn) error {
 			return err
 		}
 	}
-	if !x.flushed {
+	if !x.flushed && (x.r.ProtoMajor < 2 || length <= maxSilent) {
 		x.flush() // keeps the server from finding out the length
 	}
 	return x.writeTrailers(c)
 }
+
+// maxSilent is the length of an answer, in bytes, up to which a stage's server finds
+// out the length if the handler does not flush. The client's server does so for as
+// many bytes over HTTP/1.1, and for some more, which come here in chunks, over HTTP/2.
+const maxSilent = 2048
 
 // writeTrailers passes on what follows the last chunk.
 func (x *exchange) writeTrailers(c *conn) error {

@@ -29,6 +29,8 @@ const (
 	burst         = 2 * time.Second
 	// requestTimeout bounds one request for a document.
 	requestTimeout = 5 * time.Second
+	// gateTimeout bounds the time that a request waits at the Gate.
+	gateTimeout = time.Minute
 )
 
 // Priority is the place of a group version in discovery.
@@ -50,6 +52,8 @@ type Discovery struct {
 	failed bool
 	poked  chan struct{}
 	synced chan struct{}
+	// waiting is closed by Wait.
+	waiting chan struct{}
 }
 
 // customPriority is the priority of custom resources, as upstream's discovery
@@ -65,6 +69,7 @@ func NewDiscovery(delegate sdk.Delegate, manager aggregated.ResourceManager, bui
 		Log:      func(error) {},
 		poked:    make(chan struct{}, 1),
 		synced:   make(chan struct{}),
+		waiting:  make(chan struct{}),
 	}
 }
 
@@ -73,16 +78,42 @@ func (d *Discovery) Synced() <-chan struct{} { return d.synced }
 
 // Gate asks the delegate once its document has been fetched, and is unavailable
 // before: the aggregator takes the first "not found" of a delegate for the last
-// word about its OpenAPI documents.
+// word about its OpenAPI documents. After Wait it does not say so at once: the
+// aggregator asks again only a minute after a failure.
 func (d *Discovery) Gate() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-d.synced:
+		if d.await(r.Context()) {
 			d.Delegate.Handler.ServeHTTP(w, r)
-		default:
-			http.Error(w, fmt.Sprintf("stage %q has not answered yet", d.Delegate.Name), http.StatusServiceUnavailable)
+			return
 		}
+		http.Error(w, fmt.Sprintf("stage %q has not answered yet", d.Delegate.Name), http.StatusServiceUnavailable)
 	})
+}
+
+// Wait makes the Gate wait for the delegate's document. It is called once, when
+// nothing that Run depends on depends on the Gate any more.
+func (d *Discovery) Wait() { close(d.waiting) }
+
+// await reports whether the delegate's document has been fetched, in time.
+func (d *Discovery) await(ctx context.Context) bool {
+	select {
+	case <-d.synced:
+		return true
+	default:
+	}
+	select {
+	case <-d.waiting:
+	default:
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, gateTimeout)
+	defer cancel()
+	select {
+	case <-d.synced:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Poke says that the delegate's document is about to change.

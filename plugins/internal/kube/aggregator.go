@@ -125,6 +125,9 @@ func (a *aggregator) prepare() error {
 		d.Sync(a.env.Context())
 	}
 	_, err := a.server.PrepareRun()
+	for _, d := range a.discoveries {
+		d.Wait()
+	}
 	return err
 }
 
@@ -163,6 +166,7 @@ func (a *aggregator) addHooks() error {
 			go d.Run(hook)
 		}
 		if waitAll(hook, a.discoveries) {
+			a.awaitOpenAPI(hook)
 			close(discovered)
 		}
 		return nil

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/util/openapi"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -97,7 +99,15 @@ func (b *base) buildGeneric() error {
 		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
 	)
 	b.adapter.Configure(b.generic)
+	b.generic.LoopbackClientConfig.UserAgent = userAgent()
 	return nil
+}
+
+// userAgent is kube-apiserver's: the name of the field manager of what the servers
+// create by themselves comes from it.
+func userAgent() string {
+	_, versions, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	return "kube-apiserver/" + versions
 }
 
 // informerResync is how often informers call their handlers again.
