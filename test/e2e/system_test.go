@@ -115,7 +115,7 @@ func (s *system) certificate(user string, groups ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"kubeconfig", "--config", filepath.Join(cluster.Root(), "configs", "catena.yaml"), "--data-dir", s.DataDir(), "--user", user}
+	args := []string{"kubeconfig", "--data-dir", s.DataDir(), "--user", user}
 	for _, g := range groups {
 		args = append(args, "--group", g)
 	}
