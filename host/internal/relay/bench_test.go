@@ -178,7 +178,10 @@ func BenchmarkEventLatency(b *testing.B) {
 		b.Run("via="+v.name, func(b *testing.B) {
 			srv := httptest.NewServer(v)
 			defer srv.Close()
+			before := cpuTime() + time.Duration(stage.ask(b, "/cpu"))
 			sum := readEvents(b, srv, fmt.Sprintf("/events/%d?pause=200us", b.N))
+			used := cpuTime() + time.Duration(stage.ask(b, "/cpu")) - before
+			b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
 			b.ReportMetric(float64(sum.Nanoseconds())/float64(b.N)/1e3, "latency-µs")
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -25,9 +24,6 @@ type copyBuffer [32 << 10]byte
 
 var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 
-// errDry says that the stage has sent nothing that has not been consumed.
-var errDry = errors.New("no data")
-
 // conn is a connection to a stage. It holds a buffer only while there is
 // something in it: waiting for a stage costs no memory.
 type conn struct {
@@ -44,10 +40,11 @@ type conn struct {
 	buf        *buffer
 	start, end int
 
-	// receive is readFD as a function value; block and err are its argument and result.
+	// receive is readFD as a function value; err is its result.
 	receive func(fd uintptr) bool
-	block   bool
 	err     error
+	// dry, if set, is called once when a read has found nothing and is about to wait.
+	dry func()
 	// clean is peekFD as a function value; isClean is its result.
 	clean   func(fd uintptr)
 	isClean bool
@@ -93,29 +90,25 @@ func (c *conn) discard(n int) {
 }
 
 // fill receives more, behind what is buffered, of which there must be less than
-// bufferSize. It waits for the stage if block is set; if not, and there is
-// nothing, it returns errDry.
-func (c *conn) fill(block bool) error {
+// bufferSize.
+func (c *conn) fill() error {
 	if c.buf != nil && c.end == len(c.buf) {
 		c.end = copy(c.buf[:], c.buf[c.start:c.end])
 		c.start = 0
 	}
-	c.block, c.err = block, nil
+	c.err = nil
 	if err := c.raw.Read(c.receive); err != nil {
 		return err
 	}
 	return c.err
 }
 
-// fillBefore is fill with a deadline, at which it returns errDry.
+// fillBefore is fill with a deadline, at which it returns os.ErrDeadlineExceeded.
 func (c *conn) fillBefore(deadline time.Time) error {
 	if err := c.SetReadDeadline(deadline); err != nil {
 		return err
 	}
-	err := c.fill(true)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errDry
-	}
+	err := c.fill()
 	_ = c.SetReadDeadline(time.Time{}) // fails on a closed connection only
 	return err
 }
@@ -139,11 +132,11 @@ func (c *conn) readFD(fd uintptr) (done bool) {
 	case nil:
 		c.err = io.EOF
 	case syscall.EAGAIN:
-		c.err = errDry
-		if c.block {
-			c.err = nil
-			return false
+		if f := c.dry; f != nil {
+			c.dry = nil
+			f()
 		}
+		return false // what has come in the meantime ends the wait at once
 	default:
 		c.err = fmt.Errorf("read: %w", err)
 	}
@@ -192,7 +185,7 @@ func (c *conn) until(delim string, limit int) (string, error) {
 			c.discard(searched)
 			searched = 0
 		}
-		if err := c.fill(true); err != nil {
+		if err := c.fill(); err != nil {
 			return "", err
 		}
 	}

@@ -36,6 +36,7 @@ type exchange struct {
 	// unflushed: something has been written to the client since the last flush;
 	// flushed: there has been a flush.
 	unflushed, flushed bool
+	flushFunc          func() // flush as a function value
 
 	// The attempt under way.
 	stage  string
@@ -65,8 +66,12 @@ type message struct {
 }
 
 var (
-	exchanges = sync.Pool{New: func() any { return new(exchange) }}
-	messages  = sync.Pool{New: func() any { return new(message) }}
+	exchanges = sync.Pool{New: func() any {
+		x := new(exchange)
+		x.flushFunc = x.flush
+		return x
+	}}
+	messages = sync.Pool{New: func() any { return new(message) }}
 )
 
 // Larger buffers do not go back to the pools.
@@ -89,7 +94,7 @@ func (x *exchange) release() {
 	x.releaseMessage()
 	fields := x.answer.fields
 	clear(fields)
-	*x = exchange{}
+	*x = exchange{flushFunc: x.flushFunc}
 	if cap(fields) <= keptFields {
 		x.answer.fields = fields[:0]
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -131,17 +132,20 @@ const flushDelay = 2 * time.Millisecond
 // written to the client: at once if the answer is a stream.
 func (x *exchange) fill(c *conn, stream bool) error {
 	if !x.unflushed {
-		return c.fill(true)
+		return c.fill()
 	}
-	err := c.fill(false)
-	if errors.Is(err, errDry) && !stream {
-		err = c.fillBefore(time.Now().Add(flushDelay))
-	}
-	if !errors.Is(err, errDry) {
+	if stream {
+		c.dry = x.flushFunc
+		err := c.fill()
+		c.dry = nil
 		return err
 	}
-	x.flush()
-	return c.fill(true)
+	err := c.fillBefore(time.Now().Add(flushDelay))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		x.flush()
+		err = c.fill()
+	}
+	return err
 }
 
 func (x *exchange) flush() {

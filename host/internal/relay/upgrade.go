@@ -97,7 +97,7 @@ func (c *conn) copyFrom(early []byte, src io.Reader) error {
 func (c *conn) copyTo(dst io.Writer) error {
 	for {
 		if len(c.buffered()) == 0 {
-			if err := c.fill(true); err == io.EOF {
+			if err := c.fill(); err == io.EOF {
 				return nil
 			} else if err != nil {
 				return err
