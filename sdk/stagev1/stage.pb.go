@@ -137,7 +137,9 @@ type DescribeResponse struct {
 	// JSON schema of the stage's own configuration, empty if it takes any.
 	ConfigSchema string `protobuf:"bytes,4,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
 	// One line that says what the stage does, for people.
-	Summary       string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The stage understands ConfigureRequest.standby and Activate.
+	Standby       bool `protobuf:"varint,6,opt,name=standby,proto3" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +207,13 @@ func (x *DescribeResponse) GetSummary() string {
 		return x.Summary
 	}
 	return ""
+}
+
+func (x *DescribeResponse) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
 }
 
 type ValidateConfigRequest struct {
@@ -374,7 +383,10 @@ type ConfigureRequest struct {
 	// A folder for files of the stage's own, mode 0700; it outlives the process.
 	DataDir string `protobuf:"bytes,6,opt,name=data_dir,json=dataDir,proto3" json:"data_dir,omitempty"`
 	// A random id for this process of the stage.
-	Generation    string `protobuf:"bytes,7,opt,name=generation,proto3" json:"generation,omitempty"`
+	Generation string `protobuf:"bytes,7,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The stage stands by for a generation that serves, whose data socket it shares: it
+	// is to accept no connection on that before Activate is called.
+	Standby       bool `protobuf:"varint,8,opt,name=standby,proto3" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -456,6 +468,13 @@ func (x *ConfigureRequest) GetGeneration() string {
 		return x.Generation
 	}
 	return ""
+}
+
+func (x *ConfigureRequest) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
 }
 
 // Delegate is a stage behind the one that is being configured.
@@ -1124,6 +1143,252 @@ func (x *ResourceSize) GetObjectBytes() int64 {
 	return 0
 }
 
+type ActivateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivateRequest) Reset() {
+	*x = ActivateRequest{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivateRequest) ProtoMessage() {}
+
+func (x *ActivateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivateRequest.ProtoReflect.Descriptor instead.
+func (*ActivateRequest) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{17}
+}
+
+type ActivateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivateResponse) Reset() {
+	*x = ActivateResponse{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivateResponse) ProtoMessage() {}
+
+func (x *ActivateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivateResponse.ProtoReflect.Descriptor instead.
+func (*ActivateResponse) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{18}
+}
+
+type NotifyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the signal, as in kube-apiserver: ShutdownInitiated,
+	// AfterShutdownDelayDuration, PreShutdownHooksStopped, NotAcceptingNewRequest,
+	// InFlightRequestsDrained, HTTPServerStoppedListening, HasBeenReady,
+	// MuxAndDiscoveryComplete.
+	Signal        string                 `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NotifyRequest) Reset() {
+	*x = NotifyRequest{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NotifyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NotifyRequest) ProtoMessage() {}
+
+func (x *NotifyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NotifyRequest.ProtoReflect.Descriptor instead.
+func (*NotifyRequest) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *NotifyRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *NotifyRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type NotifyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NotifyResponse) Reset() {
+	*x = NotifyResponse{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NotifyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NotifyResponse) ProtoMessage() {}
+
+func (x *NotifyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NotifyResponse.ProtoReflect.Descriptor instead.
+func (*NotifyResponse) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{20}
+}
+
+type GatherMetricsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GatherMetricsRequest) Reset() {
+	*x = GatherMetricsRequest{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GatherMetricsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GatherMetricsRequest) ProtoMessage() {}
+
+func (x *GatherMetricsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GatherMetricsRequest.ProtoReflect.Descriptor instead.
+func (*GatherMetricsRequest) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{21}
+}
+
+type GatherMetricsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A piece of the metrics in Prometheus' text exposition format, version 0.0.4.
+	// The host adds the label "stage" to each series.
+	Text          []byte `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GatherMetricsResponse) Reset() {
+	*x = GatherMetricsResponse{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GatherMetricsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GatherMetricsResponse) ProtoMessage() {}
+
+func (x *GatherMetricsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GatherMetricsResponse.ProtoReflect.Descriptor instead.
+func (*GatherMetricsResponse) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GatherMetricsResponse) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
 type RunHookRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1133,7 +1398,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1410,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1423,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{17}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunHookRequest) GetName() string {
@@ -1176,7 +1441,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1453,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1466,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{18}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{24}
 }
 
 type CheckHealthRequest struct {
@@ -1214,7 +1479,7 @@ type CheckHealthRequest struct {
 
 func (x *CheckHealthRequest) Reset() {
 	*x = CheckHealthRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1491,7 @@ func (x *CheckHealthRequest) String() string {
 func (*CheckHealthRequest) ProtoMessage() {}
 
 func (x *CheckHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1504,7 @@ func (x *CheckHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckHealthRequest.ProtoReflect.Descriptor instead.
 func (*CheckHealthRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{19}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckHealthRequest) GetNames() []string {
@@ -1258,7 +1523,7 @@ type CheckHealthResponse struct {
 
 func (x *CheckHealthResponse) Reset() {
 	*x = CheckHealthResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1535,7 @@ func (x *CheckHealthResponse) String() string {
 func (*CheckHealthResponse) ProtoMessage() {}
 
 func (x *CheckHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1548,7 @@ func (x *CheckHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckHealthResponse.ProtoReflect.Descriptor instead.
 func (*CheckHealthResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{20}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CheckHealthResponse) GetResults() []*HealthResult {
@@ -1305,7 +1570,7 @@ type HealthResult struct {
 
 func (x *HealthResult) Reset() {
 	*x = HealthResult{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1582,7 @@ func (x *HealthResult) String() string {
 func (*HealthResult) ProtoMessage() {}
 
 func (x *HealthResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1595,7 @@ func (x *HealthResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResult.ProtoReflect.Descriptor instead.
 func (*HealthResult) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{21}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HealthResult) GetName() string {
@@ -1364,7 +1629,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1641,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1654,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{22}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DrainRequest) GetSpread() *durationpb.Duration {
@@ -1409,7 +1674,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1686,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1699,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{23}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainResponse) GetRunning() int64 {
@@ -1452,7 +1717,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1729,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1742,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{24}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{30}
 }
 
 type StopResponse struct {
@@ -1488,7 +1753,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1765,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1778,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{25}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{31}
 }
 
 var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
@@ -1521,13 +1786,14 @@ var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
 const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\n" +
 	"\x17sdk/stagev1/stage.proto\x12\x0fcatena.stage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\x91\x01\n" +
+	"\x0fDescribeRequest\"\xab\x01\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +
 	"\x03sdk\x18\x03 \x01(\tR\x03sdk\x12#\n" +
 	"\rconfig_schema\x18\x04 \x01(\tR\fconfigSchema\x12\x18\n" +
-	"\asummary\x18\x05 \x01(\tR\asummary\"E\n" +
+	"\asummary\x18\x05 \x01(\tR\asummary\x12\x18\n" +
+	"\astandby\x18\x06 \x01(\bR\astandby\"E\n" +
 	"\x15ValidateConfigRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
 	"\x05flags\x18\x02 \x03(\tR\x05flags\"T\n" +
@@ -1535,7 +1801,7 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\bproblems\x18\x01 \x03(\v2\x1e.catena.stage.v1.ConfigProblemR\bproblems\";\n" +
 	"\rConfigProblem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xf3\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x8d\x02\n" +
 	"\x10ConfigureRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x12\x14\n" +
@@ -1545,7 +1811,8 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\bdata_dir\x18\x06 \x01(\tR\adataDir\x12\x1e\n" +
 	"\n" +
 	"generation\x18\a \x01(\tR\n" +
-	"generation\"q\n" +
+	"generation\x12\x18\n" +
+	"\astandby\x18\b \x01(\bR\astandby\"q\n" +
 	"\bDelegate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\flisted_paths\x18\x02 \x03(\tR\vlistedPaths\x12.\n" +
@@ -1593,7 +1860,16 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\fResourceSize\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12!\n" +
-	"\fobject_bytes\x18\x03 \x01(\x03R\vobjectBytes\"$\n" +
+	"\fobject_bytes\x18\x03 \x01(\x03R\vobjectBytes\"\x11\n" +
+	"\x0fActivateRequest\"\x12\n" +
+	"\x10ActivateResponse\"S\n" +
+	"\rNotifyRequest\x12\x16\n" +
+	"\x06signal\x18\x01 \x01(\tR\x06signal\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x10\n" +
+	"\x0eNotifyResponse\"\x16\n" +
+	"\x14GatherMetricsRequest\"+\n" +
+	"\x15GatherMetricsResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text\"$\n" +
 	"\x0eRunHookRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x11\n" +
 	"\x0fRunHookResponse\"*\n" +
@@ -1611,14 +1887,17 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\rDrainResponse\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\x03R\arunning\"\r\n" +
 	"\vStopRequest\"\x0e\n" +
-	"\fStopResponse2\xbf\x06\n" +
+	"\fStopResponse2\xbd\b\n" +
 	"\x05Stage\x12O\n" +
 	"\bDescribe\x12 .catena.stage.v1.DescribeRequest\x1a!.catena.stage.v1.DescribeResponse\x12a\n" +
 	"\x0eValidateConfig\x12&.catena.stage.v1.ValidateConfigRequest\x1a'.catena.stage.v1.ValidateConfigResponse\x12R\n" +
 	"\tConfigure\x12!.catena.stage.v1.ConfigureRequest\x1a\".catena.stage.v1.ConfigureResponse\x12U\n" +
 	"\n" +
 	"PrepareRun\x12\".catena.stage.v1.PrepareRunRequest\x1a#.catena.stage.v1.PrepareRunResponse\x12@\n" +
-	"\x05Watch\x12\x1d.catena.stage.v1.WatchRequest\x1a\x16.catena.stage.v1.Event0\x01\x12U\n" +
+	"\x05Watch\x12\x1d.catena.stage.v1.WatchRequest\x1a\x16.catena.stage.v1.Event0\x01\x12O\n" +
+	"\bActivate\x12 .catena.stage.v1.ActivateRequest\x1a!.catena.stage.v1.ActivateResponse\x12I\n" +
+	"\x06Notify\x12\x1e.catena.stage.v1.NotifyRequest\x1a\x1f.catena.stage.v1.NotifyResponse\x12`\n" +
+	"\rGatherMetrics\x12%.catena.stage.v1.GatherMetricsRequest\x1a&.catena.stage.v1.GatherMetricsResponse0\x01\x12U\n" +
 	"\x10RunPostStartHook\x12\x1f.catena.stage.v1.RunHookRequest\x1a .catena.stage.v1.RunHookResponse\x12X\n" +
 	"\vCheckHealth\x12#.catena.stage.v1.CheckHealthRequest\x1a$.catena.stage.v1.CheckHealthResponse\x12W\n" +
 	"\x12RunPreShutdownHook\x12\x1f.catena.stage.v1.RunHookRequest\x1a .catena.stage.v1.RunHookResponse\x12F\n" +
@@ -1638,7 +1917,7 @@ func file_sdk_stagev1_stage_proto_rawDescGZIP() []byte {
 }
 
 var file_sdk_stagev1_stage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sdk_stagev1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_sdk_stagev1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_sdk_stagev1_stage_proto_goTypes = []any{
 	(Claim_Match)(0),               // 0: catena.stage.v1.Claim.Match
 	(*DescribeRequest)(nil),        // 1: catena.stage.v1.DescribeRequest
@@ -1658,17 +1937,23 @@ var file_sdk_stagev1_stage_proto_goTypes = []any{
 	(*Event)(nil),                  // 15: catena.stage.v1.Event
 	(*ClaimsChanged)(nil),          // 16: catena.stage.v1.ClaimsChanged
 	(*ResourceSize)(nil),           // 17: catena.stage.v1.ResourceSize
-	(*RunHookRequest)(nil),         // 18: catena.stage.v1.RunHookRequest
-	(*RunHookResponse)(nil),        // 19: catena.stage.v1.RunHookResponse
-	(*CheckHealthRequest)(nil),     // 20: catena.stage.v1.CheckHealthRequest
-	(*CheckHealthResponse)(nil),    // 21: catena.stage.v1.CheckHealthResponse
-	(*HealthResult)(nil),           // 22: catena.stage.v1.HealthResult
-	(*DrainRequest)(nil),           // 23: catena.stage.v1.DrainRequest
-	(*DrainResponse)(nil),          // 24: catena.stage.v1.DrainResponse
-	(*StopRequest)(nil),            // 25: catena.stage.v1.StopRequest
-	(*StopResponse)(nil),           // 26: catena.stage.v1.StopResponse
-	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
+	(*ActivateRequest)(nil),        // 18: catena.stage.v1.ActivateRequest
+	(*ActivateResponse)(nil),       // 19: catena.stage.v1.ActivateResponse
+	(*NotifyRequest)(nil),          // 20: catena.stage.v1.NotifyRequest
+	(*NotifyResponse)(nil),         // 21: catena.stage.v1.NotifyResponse
+	(*GatherMetricsRequest)(nil),   // 22: catena.stage.v1.GatherMetricsRequest
+	(*GatherMetricsResponse)(nil),  // 23: catena.stage.v1.GatherMetricsResponse
+	(*RunHookRequest)(nil),         // 24: catena.stage.v1.RunHookRequest
+	(*RunHookResponse)(nil),        // 25: catena.stage.v1.RunHookResponse
+	(*CheckHealthRequest)(nil),     // 26: catena.stage.v1.CheckHealthRequest
+	(*CheckHealthResponse)(nil),    // 27: catena.stage.v1.CheckHealthResponse
+	(*HealthResult)(nil),           // 28: catena.stage.v1.HealthResult
+	(*DrainRequest)(nil),           // 29: catena.stage.v1.DrainRequest
+	(*DrainResponse)(nil),          // 30: catena.stage.v1.DrainResponse
+	(*StopRequest)(nil),            // 31: catena.stage.v1.StopRequest
+	(*StopResponse)(nil),           // 32: catena.stage.v1.StopResponse
+	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
 }
 var file_sdk_stagev1_stage_proto_depIdxs = []int32{
 	5,  // 0: catena.stage.v1.ValidateConfigResponse.problems:type_name -> catena.stage.v1.ConfigProblem
@@ -1682,34 +1967,41 @@ var file_sdk_stagev1_stage_proto_depIdxs = []int32{
 	16, // 8: catena.stage.v1.Event.claims_changed:type_name -> catena.stage.v1.ClaimsChanged
 	17, // 9: catena.stage.v1.Event.resource_sizes:type_name -> catena.stage.v1.ResourceSize
 	10, // 10: catena.stage.v1.ClaimsChanged.claims:type_name -> catena.stage.v1.Claim
-	22, // 11: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
-	27, // 12: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
-	28, // 13: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
-	1,  // 14: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
-	3,  // 15: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
-	6,  // 16: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
-	11, // 17: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
-	14, // 18: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
-	18, // 19: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
-	20, // 20: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
-	18, // 21: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
-	23, // 22: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
-	25, // 23: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
-	2,  // 24: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
-	4,  // 25: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
-	9,  // 26: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
-	12, // 27: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
-	15, // 28: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
-	19, // 29: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
-	21, // 30: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
-	19, // 31: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
-	24, // 32: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
-	26, // 33: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	33, // 11: catena.stage.v1.NotifyRequest.at:type_name -> google.protobuf.Timestamp
+	28, // 12: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
+	33, // 13: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
+	34, // 14: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
+	1,  // 15: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
+	3,  // 16: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
+	6,  // 17: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
+	11, // 18: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
+	14, // 19: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
+	18, // 20: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
+	20, // 21: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
+	22, // 22: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
+	24, // 23: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
+	26, // 24: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
+	24, // 25: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
+	29, // 26: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
+	31, // 27: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
+	2,  // 28: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
+	4,  // 29: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
+	9,  // 30: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
+	12, // 31: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
+	15, // 32: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
+	19, // 33: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
+	21, // 34: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
+	23, // 35: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
+	25, // 36: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
+	27, // 37: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
+	25, // 38: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
+	30, // 39: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
+	32, // 40: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
+	28, // [28:41] is the sub-list for method output_type
+	15, // [15:28] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_sdk_stagev1_stage_proto_init() }
@@ -1723,7 +2015,7 @@ func file_sdk_stagev1_stage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sdk_stagev1_stage_proto_rawDesc), len(file_sdk_stagev1_stage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

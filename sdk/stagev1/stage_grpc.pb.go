@@ -36,6 +36,9 @@ const (
 	Stage_Configure_FullMethodName          = "/catena.stage.v1.Stage/Configure"
 	Stage_PrepareRun_FullMethodName         = "/catena.stage.v1.Stage/PrepareRun"
 	Stage_Watch_FullMethodName              = "/catena.stage.v1.Stage/Watch"
+	Stage_Activate_FullMethodName           = "/catena.stage.v1.Stage/Activate"
+	Stage_Notify_FullMethodName             = "/catena.stage.v1.Stage/Notify"
+	Stage_GatherMetrics_FullMethodName      = "/catena.stage.v1.Stage/GatherMetrics"
 	Stage_RunPostStartHook_FullMethodName   = "/catena.stage.v1.Stage/RunPostStartHook"
 	Stage_CheckHealth_FullMethodName        = "/catena.stage.v1.Stage/CheckHealth"
 	Stage_RunPreShutdownHook_FullMethodName = "/catena.stage.v1.Stage/RunPreShutdownHook"
@@ -66,6 +69,15 @@ type StageClient interface {
 	// Watch streams changes of what the stage has reported, until the stage stops.
 	// The first event carries the present state.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
+	// Activate makes a stage that was configured as a standby accept connections on
+	// its data socket. It is called at most once, when the generation in front of it
+	// has ended.
+	Activate(ctx context.Context, in *ActivateRequest, opts ...grpc.CallOption) (*ActivateResponse, error)
+	// Notify tells the stage that the server has come to a lifecycle signal, such as
+	// ShutdownInitiated.
+	Notify(ctx context.Context, in *NotifyRequest, opts ...grpc.CallOption) (*NotifyResponse, error)
+	// GatherMetrics returns the stage's metrics as they are now, in pieces of one text.
+	GatherMetrics(ctx context.Context, in *GatherMetricsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GatherMetricsResponse], error)
 	// RunPostStartHook runs one hook that PrepareRun listed. The host calls all of
 	// them at once, in no order, after it has started to serve. The call returns
 	// when the hook has returned; an error ends the server.
@@ -151,6 +163,45 @@ func (c *stageClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Stage_WatchClient = grpc.ServerStreamingClient[Event]
 
+func (c *stageClient) Activate(ctx context.Context, in *ActivateRequest, opts ...grpc.CallOption) (*ActivateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ActivateResponse)
+	err := c.cc.Invoke(ctx, Stage_Activate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *stageClient) Notify(ctx context.Context, in *NotifyRequest, opts ...grpc.CallOption) (*NotifyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotifyResponse)
+	err := c.cc.Invoke(ctx, Stage_Notify_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *stageClient) GatherMetrics(ctx context.Context, in *GatherMetricsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GatherMetricsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Stage_ServiceDesc.Streams[1], Stage_GatherMetrics_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GatherMetricsRequest, GatherMetricsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Stage_GatherMetricsClient = grpc.ServerStreamingClient[GatherMetricsResponse]
+
 func (c *stageClient) RunPostStartHook(ctx context.Context, in *RunHookRequest, opts ...grpc.CallOption) (*RunHookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunHookResponse)
@@ -224,6 +275,15 @@ type StageServer interface {
 	// Watch streams changes of what the stage has reported, until the stage stops.
 	// The first event carries the present state.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
+	// Activate makes a stage that was configured as a standby accept connections on
+	// its data socket. It is called at most once, when the generation in front of it
+	// has ended.
+	Activate(context.Context, *ActivateRequest) (*ActivateResponse, error)
+	// Notify tells the stage that the server has come to a lifecycle signal, such as
+	// ShutdownInitiated.
+	Notify(context.Context, *NotifyRequest) (*NotifyResponse, error)
+	// GatherMetrics returns the stage's metrics as they are now, in pieces of one text.
+	GatherMetrics(*GatherMetricsRequest, grpc.ServerStreamingServer[GatherMetricsResponse]) error
 	// RunPostStartHook runs one hook that PrepareRun listed. The host calls all of
 	// them at once, in no order, after it has started to serve. The call returns
 	// when the hook has returned; an error ends the server.
@@ -264,6 +324,15 @@ func (UnimplementedStageServer) PrepareRun(context.Context, *PrepareRunRequest) 
 }
 func (UnimplementedStageServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedStageServer) Activate(context.Context, *ActivateRequest) (*ActivateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Activate not implemented")
+}
+func (UnimplementedStageServer) Notify(context.Context, *NotifyRequest) (*NotifyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Notify not implemented")
+}
+func (UnimplementedStageServer) GatherMetrics(*GatherMetricsRequest, grpc.ServerStreamingServer[GatherMetricsResponse]) error {
+	return status.Error(codes.Unimplemented, "method GatherMetrics not implemented")
 }
 func (UnimplementedStageServer) RunPostStartHook(context.Context, *RunHookRequest) (*RunHookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunPostStartHook not implemented")
@@ -384,6 +453,53 @@ func _Stage_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Stage_WatchServer = grpc.ServerStreamingServer[Event]
 
+func _Stage_Activate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ActivateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StageServer).Activate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Stage_Activate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StageServer).Activate(ctx, req.(*ActivateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Stage_Notify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NotifyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StageServer).Notify(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Stage_Notify_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StageServer).Notify(ctx, req.(*NotifyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Stage_GatherMetrics_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GatherMetricsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(StageServer).GatherMetrics(m, &grpc.GenericServerStream[GatherMetricsRequest, GatherMetricsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Stage_GatherMetricsServer = grpc.ServerStreamingServer[GatherMetricsResponse]
+
 func _Stage_RunPostStartHook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RunHookRequest)
 	if err := dec(in); err != nil {
@@ -498,6 +614,14 @@ var Stage_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Stage_PrepareRun_Handler,
 		},
 		{
+			MethodName: "Activate",
+			Handler:    _Stage_Activate_Handler,
+		},
+		{
+			MethodName: "Notify",
+			Handler:    _Stage_Notify_Handler,
+		},
+		{
 			MethodName: "RunPostStartHook",
 			Handler:    _Stage_RunPostStartHook_Handler,
 		},
@@ -522,6 +646,11 @@ var Stage_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Stage_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "GatherMetrics",
+			Handler:       _Stage_GatherMetrics_Handler,
 			ServerStreams: true,
 		},
 	},
