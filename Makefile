@@ -74,7 +74,7 @@ bench: ## the relay's and the chain's benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./host/internal/chain ./host/internal/relay
 
 bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios
-	$(GO) run ./test/benchmark
+	$(GO) run ./test/benchmark -rounds 5 -requests 4000 $(if $(PROFILES),-profiles $(PROFILES))
 
 cross: ## everything for the platforms on which no test runs
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./host/... ./sdk/... ./plugins/...

@@ -24,6 +24,7 @@ type options struct {
 	requests   int
 	configMaps int
 	watchers   int
+	profiles   string
 }
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 2000, "requests of each round")
 	flag.IntVar(&o.configMaps, "configmaps", 20000, "ConfigMaps in the store")
 	flag.IntVar(&o.watchers, "watchers", 500, "watchers of the fan-out")
+	flag.StringVar(&o.profiles, "profiles", "", "`folder` for CPU profiles of Catena's processes under each workload, taken after the measurements")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -26,6 +26,7 @@ const token = "benchmark"
 
 // server is a running API server with everything that belongs to it.
 type server struct {
+	dir    string
 	config *rest.Config
 	ready  time.Duration
 	procs  []*exec.Cmd
@@ -86,14 +87,18 @@ func startCatena(ctx context.Context, dir string, o options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{config: clientConfig(port)}
+	s := &server{dir: dir, config: clientConfig(port)}
 	log := filepath.Join(dir, "catena.log")
 	began := time.Now()
-	err = s.start(log, filepath.Join(o.bin, "catena"), "serve", "--config", "configs/catena.yaml",
+	args := []string{"serve", "--config", "configs/catena.yaml",
 		"--data-dir", filepath.Join(dir, "data"),
-		"--set", "pluginDirs="+filepath.Join(o.bin, "plugins"),
-		"--set", "apiserver.secure-port="+strconv.Itoa(port),
-		"--set", "apiserver.token-auth-file="+filepath.Join(dir, "tokens"))
+		"--set", "pluginDirs=" + filepath.Join(o.bin, "plugins"),
+		"--set", "apiserver.secure-port=" + strconv.Itoa(port),
+		"--set", "apiserver.token-auth-file=" + filepath.Join(dir, "tokens")}
+	if o.profiles != "" {
+		args = append(args, "--set", "apiserver.debug-socket-path="+debugSocket(dir))
+	}
+	err = s.start(log, filepath.Join(o.bin, "catena"), args...)
 	if err == nil {
 		err = s.awaitReady(ctx, began, log)
 	}
@@ -113,7 +118,7 @@ func startKubeAPIServer(ctx context.Context, dir string, o options) (*server, er
 	if err := writeKey(key); err != nil {
 		return nil, err
 	}
-	s := &server{config: clientConfig(port)}
+	s := &server{dir: dir, config: clientConfig(port)}
 	log := filepath.Join(dir, "kube-apiserver.log")
 	etcd, peer, err := twoPorts()
 	if err != nil {

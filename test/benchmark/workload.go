@@ -123,7 +123,17 @@ func runWorkloads(ctx context.Context, o options, srv *server, add func(string, 
 			return fmt.Errorf("watch fan-out: %w", err)
 		}
 	}
-	return nil
+	if o.profiles == "" {
+		return nil
+	}
+	for _, w := range workloads {
+		if err := b.profile(ctx, w.name, w.do); err != nil {
+			return err
+		}
+	}
+	return b.profile(ctx, "watch fan-out", func(ctx context.Context, b *bench) error {
+		return b.fanOut(ctx, func(string, float64) {})
+	})
 }
 
 // round makes n requests, inFlight at a time, and returns what they cost the
