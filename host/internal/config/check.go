@@ -35,8 +35,10 @@ func notNegative(v any) error {
 }
 
 func positive(v any) error {
-	if d, _ := v.(time.Duration); d <= 0 {
-		return fmt.Errorf("must be more than 0, is %s", d)
+	i, _ := v.(int64)
+	d, _ := v.(time.Duration)
+	if i <= 0 && d <= 0 {
+		return fmt.Errorf("must be more than 0, is %v", v)
 	}
 	return nil
 }

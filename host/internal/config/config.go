@@ -23,8 +23,12 @@ type Config struct {
 	PluginDirs []string `koanf:"pluginDirs"`
 	// HoldTimeout is how long requests wait for a stage that has died.
 	HoldTimeout time.Duration `koanf:"holdTimeout"`
-	Log         Log           `koanf:"log"`
-	Store       Store         `koanf:"store"`
+	// HoldRequests is how many requests may wait for one such stage.
+	HoldRequests int64 `koanf:"holdRequests"`
+	// WatchPlugins says that a changed binary swaps its stage.
+	WatchPlugins bool  `koanf:"watchPlugins"`
+	Log          Log   `koanf:"log"`
+	Store        Store `koanf:"store"`
 	// APIServer has, for each flag of kube-apiserver by name, its values, one for
 	// each use of the flag. Neither names nor values have been checked.
 	APIServer map[string][]string `koanf:"apiserver"`
@@ -64,12 +68,18 @@ type Stage struct {
 	Sha256       string        `koanf:"sha256"`   // lower case; empty: any
 	StartTimeout time.Duration `koanf:"startTimeout"`
 	// LivenessTimeout is 0 if the stage may be silent for ever.
-	LivenessTimeout time.Duration     `koanf:"livenessTimeout"`
-	DrainTimeout    time.Duration     `koanf:"drainTimeout"`
-	DrainSpread     time.Duration     `koanf:"drainSpread"`
-	Identity        Identity          `koanf:"identity"`
-	Env             map[string]string `koanf:"env"`
-	Config          map[string]any    `koanf:"config"` // fit for JSON; nil: none
+	LivenessTimeout time.Duration `koanf:"livenessTimeout"`
+	DrainTimeout    time.Duration `koanf:"drainTimeout"`
+	DrainSpread     time.Duration `koanf:"drainSpread"`
+	// Required says that the server is not ready while the stage is down.
+	Required bool `koanf:"required"`
+	Standby  bool `koanf:"standby"`
+	// RollbackOn is what ParseRollback takes; Probation is its time.
+	RollbackOn []string          `koanf:"rollbackOn"`
+	Probation  time.Duration     `koanf:"probation"`
+	Identity   Identity          `koanf:"identity"`
+	Env        map[string]string `koanf:"env"`
+	Config     map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }
 
 // Identity is who a stage is in its calls to the API server.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// convert brings a value into the Go type of its key: string, []string, int64,
+// convert brings a value into the Go type of its key: string, []string, int64, bool,
 // time.Duration or map[string]any. With text, strings are read as that type.
 func convert(k *Key, raw any, text bool) (any, error) {
 	if m, ok := raw.(map[string]any); ok && k.Type != Object {
@@ -30,6 +30,8 @@ func convert(k *Key, raw any, text bool) (any, error) {
 		return convertList(raw, text)
 	case Integer:
 		return convertInteger(raw, text)
+	case Bool:
+		return convertBool(raw, text)
 	case Duration:
 		return convertDuration(raw)
 	case Flag:
@@ -117,6 +119,16 @@ func convertInteger(raw any, text bool) (any, error) {
 		}
 	}
 	return nil, wrongType(Integer, raw)
+}
+
+func convertBool(raw any, text bool) (any, error) {
+	if b, ok := raw.(bool); ok {
+		return b, nil
+	}
+	if s, _ := raw.(string); text && (s == "true" || s == "false") {
+		return s == "true", nil
+	}
+	return nil, fmt.Errorf("want true or false, have %s", describe(raw))
 }
 
 func convertDuration(raw any) (any, error) {

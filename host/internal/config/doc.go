@@ -31,11 +31,18 @@
 //	pluginDirs (list of strings)
 //	    Folders in which catena-stage-NAME is looked for, in this order.
 //	    Default: ["./bin/plugins"]
+//	watchPlugins (true or false)
+//	    Whether a stage is swapped as soon as its binary in a plugin folder, or that
+//	    of stages.NAME.binary, is replaced by another.
+//	    Default: false
 //	holdTimeout (duration)
 //	    How long requests wait for a stage that has died to come back before they
 //	    get 503. Half a minute at most does good: clients have timeouts of their
 //	    own.
 //	    Default: 10s
+//	holdRequests (integer)
+//	    How many requests may wait for one such stage; those above get 503 at once.
+//	    Default: 1000
 //	log.level (trace, debug, info, warn, error)
 //	    Least level of the messages that the host writes.
 //	    Default: info
@@ -94,6 +101,23 @@
 //	    Time over which such a generation ends its watches, so that their clients do
 //	    not all come back at once.
 //	    Default: 5s
+//	stages.*.required (true or false)
+//	    Whether /readyz fails while the stage is down. What the stage owns gets 503
+//	    either way.
+//	    Default: true
+//	stages.*.standby (true or false)
+//	    Whether a second process of the stage is kept ready to take over the moment
+//	    the first one dies. It costs the memory of one more process.
+//	    Default: false
+//	stages.*.rollbackOn (list of strings)
+//	    What makes a swap of the stage go back to the process before: `errors=5%`,
+//	    for that share of its requests failing, and `health`, for a health check
+//	    failing, within its probation.
+//	    Default: []
+//	stages.*.probation (duration)
+//	    How long after a swap rollbackOn is in force; the process before is kept as
+//	    long.
+//	    Default: 30s
 //	stages.*.identity.user (string)
 //	    Name of the user as which the stage calls the API server.
 //	    Default: system:catena:stage:NAME, or system:apiserver for aggregator, core

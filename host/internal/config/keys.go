@@ -13,6 +13,7 @@ const (
 	String   Type = "string"
 	List     Type = "list of strings"
 	Integer  Type = "integer"
+	Bool     Type = "true or false"
 	Duration Type = "duration"
 	// Flag is a value, or a list of values, for a flag of kube-apiserver.
 	Flag Type = "value or list of values"
@@ -29,8 +30,8 @@ type Key struct {
 	Type Type
 	// Choices are the only values that a string may have; any if empty.
 	Choices []string
-	// Default is the value if no layer gives one: a string, []string, int64 or
-	// time.Duration. Nil means that there is none, or that DefaultDoc says it.
+	// Default is the value if no layer gives one: a string, []string, int64,
+	// bool or time.Duration. Nil means that there is none, or that DefaultDoc says it.
 	Default    any
 	DefaultDoc string
 	// Doc says what the key is for, for people.
@@ -63,8 +64,12 @@ func hostKeys() []Key {
 			Doc: "Folder of the Unix sockets. Its path must be short; the default moves to the folder for temporary files where it would be too long."},
 		{Path: "pluginDirs", Type: List, Default: []string{"./bin/plugins"},
 			Doc: "Folders in which catena-stage-NAME is looked for, in this order."},
+		{Path: "watchPlugins", Type: Bool, Default: false,
+			Doc: "Whether a stage is swapped as soon as its binary in a plugin folder, or that of stages.NAME.binary, is replaced by another."},
 		{Path: "holdTimeout", Type: Duration, Default: 10 * time.Second, check: notNegative,
 			Doc: "How long requests wait for a stage that has died to come back before they get 503. Half a minute at most does good: clients have timeouts of their own."},
+		{Path: "holdRequests", Type: Integer, Default: int64(1000), check: positive,
+			Doc: "How many requests may wait for one such stage; those above get 503 at once."},
 		{Path: "log.level", Type: String, Choices: levels(), Default: "info",
 			Doc: "Least level of the messages that the host writes."},
 		{Path: "log.stageLevel", Type: String, Choices: levels(), Default: "warn",
@@ -110,6 +115,14 @@ func stageKeys() []Key {
 			Doc: "How long a generation of the stage that has been replaced may go on with the requests that it has."},
 		{Path: "stages.*.drainSpread", Type: Duration, Default: 5 * time.Second, check: notNegative,
 			Doc: "Time over which such a generation ends its watches, so that their clients do not all come back at once."},
+		{Path: "stages.*.required", Type: Bool, Default: true,
+			Doc: "Whether /readyz fails while the stage is down. What the stage owns gets 503 either way."},
+		{Path: "stages.*.standby", Type: Bool, Default: false,
+			Doc: "Whether a second process of the stage is kept ready to take over the moment the first one dies. It costs the memory of one more process."},
+		{Path: "stages.*.rollbackOn", Type: List, Default: []string{}, check: rollbackOn,
+			Doc: "What makes a swap of the stage go back to the process before: `errors=5%`, for that share of its requests failing, and `health`, for a health check failing, within its probation."},
+		{Path: "stages.*.probation", Type: Duration, Default: 30 * time.Second, check: positive,
+			Doc: "How long after a swap rollbackOn is in force; the process before is kept as long."},
 		{Path: "stages.*.identity.user", Type: String, DefaultDoc: "`system:catena:stage:NAME`, or `system:apiserver` for aggregator, core and extensions", check: notEmpty,
 			Doc: "Name of the user as which the stage calls the API server."},
 		{Path: "stages.*.identity.groups", Type: List, DefaultDoc: "`[system:catena:stages]`, or `[system:masters]` for aggregator, core and extensions",

@@ -15,7 +15,7 @@ import (
 // structKeys lists the dotted keys that Config has fields for.
 func structKeys(t reflect.Type, path string) []string {
 	switch {
-	case t == reflect.TypeFor[map[string]any](), t.Kind() == reflect.Slice, t.Kind() == reflect.Int64, t.Kind() == reflect.String:
+	case t == reflect.TypeFor[map[string]any](), t.Kind() == reflect.Slice, t.Kind() == reflect.Int64, t.Kind() == reflect.String, t.Kind() == reflect.Bool:
 		return []string{path}
 	case t.Kind() == reflect.Map:
 		return structKeys(t.Elem(), path+".*")
@@ -50,7 +50,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		if k.Default == nil {
 			continue
 		}
-		want := map[Type]any{String: "", List: []string{}, Integer: int64(0), Duration: time.Duration(0)}[k.Type]
+		want := map[Type]any{String: "", List: []string{}, Integer: int64(0), Bool: false, Duration: time.Duration(0)}[k.Type]
 		if reflect.TypeOf(k.Default) != reflect.TypeOf(want) {
 			t.Errorf("%s: default is a %T, want %T", k.Path, k.Default, want)
 		}

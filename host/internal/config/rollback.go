@@ -1,0 +1,56 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Rollback is what makes a swap go back to the generation before.
+type Rollback struct {
+	// ErrorRate is the share of failed requests, from 0 to 1, above which the swap
+	// is taken back; 0 is none.
+	ErrorRate float64
+	// Health says that a failed health check takes it back.
+	Health bool
+}
+
+// ParseRollback reads the elements of a rollbackOn: errors=N%, health.
+func ParseRollback(conditions []string) (Rollback, error) {
+	var r Rollback
+	var errs []error
+	for _, c := range conditions {
+		percent, isRate := strings.CutPrefix(c, "errors=")
+		switch {
+		case c == "health" && !r.Health:
+			r.Health = true
+		case isRate && r.ErrorRate == 0:
+			rate, err := errorRate(percent)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			r.ErrorRate = rate
+		case c == "health" || isRate:
+			errs = append(errs, fmt.Errorf("has %q after another of its kind", c))
+		default:
+			errs = append(errs, fmt.Errorf("want errors=N%% or health, have %q", c))
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+func errorRate(percent string) (float64, error) {
+	digits, ok := strings.CutSuffix(percent, "%")
+	n, err := strconv.ParseFloat(digits, 64)
+	if !ok || err != nil || !(n > 0 && n <= 100) { // NaN too
+		return 0, fmt.Errorf("want errors=N%% with a number above 0 and up to 100, have \"errors=%s\"", percent)
+	}
+	return n / 100, nil
+}
+
+func rollbackOn(v any) error {
+	list, _ := v.([]string)
+	_, err := ParseRollback(list)
+	return err
+}
