@@ -37,6 +37,7 @@ type Env struct {
 	dataDir    string
 	generation string
 	transport  *http.Transport
+	metrics    *registries
 
 	ctx      context.Context
 	draining *drain
@@ -76,6 +77,7 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 		transport:  newHostTransport(req.GetHost().GetSocket()),
 		ctx:        ctx,
 		draining:   draining,
+		metrics:    newRegistries(log),
 		reports:    newReports(),
 	}
 	proxy := newProxy(e.transport, e.host.Token, log)

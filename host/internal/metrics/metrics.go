@@ -1,0 +1,134 @@
+// Package metrics makes one set of series of the host's own and of those of its
+// stages. Those of a stage get the label stage, and a stage that is down, slow or
+// wrong is left out without harm to the others.
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Source is a stage.
+type Source struct {
+	Stage string
+	// Gather writes the stage's metrics in the text format 0.0.4.
+	Gather func(ctx context.Context, w io.Writer) error
+}
+
+// Options say what is gathered.
+type Options struct {
+	// Own are the host's metrics.
+	Own prometheus.Gatherer
+	// Stages returns the stages from head to tail.
+	Stages func() []Source
+	// Timeout bounds what a stage may take; 2 s if zero.
+	Timeout time.Duration
+	Log     hclog.Logger
+}
+
+const (
+	defaultTimeout = 2 * time.Second
+	// maxText is the most that a stage may write.
+	maxText = 32 << 20
+)
+
+// Gatherer gathers the metrics of the host and of all stages.
+type Gatherer struct {
+	opts Options
+	once onceLog
+}
+
+var _ prometheus.Gatherer = (*Gatherer)(nil)
+
+// New returns a gatherer.
+func New(opts Options) *Gatherer {
+	if opts.Timeout == 0 {
+		opts.Timeout = defaultTimeout
+	}
+	return &Gatherer{opts: opts, once: onceLog{log: opts.Log}}
+}
+
+// scrape is what came of a stage.
+type scrape struct {
+	stage    string
+	families map[string]*dto.MetricFamily
+	took     time.Duration
+	err      error
+}
+
+// Gather implements prometheus.Gatherer. Its error is about the host's own metrics.
+func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
+	scrapes := g.scrapeAll()
+	own, err := g.opts.Own.Gather()
+	m := newMerger(own, g.once.warn)
+	for _, s := range scrapes {
+		if s.err != nil {
+			g.once.warn(s.stage, "", fmt.Sprintf("its metrics cannot be gathered: %v", s.err))
+			continue
+		}
+		g.once.forget(s.stage)
+		for _, name := range slices.Sorted(maps.Keys(s.families)) {
+			m.add(s.stage, s.families[name])
+		}
+	}
+	m.addScrapes(scrapes)
+	return m.sorted(), err
+}
+
+// scrapeAll asks all stages at the same time.
+func (g *Gatherer) scrapeAll() []scrape {
+	ctx, cancel := context.WithTimeout(context.Background(), g.opts.Timeout)
+	defer cancel()
+	sources := g.opts.Stages()
+	scrapes := make([]scrape, len(sources))
+	var all sync.WaitGroup
+	for i, source := range sources {
+		all.Go(func() {
+			begin := time.Now()
+			s := &scrapes[i]
+			s.stage = source.Stage
+			s.families, s.err = source.families(ctx)
+			s.took = time.Since(begin)
+		})
+	}
+	all.Wait()
+	return scrapes
+}
+
+func (s Source) families(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	text := &bounded{}
+	if err := s.Gather(ctx, text); err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&text.Buffer)
+	if err != nil {
+		return nil, fmt.Errorf("malformed: %w", err)
+	}
+	return families, nil
+}
+
+// bounded is a buffer for so much and no more.
+type bounded struct{ bytes.Buffer }
+
+var errTooMuch = errors.New("more than 32 MiB")
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxText {
+		return 0, errTooMuch
+	}
+	return b.Buffer.Write(p)
+}

@@ -1,0 +1,199 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+)
+
+// text is a stage that writes a text.
+func text(stage, s string) Source {
+	return Source{Stage: stage, Gather: func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}}
+}
+
+// host returns a registry with two series.
+func host() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	hops := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "catena_relay_hops_total", Help: "Hops."}, []string{"stage"})
+	shared := prometheus.NewCounter(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."})
+	r.MustRegister(hops, shared)
+	hops.WithLabelValues("core").Inc()
+	shared.Inc()
+	return r
+}
+
+// gather returns all series but those about the time, and what was logged.
+func gather(t *testing.T, g *Gatherer) string {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, f := range families {
+		if f.GetName() == "catena_stage_scrape_duration_seconds" {
+			continue
+		}
+		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+func newGatherer(log io.Writer, stages ...Source) *Gatherer {
+	return New(Options{
+		Own: host(), Stages: func() []Source { return stages },
+		Log: hclog.New(&hclog.LoggerOptions{Output: log, DisableTime: true}),
+	})
+}
+
+func TestGather(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	g := newGatherer(&log,
+		text("head", "# HELP requests_total Other words.\n# TYPE requests_total counter\nrequests_total{code=\"200\"} 3\n"+
+			"# TYPE took_seconds histogram\ntook_seconds_bucket{le=\"1\"} 1\ntook_seconds_bucket{le=\"+Inf\"} 2\ntook_seconds_sum 5\ntook_seconds_count 2\n"),
+		text("tail", "# TYPE requests_total counter\nrequests_total 4\nbare 1\n"),
+	)
+	want := `# TYPE bare untyped
+bare{stage="tail"} 1
+# HELP catena_relay_hops_total Hops.
+# TYPE catena_relay_hops_total counter
+catena_relay_hops_total{stage="core"} 1
+# HELP catena_stage_scrape_success Whether the metrics of a stage could be gathered.
+# TYPE catena_stage_scrape_success gauge
+catena_stage_scrape_success{stage="head"} 1
+catena_stage_scrape_success{stage="tail"} 1
+# HELP requests_total Requests.
+# TYPE requests_total counter
+requests_total 1
+requests_total{code="200",stage="head"} 3
+requests_total{stage="tail"} 4
+# TYPE took_seconds histogram
+took_seconds_bucket{stage="head",le="1"} 1
+took_seconds_bucket{stage="head",le="+Inf"} 2
+took_seconds_sum{stage="head"} 5
+took_seconds_count{stage="head"} 2
+`
+	if got := gather(t, g); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if log.Len() > 0 {
+		t.Error(log.String())
+	}
+}
+
+// What a stage says never shows as another's, and a mistake costs it the family alone.
+func TestBadStages(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ text, want, absent, log string }{
+		"forged label": {
+			text: `hits{stage="core"} 1` + "\n", want: `hits{exported_stage="core",stage="bad"} 1`, absent: `{stage="core"} 1` + "\nhits",
+		},
+		"forged label twice": {
+			text: `hits{stage="core",exported_stage="x"} 1` + "\n", want: `hits{exported_exported_stage="core",exported_stage="x",stage="bad"} 1`,
+		},
+		"reserved name": {
+			text: "# TYPE catena_relay_hops_total counter\ncatena_relay_hops_total{outcome=\"x\"} 9\nfine 1\n", want: `fine{stage="bad"} 1`,
+			absent: "outcome", log: "names that begin with catena_",
+		},
+		"other type": {
+			text: "# TYPE requests_total gauge\nrequests_total 9\nfine 1\n", want: `fine{stage="bad"} 1`,
+			absent: `requests_total{stage="bad"}`, log: "it is a gauge here and a counter elsewhere",
+		},
+		"series twice": {
+			text: "hits 1\nhits 2\n", want: `hits{stage="bad"} 1`, absent: `hits{stage="bad"} 2`, log: "it has a series twice",
+		},
+		"malformed": {
+			text: "fine 1\nhits{ 1\n", want: `catena_stage_scrape_success{stage="bad"} 0`, absent: "fine", log: "malformed",
+		},
+		"empty": {want: `catena_stage_scrape_success{stage="bad"} 1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			g := newGatherer(&log, text("bad", test.text), text("good", "good 1\n"))
+			for range 3 {
+				got := gather(t, g)
+				if !strings.Contains(got, test.want) || test.absent != "" && strings.Contains(got, test.absent) {
+					t.Errorf("got\n%s", got)
+				}
+				if !strings.Contains(got, `good{stage="good"} 1`) || !strings.Contains(got, `catena_relay_hops_total{stage="core"} 1`) {
+					t.Errorf("others' series are not there:\n%s", got)
+				}
+			}
+			if n := strings.Count(log.String(), "\n"); (test.log != "") != (n == 1) || !strings.Contains(log.String(), test.log) {
+				t.Errorf("log: %s", log.String())
+			}
+		})
+	}
+}
+
+// A stage that does not answer in time is left out, and logged again only once it has
+// come back in between.
+func TestSlowStage(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	slow := true
+	g := newGatherer(&log, text("good", "good 1\n"), Source{Stage: "slow", Gather: func(ctx context.Context, w io.Writer) error {
+		if !slow {
+			return nil
+		}
+		_, _ = io.WriteString(w, "half 1\n")
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	g.opts.Timeout = 10 * time.Millisecond
+	for _, slow = range []bool{true, true, false, true} {
+		got := gather(t, g)
+		want := `catena_stage_scrape_success{stage="slow"} 1`
+		if slow {
+			want = `catena_stage_scrape_success{stage="slow"} 0`
+		}
+		if !strings.Contains(got, want) || strings.Contains(got, "half") || !strings.Contains(got, `good{stage="good"} 1`) {
+			t.Errorf("got\n%s", got)
+		}
+	}
+	if n := strings.Count(log.String(), "left out: stage=slow"); n != 2 {
+		t.Errorf("logged %d times: %s", n, log.String())
+	}
+}
+
+// A stage cannot fill the host's memory.
+func TestEndless(t *testing.T) {
+	t.Parallel()
+	g := newGatherer(io.Discard, Source{Stage: "endless", Gather: func(_ context.Context, w io.Writer) error {
+		for piece := []byte(strings.Repeat("# comment\n", 1<<15)); ; {
+			if _, err := w.Write(piece); err != nil {
+				return err
+			}
+		}
+	}})
+	if got := gather(t, g); !strings.Contains(got, `catena_stage_scrape_success{stage="endless"} 0`) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// An error of the host's own metrics is the caller's to judge.
+func TestOwnError(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	own := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, broken })
+	g := New(Options{Own: own, Stages: func() []Source { return nil }, Log: hclog.NewNullLogger()})
+	if _, err := g.Gather(); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,154 @@
+package sdk
+
+import (
+	"bufio"
+	"context"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Metrics is the stage's own registry. What is registered there appears in the host's
+// /metrics with the label stage="NAME", next to the series of the process and of the Go
+// runtime, which every stage has. Names that begin with catena_ are the host's. A label
+// "stage" of the stage's own becomes exported_stage.
+func (e *Env) Metrics() prometheus.Registerer { return e.metrics.own }
+
+// AddMetrics makes the series of a gatherer appear as those of Metrics do, for
+// libraries that have a registry of their own. Families that two gatherers have are
+// merged; their names should have the same type.
+func (e *Env) AddMetrics(g prometheus.Gatherer) { e.metrics.add(g) }
+
+// registries hold a stage's metrics.
+type registries struct {
+	log hclog.Logger
+	own *prometheus.Registry
+	// process has what every process has, unless another gatherer has it already.
+	process *prometheus.Registry
+
+	mu      sync.Mutex
+	added   []prometheus.Gatherer
+	running *gathering
+	warned  string
+}
+
+// gathering is under way, for all who wait for it: a collector that hangs is thus not
+// asked again and again.
+type gathering struct {
+	done     chan struct{}
+	families []*dto.MetricFamily // valid when done is closed
+}
+
+func newRegistries(log hclog.Logger) *registries {
+	r := &registries{log: log, own: prometheus.NewRegistry(), process: prometheus.NewRegistry()}
+	r.process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func (r *registries) add(g prometheus.Gatherer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.added = append(r.added, g)
+}
+
+// gather returns all families as they are now.
+func (r *registries) gather(ctx context.Context) ([]*dto.MetricFamily, error) {
+	g := r.join()
+	select {
+	case <-g.done:
+		return g.families, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+func (r *registries) join() *gathering {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running != nil {
+		return r.running
+	}
+	g := &gathering{done: make(chan struct{})}
+	r.running = g
+	sources := append(prometheus.Gatherers{r.own}, r.added...)
+	go func() {
+		defer close(g.done)
+		var err error
+		if g.families, err = sources.Gather(); err != nil {
+			r.warn(err.Error()) // what could be gathered is there
+		}
+		g.families = append(g.families, r.missing(g.families)...)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.running = nil
+	}()
+	return g
+}
+
+// warn logs what is wrong, once for as long as it is the same.
+func (r *registries) warn(problem string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if problem != r.warned {
+		r.log.Warn("some metrics cannot be gathered", "error", problem)
+	}
+	r.warned = problem
+}
+
+// missing are those families of the process that are not there yet.
+func (r *registries) missing(there []*dto.MetricFamily) []*dto.MetricFamily {
+	names := make(map[string]bool, len(there))
+	for _, f := range there {
+		names[f.GetName()] = true
+	}
+	process, err := r.process.Gather()
+	if err != nil {
+		r.log.Debug("metrics of the process cannot be gathered", "error", err)
+	}
+	var missing []*dto.MetricFamily
+	for _, f := range process {
+		if !names[f.GetName()] {
+			missing = append(missing, f)
+		}
+	}
+	return missing
+}
+
+// metricsPiece is about the size of a message with metrics.
+const metricsPiece = 256 << 10
+
+// GatherMetrics streams the stage's metrics.
+func (s *Service) GatherMetrics(_ *stagev1.GatherMetricsRequest, stream stagev1.Stage_GatherMetricsServer) error {
+	env, err := s.configured()
+	if err != nil {
+		return err
+	}
+	families, err := env.metrics.gather(stream.Context())
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(pieces{stream}, metricsPiece)
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// pieces sends what is written as messages.
+type pieces struct{ stream stagev1.Stage_GatherMetricsServer }
+
+func (p pieces) Write(text []byte) (int, error) {
+	if err := p.stream.Send(&stagev1.GatherMetricsResponse{Text: text}); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
