@@ -15,7 +15,8 @@ import (
 
 // Options of a server.
 type Options struct {
-	// Flags of kube-apiserver by name, besides those that every server has.
+	// Flags of kube-apiserver by name, besides those that every server has. An empty
+	// value leaves out one of these.
 	Flags map[string]string
 	// ConfigFile is the configuration of Catena; configs/catena.yaml by default.
 	ConfigFile string
@@ -37,6 +38,9 @@ func (s *Server) commonFlags(o Options) map[string]string {
 	}
 	for name, value := range o.Flags {
 		flags[name] = value
+		if value == "" {
+			delete(flags, name)
+		}
 	}
 	return flags
 }
