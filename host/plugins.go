@@ -29,8 +29,10 @@ type plugin struct {
 	Protocol int    `json:"protocol,omitempty"`
 	SDK      string `json:"sdk,omitempty"`
 	Summary  string `json:"summary,omitempty"`
-	SHA256   string `json:"sha256,omitempty"`
-	Refused  string `json:"refused,omitempty"`
+	// Control is how the control socket is protected: mtls or folder.
+	Control string `json:"control,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+	Refused string `json:"refused,omitempty"`
 }
 
 func pluginsCommand() *cobra.Command {
@@ -40,7 +42,8 @@ func pluginsCommand() *cobra.Command {
 		Use:   "plugins",
 		Short: "List what is in the plugin folders",
 		Long: `List the binaries catena-stage-NAME in the folders of pluginDirs: name, version,
-protocol, checksum and path, or why a binary is refused. Each one that is not
+protocol, how its control socket is protected (mtls: by one-time certificates;
+folder: by the mode of its folder alone), checksum and path, or why a binary is refused. Each one that is not
 refused is started and asked what it is; none is configured.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,6 +110,7 @@ func describe(ctx context.Context, dir string, b process.Binary, row *plugin) er
 	}
 	d := p.Description()
 	row.Version, row.SDK, row.Summary, row.Protocol = d.GetVersion(), d.GetSdk(), d.GetSummary(), stagev1.ProtocolVersion
+	row.Control = string(p.Control())
 	return p.Kill(ctx)
 }
 
@@ -117,10 +121,10 @@ func printPlugins(out io.Writer, format string, rows []plugin) error {
 		return enc.Encode(rows)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tVERSION\tPROTOCOL\tSHA256\tPATH")
+	fmt.Fprintln(w, "NAME\tVERSION\tPROTOCOL\tCONTROL\tSHA256\tPATH")
 	for _, r := range rows {
 		if r.Refused == "" {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%.12s\t%s\n", r.Name, r.Version, r.Protocol, r.SHA256, r.Path)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, r.Protocol, r.Control, r.SHA256, r.Path)
 		}
 	}
 	if err := w.Flush(); err != nil {

@@ -40,13 +40,13 @@ func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	if err != nil {
 		return nil, p.callError(ctx, method, err)
 	}
-	return &clientStream{ClientStream: s, process: p, method: method}, nil
+	return &clientStream{ClientStream: s, fail: p.callError, method: method}, nil
 }
 
 type clientStream struct {
 	grpc.ClientStream
-	process *Process
-	method  string
+	fail   func(ctx context.Context, method string, err error) error
+	method string
 }
 
 func (s *clientStream) RecvMsg(m any) error {
@@ -54,7 +54,7 @@ func (s *clientStream) RecvMsg(m any) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
-	return s.process.callError(s.Context(), s.method, err)
+	return s.fail(s.Context(), s.method, err)
 }
 
 func (p *Process) callError(ctx context.Context, method string, err error) error {
@@ -84,4 +84,32 @@ func (p *Process) awaitExit(ctx context.Context, atMost time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// unary is Process.unary for an attached process.
+func (a *Attached) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return a.callError(ctx, method, invoke(ctx, method, req, reply, cc, opts...))
+}
+
+// stream is Process.stream for an attached process.
+func (a *Attached) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := open(ctx, desc, cc, method, opts...)
+	if err != nil {
+		return nil, a.callError(ctx, method, err)
+	}
+	return &clientStream{ClientStream: s, fail: a.callError, method: method}, nil
+}
+
+func (a *Attached) callError(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	switch {
+	case st.Code() == codes.DeadlineExceeded && ctx.Err() != nil:
+		st = status.New(codes.DeadlineExceeded, "no answer in time")
+	case st.Code() == codes.Unavailable && a.Err() != nil:
+		st = status.New(codes.Unavailable, "its process has ended or let go")
+	}
+	return &CallError{Stage: a.spec.Stage, Method: path.Base(method), Status: st, cause: ctx.Err()}
 }

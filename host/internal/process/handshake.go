@@ -21,10 +21,12 @@ var errNoHandshake = errors.New("no handshake")
 //
 //	CORE-VERSION|STAGE-PROTOCOL-VERSION|unix|SOCKET|grpc|CERTIFICATE
 //
+// Without a certificate, the control socket speaks no TLS (see Control).
+//
 // go-plugin parses it again; this is for errors that say what to do, and for the
 // rule that a stage listens in its own folder only.
 func checkHandshake(line, socketDir string) error {
-	fields := strings.Split(strings.TrimSpace(line), "|")
+	fields := handshakeFields(line)
 	if len(fields) < 4 || !isNumber(fields[0]) || !isNumber(fields[1]) {
 		return errNoHandshake
 	}
@@ -42,10 +44,19 @@ func checkHandshake(line, socketDir string) error {
 	if fields[2] != "unix" || filepath.Dir(fields[3]) != socketDir {
 		return fmt.Errorf("listens on %s %s; a stage must listen on a Unix socket in the folder that %s names", fields[2], fields[3], plugin.EnvUnixSocketDir)
 	}
-	if len(fields) < 6 || len(fields[5]) <= 50 {
-		return errors.New("offers no certificate; a stage must use the one-time certificates that PLUGIN_CLIENT_CERT asks for (AutoMTLS)")
+	if len(fields) > 5 && fields[5] != "" && !offersCertificate(line) {
+		return fmt.Errorf("offers %s in the place of a certificate; it must be DER as base64 without padding, or nothing", quote(fields[5]))
 	}
 	return nil
+}
+
+func handshakeFields(line string) []string { return strings.Split(strings.TrimSpace(line), "|") }
+
+// offersCertificate says whether a handshake has a certificate, by the length from
+// which on go-plugin takes the field for one.
+func offersCertificate(line string) bool {
+	fields := handshakeFields(line)
+	return len(fields) > 5 && len(fields[5]) > 50
 }
 
 func isNumber(s string) bool {

@@ -121,7 +121,12 @@ func NewListener(dir, stage, generation string) (*Listener, error) {
 func (l *Listener) Path() string { return l.path }
 
 // Close removes the socket. A process that has inherited it no longer gets connections.
-func (l *Listener) Close() error { return l.ln.Close() }
+func (l *Listener) Close() error {
+	if l.ln == nil { // an attached process has it
+		return nil
+	}
+	return l.ln.Close()
+}
 
 // file returns a descriptor for a child to inherit. It is not net's File, which
 // would make the socket blocking, for every process that shares it.

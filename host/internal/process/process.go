@@ -98,6 +98,9 @@ func (p *Process) Err() error {
 	}
 }
 
+// LoseHost makes the process believe that its host is gone. It should end then.
+func (p *Process) LoseHost() error { return p.lifeline.Close() }
+
 // Kill ends the process and its group at once, and waits until nothing of it is left
 // or ctx ends.
 func (p *Process) Kill(ctx context.Context) error {

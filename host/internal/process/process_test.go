@@ -61,6 +61,23 @@ func TestExitIsNoticedAndExplained(t *testing.T) {
 	}
 }
 
+// A stage that cannot do AutoMTLS is served without, and it shows.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]Control{"good": ControlMTLS, "plain": ControlFolder} {
+		p := newFixture(t, mode).start(t)
+		if err := configure(t.Context(), p, ""); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if got := p.Control(); got != want {
+			t.Errorf("%s: %s, want %s", mode, got, want)
+		}
+		if err := p.Stop(t.Context()); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
 func TestKilledByOthers(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, "good").start(t)

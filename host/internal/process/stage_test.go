@@ -81,6 +81,21 @@ func play(mode string) {
 		greet(certificate())
 	case "host":
 		playHost()
+	case "stranger": // a process outside of the group listens where it says
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), envMode+"=listens")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		_, _ = out.Read(make([]byte, 1))
+		greet("")
+		time.Sleep(time.Hour)
+	case "listens":
+		_, err := net.Listen("unix", os.Getenv(plugin.EnvUnixSocketDir)+"/none")
+		fmt.Println(err)
+		time.Sleep(time.Hour)
 	default:
 		serve(mode)
 	}
@@ -132,6 +147,8 @@ func serve(mode string) {
 		handshake.ProtocolVersion = 9
 	case "netrpc":
 		config.GRPCServer = nil
+	case "plain":
+		_ = os.Unsetenv("PLUGIN_CLIENT_CERT")
 	case "nostage":
 		config.Plugins = stagev1.Plugins(stagev1.UnimplementedStageServer{})
 	case "watches-parent":

@@ -34,6 +34,10 @@ type Spec struct {
 	Stage string
 	// Name is what the binary must say that it is; Stage if empty.
 	Name string
+	// Attach, if not empty, is the folder of the sockets of a process that was started
+	// by hand: Bring attaches to that and starts nothing. Of the members below, only
+	// StartTimeout and Logger count then.
+	Attach string
 	// Binary is the path of what to start. It is checked as by Check.
 	Binary string
 	// SHA256, if not empty, is the digest that the binary must have, in hexadecimal.
@@ -133,7 +137,7 @@ func (p *Process) bringUp(ctx context.Context, file *os.File) error {
 
 // shakeHands launches the program and returns when it has said where it listens.
 func (p *Process) shakeHands(ctx context.Context, file *os.File) error {
-	p.plugin = plugin.NewClient(&plugin.ClientConfig{
+	config := &plugin.ClientConfig{
 		HandshakeConfig:  stagev1.Handshake(),
 		Plugins:          stagev1.Plugins(nil),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
@@ -149,6 +153,7 @@ func (p *Process) shakeHands(ctx context.Context, file *os.File) error {
 			grpc.WithUnaryInterceptor(p.unary),
 			grpc.WithStreamInterceptor(p.stream),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+			grpc.WithContextDialer(p.dialControl),
 		},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			p.dir, p.greeting.socketDir = dir, filepath.Clean(dir)
@@ -157,8 +162,10 @@ func (p *Process) shakeHands(ctx context.Context, file *os.File) error {
 				launch: func(context.Context) error { return p.run(ctx, file, dir, cmd.Env) },
 			}, nil
 		},
-	})
+	}
+	p.plugin = plugin.NewClient(config)
 	_, err := p.plugin.Start()
+	p.useControl(config)
 	return err
 }
 

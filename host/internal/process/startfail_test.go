@@ -31,6 +31,7 @@ func TestStartFails(t *testing.T) {
 		{mode: "tcp", want: []string{"listens on tcp 127.0.0.1:1", "PLUGIN_UNIX_SOCKET_DIR"}},
 		{mode: "forges", want: []string{"certificate"}},
 		{mode: "refuses", want: []string{"Describe", "no such file"}},
+		{mode: "stranger", want: []string{"control socket", "does not belong to process"}},
 		{mode: "greets", want: []string{"exited with status 0 right after the handshake"}},
 		{mode: "protocol", want: []string{"speaks version 9 of the stage protocol, this host speaks 1", "SDK"}},
 		{mode: "netrpc", want: []string{"does not speak gRPC"}},

@@ -1,0 +1,252 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Running is a process of a stage: one that Start has launched, or one that Attach has
+// found running. All methods may be called at any time from any goroutine.
+type Running interface {
+	PID() int
+	Client() stagev1.StageClient
+	Description() *stagev1.DescribeResponse
+	// Done is closed when the process has ended, or let go of an attachment.
+	Done() <-chan struct{}
+	// Err is nil before that, and then says how it happened.
+	Err() error
+	// Kill ends a launched process at once, and lets go of an attached one.
+	Kill(ctx context.Context) error
+	// Stop asks the stage to release what it holds, and does then what Kill does.
+	Stop(ctx context.Context) error
+}
+
+var (
+	_ Running = (*Process)(nil)
+	_ Running = (*Attached)(nil)
+)
+
+// Bring attaches to a process if the spec says so, and starts one if it does not.
+func Bring(ctx context.Context, spec Spec) (Running, error) {
+	if spec.Attach != "" {
+		return bring(Attach(ctx, spec))
+	}
+	return bring(Start(ctx, spec))
+}
+
+// bring keeps a nil pointer from becoming an interface that is not nil.
+func bring[P Running](p P, err error) (Running, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// AttachedListener stands for the data socket of an attached process, which made it.
+func AttachedListener(dir string) *Listener {
+	return &Listener{path: filepath.Join(dir, stagev1.DebugDataSocket)}
+}
+
+// Attached is a process that this one uses and has not started. It is never killed: it
+// may stand at a breakpoint.
+type Attached struct {
+	spec        Spec
+	pid         int
+	conn        *grpc.ClientConn
+	client      stagev1.StageClient
+	description *stagev1.DescribeResponse
+
+	done chan struct{}
+	once sync.Once
+	err  error // valid when done is closed
+}
+
+// attachPoll is how often Attach looks for a process that is not there.
+const attachPoll = 100 * time.Millisecond
+
+// errAbsent is that no process waits for a host.
+var errAbsent = errors.New("is not there")
+
+// Attach waits until a process of the stage that was started by hand is there, connects
+// to it and lets it describe itself. ctx and StartTimeout bound the wait. The folder
+// spec.Attach has to keep other users out, and the process has to be this user's.
+func Attach(ctx context.Context, spec Spec) (*Attached, error) {
+	spec = spec.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, spec.StartTimeout)
+	defer cancel()
+	said := ""
+	for {
+		a, err := attach(ctx, spec)
+		if err == nil || !errors.Is(err, errAbsent) {
+			return a, err
+		}
+		if said != err.Error() {
+			said = err.Error()
+			spec.Logger.Info("waiting for a process to attach to: start the stage with --debug", "folder", spec.Attach, "now", said)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("stage %q: no process to attach to: %w (%w); start it with --debug=%s", spec.Stage, context.Cause(ctx), err, spec.Attach)
+		case <-time.After(attachPoll):
+		}
+	}
+}
+
+// attach tries once.
+func attach(ctx context.Context, spec Spec) (*Attached, error) {
+	err := stagev1.CheckDebugDir(spec.Attach)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", errAbsent, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
+	}
+	conn, pid, err := dialDebug(ctx, spec.Attach, stagev1.DebugControlSocket)
+	if err != nil {
+		return nil, fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
+	}
+	a := &Attached{spec: spec, pid: pid, done: make(chan struct{})}
+	if err := a.connect(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if err := a.describe(ctx); err != nil {
+		a.end(err)
+		return nil, fmt.Errorf("stage %q: attach to process %d: %w", spec.Stage, pid, err)
+	}
+	return a, nil
+}
+
+// dialDebug connects to a socket of a process in the folder.
+func dialDebug(ctx context.Context, dir, name string) (conn *net.UnixConn, pid int, err error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, 0, fmt.Errorf("%w: %w", errAbsent, err)
+	} else if err != nil {
+		return nil, 0, err
+	}
+	conn = c.(*net.UnixConn)
+	if pid, err = peerOf(conn); err != nil {
+		return nil, 0, errors.Join(err, conn.Close())
+	}
+	return conn, pid, nil
+}
+
+// connect makes the client over the one connection. Its end is the end of everything.
+func (a *Attached) connect(conn net.Conn) error {
+	watched := &watchedConn{Conn: conn, closed: func() {
+		a.end(fmt.Errorf("stage %q: the process that the host was attached to, %d, has ended or let go", a.spec.Stage, a.pid))
+	}}
+	var once sync.Once
+	var err error
+	a.conn, err = grpc.NewClient("passthrough:///"+a.spec.Stage,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithIdleTimeout(0),
+		grpc.WithUnaryInterceptor(a.unary),
+		grpc.WithStreamInterceptor(a.stream),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithContextDialer(func(context.Context, string) (c net.Conn, err error) {
+			err = errors.New("the connection has ended")
+			once.Do(func() { c, err = watched, nil })
+			return c, err
+		}))
+	if err != nil {
+		return fmt.Errorf("stage %q: attach: %w", a.spec.Stage, err)
+	}
+	a.client = stagev1.NewStageClient(a.conn)
+	return nil
+}
+
+// watchedConn says when it is closed.
+type watchedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *watchedConn) Close() error {
+	err := c.Conn.Close()
+	c.closed()
+	return err
+}
+
+// end lets go. The first reason counts.
+func (a *Attached) end(reason error) {
+	a.once.Do(func() {
+		a.err = reason
+		close(a.done)
+		go a.conn.Close() // which may be who has called
+	})
+}
+
+// describe checks that the process is the stage, and has a data socket of its own.
+func (a *Attached) describe(ctx context.Context) error {
+	d, err := a.client.Describe(ctx, &stagev1.DescribeRequest{})
+	switch {
+	case status.Code(err) == codes.Unavailable:
+		return fmt.Errorf("%w for this host: it has let go at once, and may have another host (%w)", errAbsent, err)
+	case err != nil:
+		return err
+	case d.GetName() != a.spec.Name:
+		return fmt.Errorf("it reports the name %q, but stands in the chain as %q", d.GetName(), a.spec.Name)
+	}
+	a.description = d
+	data, pid, err := dialDebug(ctx, a.spec.Attach, stagev1.DebugDataSocket)
+	if err != nil {
+		return fmt.Errorf("data socket: %w", err)
+	}
+	defer data.Close()
+	if pid != a.pid {
+		return fmt.Errorf("data socket: it belongs to process %d", pid)
+	}
+	return nil
+}
+
+// PID is the id of the process.
+func (a *Attached) PID() int { return a.pid }
+
+// Client calls the stage. Every error is a *CallError.
+func (a *Attached) Client() stagev1.StageClient { return a.client }
+
+// Description is what the stage has said of itself.
+func (a *Attached) Description() *stagev1.DescribeResponse { return a.description }
+
+// Done is closed when the connection to the process has ended.
+func (a *Attached) Done() <-chan struct{} { return a.done }
+
+// Err is nil while the connection lasts, and then says why it does not.
+func (a *Attached) Err() error {
+	select {
+	case <-a.done:
+		return a.err
+	default:
+		return nil
+	}
+}
+
+// Kill lets go of the process, which goes on.
+func (a *Attached) Kill(context.Context) error {
+	a.end(fmt.Errorf("stage %q: the host has let go of process %d", a.spec.Stage, a.pid))
+	return nil
+}
+
+// Stop asks the stage to release what it holds, and lets go of the process.
+func (a *Attached) Stop(ctx context.Context) error {
+	_, err := a.client.Stop(ctx, &stagev1.StopRequest{})
+	if code := status.Code(err); code == codes.Unimplemented || code == codes.Unavailable {
+		err = nil
+	}
+	return errors.Join(err, a.Kill(ctx))
+}
