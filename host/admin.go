@@ -60,15 +60,15 @@ func (s *server) serveSwap(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) swap(ctx context.Context, req swapRequest) (*supervisor.Swapped, error) {
 	if req.Binary == "" {
-		return s.stages.Swap(ctx, req.Stage, nil)
+		return s.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{})
 	}
 	b, err := process.Check(req.Binary)
 	if err != nil {
 		return nil, err
 	}
-	return s.stages.Swap(ctx, req.Stage, func(spec *supervisor.Spec) {
+	return s.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) {
 		spec.Binary, spec.SHA256 = b.Path, "" // the digest was that of another binary
-	})
+	}})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

@@ -55,7 +55,7 @@ func (s *server) reload(ctx context.Context) (swapped []string, err error) {
 		if !changed[spec.Name] && digest == s.digests[spec.Name] {
 			continue
 		}
-		if _, err := s.stages.Swap(ctx, spec.Name, func(old *supervisor.Spec) { *old = spec }); err != nil {
+		if _, err := s.stages.Swap(ctx, spec.Name, supervisor.SwapOptions{Change: func(old *supervisor.Spec) { *old = spec }}); err != nil {
 			return swapped, err
 		}
 		s.digests[spec.Name] = digest

@@ -99,6 +99,7 @@ func specs(cfg *config.Config) ([]supervisor.Spec, error) {
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
 			User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
 			LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
+			Required: true,
 		})
 	}
 	return all, errors.Join(errs...)

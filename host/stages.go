@@ -31,7 +31,7 @@ const (
 // buildChain makes the relay and the socket on which the stages call the host.
 func (s *server) buildChain(context.Context) error {
 	s.chain = relay.NewChain(relay.Config{
-		NotFound: http.HandlerFunc(s.notFound), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: front.ObserveHop,
+		NotFound: http.HandlerFunc(s.notFound), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: s.observe,
 	})
 	s.front.SetChain(s.chain)
 
@@ -69,10 +69,16 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.front.NotFound().ServeHTTP(w, r)
 }
 
-// caller is the stage to which a token belongs.
-func (s *server) caller(token string) (string, bool) {
+// observe counts the requests of the stages.
+func (s *server) observe(h relay.Hop) {
+	front.ObserveHop(h.Stage, h.Outcome)
+	s.stages.Observe(h.Socket, h.Failed())
+}
+
+// caller is the process of a stage to which a token belongs.
+func (s *server) caller(token string) (relay.Caller, bool) {
 	id, ok := s.stages.Authenticate(token)
-	return id.Stage, ok
+	return relay.Caller{Stage: id.Stage, Delegates: id.Delegates}, ok
 }
 
 // as gives a request the identity that the configuration has for a stage.

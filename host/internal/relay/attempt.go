@@ -49,6 +49,8 @@ func (x *exchange) decline() verdict {
 		x.keep(&x.answer)
 	case x.more:
 		return x.failure(BadAnswer, errors.New("it has declined after asking for the body"))
+	default:
+		x.consumed = true
 	}
 	return declined
 }

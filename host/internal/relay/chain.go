@@ -58,7 +58,29 @@ type Config struct {
 	Error   func(w http.ResponseWriter, r *http.Request, e *StageError)
 	Carrier Carrier
 	// Observe is called at the end of each attempt to have a stage serve a request.
-	Observe func(stage string, outcome Outcome)
+	Observe func(Hop)
+}
+
+// Hop is how one attempt to have a stage serve a request ended.
+type Hop struct {
+	Stage string
+	// Socket is that of the process; empty if the stage had none.
+	Socket  string
+	Outcome Outcome
+	// Status is that of the stage's answer; 0 if there was none.
+	Status int
+}
+
+// Failed says that the stage has not done its work: it answered with a status of 500
+// or more, or not at all.
+func (h Hop) Failed() bool {
+	switch h.Outcome {
+	case Served, Upgraded:
+		return h.Status >= http.StatusInternalServerError
+	case NotReached, NoAnswer, Malformed, Interrupted:
+		return true
+	}
+	return false
 }
 
 // Chain is an http.Handler that relays each request to the stage that owns it.
@@ -77,7 +99,7 @@ func NewChain(config Config) *Chain {
 		config.Error = WriteError
 	}
 	if config.Observe == nil {
-		config.Observe = func(string, Outcome) {}
+		config.Observe = func(Hop) {}
 	}
 	return &Chain{config: config}
 }
@@ -89,36 +111,17 @@ func (c *Chain) Swap(s *Snapshot) *Snapshot { return c.state.Swap(s) }
 // ServeHTTP implements http.Handler for the whole chain.
 func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s := c.snapshot(w, r, ""); s != nil {
-		c.relay(w, r, s, s.Table.First(r.URL.Path), false)
+		c.relayAfter(w, r, s, "")
 	}
-}
-
-// After returns a handler for what is behind a stage.
-func (c *Chain) After(stage string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s := c.snapshot(w, r, stage); s != nil {
-			c.relay(w, r, s, s.Table.Next(r.URL.Path, s.index(stage)), false)
-		}
-	})
 }
 
 // Only returns a handler for one stage, whatever it claims.
 func (c *Chain) Only(stage string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := c.snapshot(w, r, stage); s != nil {
-			c.relay(w, r, s, s.index(stage), true)
+			c.relayTo(w, r, s, stage)
 		}
 	})
-}
-
-// Behind says whether stage is behind the other in the chain.
-func (c *Chain) Behind(stage, other string) bool {
-	s := c.state.Load()
-	if s == nil {
-		return false
-	}
-	i := s.index(other)
-	return i >= 0 && s.index(stage) > i
 }
 
 var (
@@ -142,72 +145,11 @@ func (c *Chain) snapshot(w http.ResponseWriter, r *http.Request, stage string) *
 	return nil
 }
 
-// relay hands the request to stage i, and to those behind it while they decline,
-// unless only is set.
-func (c *Chain) relay(w http.ResponseWriter, r *http.Request, s *Snapshot, i int, only bool) {
-	x := newExchange(c, w, r)
-	defer x.release()
-	for i >= 0 {
-		next := -1
-		if !only {
-			next = s.Table.Next(r.URL.Path, i)
-		}
-		x.more = next >= 0
-		if !x.hop(s, i) {
-			return
-		}
-		i = next
-	}
-	x.leave()
-	c.config.NotFound.ServeHTTP(w, r)
-}
-
-// hop hands the request to one stage. It says whether the stage has declined.
-func (x *exchange) hop(s *Snapshot, i int) (declinedIt bool) {
-	x.stage = s.Links[i].Name
-	x.chain.flights.set(x.id, x.stage, x.r)
-	observe := x.chain.config.Observe
-	v := x.try(s.Links[i].Endpoint, false)
-	if v == failed && x.mayReplay() {
-		if e := x.chain.endpoint(x.stage); e != nil {
-			observe(x.stage, Replayed)
-			v = x.try(e, true)
-		}
-	}
-	switch v {
-	case answered:
-		observe(x.stage, Served)
-	case upgraded:
-		observe(x.stage, Upgraded)
-	case declined:
-		observe(x.stage, Declined)
-		return true
-	case gone:
-		observe(x.stage, GivenUp)
-	case broken:
-		observe(x.stage, Interrupted)
-		panic(http.ErrAbortHandler)
-	case failed:
-		observe(x.stage, x.fail.kind.outcome())
-		x.answerFailure()
-	}
-	return false
-}
-
 func (x *exchange) try(e *Endpoint, redial bool) verdict {
 	if e == nil {
 		return x.failure(Unavailable, errDown)
 	}
 	return x.attempt(e, redial)
-}
-
-// endpoint returns the endpoint that a stage has now, nil if it has none.
-func (c *Chain) endpoint(stage string) *Endpoint {
-	s := c.state.Load()
-	if i := s.index(stage); i >= 0 {
-		return s.Links[i].Endpoint
-	}
-	return nil
 }
 
 // mayReplay says whether a request that got no answer can be sent once more.

@@ -33,6 +33,8 @@ type exchange struct {
 	begun bool
 	// leftover: sending the body was given up before its end.
 	leftover bool
+	// consumed: a stage has declined after it was sent of a body that cannot be had again.
+	consumed bool
 	// unflushed: something has been written to the client since the last flush;
 	// flushed: there has been a flush.
 	unflushed, flushed bool

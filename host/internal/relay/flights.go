@@ -17,21 +17,23 @@ type flights struct {
 
 type flight struct {
 	stage string
-	r     *http.Request
+	// snapshot is the chain as it was when the request came.
+	snapshot *Snapshot
+	r        *http.Request
 }
 
 // begin returns the id of a new request.
 func (f *flights) begin() uint64 { return f.last.Add(1) }
 
 // set says which stage has the request.
-func (f *flights) set(id uint64, stage string, r *http.Request) {
+func (f *flights) set(id uint64, fl flight) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
 	if s.m == nil {
 		s.m = make(map[uint64]flight)
 	}
-	s.m[id] = flight{stage, r}
+	s.m[id] = fl
 }
 
 // end forgets the request.
@@ -43,10 +45,10 @@ func (f *flights) end(id uint64) {
 }
 
 // lookup returns the request with that id if the stage has it.
-func (f *flights) lookup(id uint64, stage string) (*http.Request, bool) {
+func (f *flights) lookup(id uint64, stage string) (flight, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
 	fl, ok := s.m[id]
-	return fl.r, ok && fl.stage == stage
+	return fl, ok && fl.stage == stage
 }

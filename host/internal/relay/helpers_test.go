@@ -117,10 +117,10 @@ type observed struct {
 	all []string
 }
 
-func (o *observed) observe(stage string, outcome Outcome) {
+func (o *observed) observe(h Hop) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.all = append(o.all, stage+" "+string(outcome))
+	o.all = append(o.all, h.Stage+" "+string(h.Outcome))
 }
 
 func (o *observed) String() string {

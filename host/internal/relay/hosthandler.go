@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,17 +16,25 @@ import (
 // stagev1.HeaderDelegate to the stage named there, any other to the API.
 type HostHandler struct {
 	Chain *Chain
-	// Caller returns the stage to which a token belongs.
-	Caller func(token string) (stage string, ok bool)
+	// Caller returns the process to which a token belongs.
+	Caller func(token string) (caller Caller, ok bool)
 	// API is the server as clients see it, with all of its filters.
 	API http.Handler
 	// As returns the request with the identity of a stage in its context.
 	As func(r *http.Request, stage string) *http.Request
 }
 
+// Caller is a process of a stage that calls the host.
+type Caller struct {
+	Stage string
+	// Delegates are the stages that the process was told of as standing behind it. It may
+	// call them whatever the chain has become since.
+	Delegates []string
+}
+
 // ServeHTTP implements http.Handler.
 func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	stage, ok := h.Caller(bearer(r))
+	caller, ok := h.Caller(bearer(r))
 	if !ok {
 		http.Error(w, "the token belongs to no running stage", http.StatusUnauthorized)
 		return
@@ -39,11 +48,11 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case next != "":
-		h.serveNext(w, r, stage, next)
+		h.serveNext(w, r, caller.Stage, next)
 	case delegate != "":
-		h.serveDelegate(w, r, stage, delegate)
+		h.serveDelegate(w, r, caller, delegate)
 	default:
-		h.API.ServeHTTP(w, h.As(r, stage))
+		h.API.ServeHTTP(w, h.As(r, caller.Stage))
 	}
 }
 
@@ -59,25 +68,28 @@ func bearer(r *http.Request) string {
 // request's identity and whatever else its context holds, and no longer than it.
 func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, id string) {
 	n, err := strconv.ParseUint(id, 10, 64)
-	original, ok := h.Chain.flights.lookup(n, stage)
+	flight, ok := h.Chain.flights.lookup(n, stage)
 	if err != nil || !ok {
 		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage), http.StatusConflict)
 		return
 	}
+	original := flight.r
 	ctx, cancel := context.WithCancelCause(original.Context())
 	defer cancel(nil)
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
-	h.Chain.After(stage).ServeHTTP(w, r.WithContext(ctx))
+	h.Chain.relayAfter(w, r.WithContext(ctx), flight.snapshot, stage)
 	if original.Context().Err() != nil && r.Context().Err() == nil {
 		panic(http.ErrAbortHandler) // the caller is still there, and its answer may be short
 	}
 }
 
-func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, stage, delegate string) {
-	if !h.Chain.Behind(delegate, stage) {
-		http.Error(w, "stage "+strconv.Quote(delegate)+" is not behind stage "+strconv.Quote(stage), http.StatusNotFound)
+// serveDelegate relays to one stage. A stage that the caller was told of is never
+// "not found": it may be just about to come, or have gone.
+func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, caller Caller, delegate string) {
+	if !slices.Contains(caller.Delegates, delegate) {
+		http.Error(w, "stage "+strconv.Quote(delegate)+" is not behind stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
 	}
-	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, stage))
+	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, caller.Stage))
 }

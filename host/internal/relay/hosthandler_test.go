@@ -39,12 +39,13 @@ type host struct {
 // newHost starts a host; the token of each stage is TOKEN-STAGE.
 func newHost(t testing.TB, stages ...string) *host {
 	chain := newChain(t, Config{Carrier: userCarrier{}}, stages...)
+	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
 	h := &host{chain: chain}
 	h.socket = serveStage(t, &HostHandler{
 		Chain: chain,
-		Caller: func(token string) (string, bool) {
+		Caller: func(token string) (Caller, bool) {
 			stage, ok := strings.CutPrefix(token, "token-")
-			return stage, ok
+			return Caller{Stage: stage, Delegates: delegates[stage]}, ok
 		},
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "API for %v: %s %v", r.Context().Value(userKey{}), r.URL.Path, r.Header)
@@ -113,6 +114,7 @@ func TestHostHandler(t *testing.T) {
 		{"delegate", "token=token-a&key=X-Catena-Delegate&value=c", 200, `c: POST /changed for stage a, new body, remote="" auth=""`},
 		{"itself as delegate", "token=token-a&key=X-Catena-Delegate&value=a", 404, "not behind"},
 		{"delegate in front", "token=token-b&key=X-Catena-Delegate&value=a", 404, "not behind"},
+		{"delegate that does not serve yet", "token=token-a&key=X-Catena-Delegate&value=coming", 503, "not in the chain"},
 		{"unknown delegate", "token=token-a&key=X-Catena-Delegate&value=x", 404, "not behind"},
 		{"delegate of an unknown stage", "token=token-x&key=X-Catena-Delegate&value=c", 404, "not behind"},
 		{"API", "token=token-a", 200, "API for stage a: /changed"},
@@ -222,7 +224,7 @@ func TestFlights(t *testing.T) {
 		t.Error("an id twice")
 	}
 	lookup := func(stage string) error {
-		if got, ok := f.lookup(id, stage); ok && got == r {
+		if got, ok := f.lookup(id, stage); ok && got.r == r {
 			return nil
 		}
 		return errors.New("not found")
@@ -230,11 +232,11 @@ func TestFlights(t *testing.T) {
 	if lookup("") == nil || lookup("a") == nil {
 		t.Error("found before a stage had it")
 	}
-	f.set(id, "a", r)
+	f.set(id, flight{stage: "a", r: r})
 	if lookup("a") != nil || lookup("b") == nil {
 		t.Error("with a, it is not a's alone")
 	}
-	f.set(id, "b", r)
+	f.set(id, flight{stage: "b", r: r})
 	if lookup("b") != nil || lookup("a") == nil {
 		t.Error("with b, it is not b's alone")
 	}
@@ -242,7 +244,7 @@ func TestFlights(t *testing.T) {
 	if lookup("b") == nil {
 		t.Error("found after its end")
 	}
-	if n := testing.AllocsPerRun(100, func() { f.set(id, "a", r); f.end(id) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.set(id, flight{stage: "a", r: r}); f.end(id) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

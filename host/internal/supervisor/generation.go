@@ -42,6 +42,8 @@ type generation struct {
 
 	mu     sync.Mutex
 	report report
+	// behind is what it has been told of the stages behind it.
+	behind []lifecycle.Report[report]
 	// inherited is what is reported in the place of report until all signals have come.
 	inherited *report
 }
@@ -100,6 +102,9 @@ func (g *generation) Configure(ctx context.Context, behind []lifecycle.Report[re
 	if err := g.machine.To(lifecycle.Configuring, ""); err != nil {
 		return report{}, err
 	}
+	g.mu.Lock()
+	g.behind = behind
+	g.mu.Unlock()
 	req, err := g.configureRequest(behind)
 	if err != nil {
 		return report{}, err
@@ -139,6 +144,17 @@ func (g *generation) PrepareRun(ctx context.Context) error {
 	}
 	g.setReport(report{paths: resp.GetListedPaths(), claims: resp.GetClaims()})
 	return nil
+}
+
+// delegates are the stages behind it, as it has been told.
+func (g *generation) delegates() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	names := make([]string, len(g.behind))
+	for i, b := range g.behind {
+		names[i] = b.Stage
+	}
+	return names
 }
 
 func (g *generation) setReport(r report) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -12,30 +11,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
-
-// Spec is one stage of the chain as the configuration declares it.
-type Spec struct {
-	Name string
-	// Binary is the path of the plugin, and SHA256 the digest that it must have, if
-	// that is given.
-	Binary, SHA256 string
-	// Config is the stage's own configuration; nil if there is none.
-	Config map[string]any
-	// Env is added to the environment of the process.
-	Env map[string]string
-	// User and Groups are the identity of the stage's calls to the host.
-	User   string
-	Groups []string
-	// StartTimeout bounds the launch, Configure and PrepareRun, each by itself.
-	StartTimeout time.Duration
-	// LivenessTimeout is how long a stage may be silent before its process is
-	// killed and started anew; 0 is forever.
-	LivenessTimeout time.Duration
-	// DrainTimeout bounds how long a generation that has been replaced may go on
-	// with the requests that it has, and DrainSpread is the time over which its
-	// watches are ended.
-	DrainTimeout, DrainSpread time.Duration
-}
 
 // report is what a stage says of itself when it is configured and prepared.
 type report struct {

@@ -16,7 +16,17 @@ type Status struct {
 	Restarts   int       `json:"restarts"`
 	Claims     int       `json:"claims"`
 	// Failure is why the latest generation that failed did.
-	Failure string `json:"failure,omitempty"`
+	Failure  string `json:"failure,omitempty"`
+	Required bool   `json:"required"`
+	// Delegates are the stages that the current generation may call.
+	Delegates []string `json:"delegates,omitempty"`
+	// Standby is the generation that stands by; StandbyFailure says why there is none.
+	Standby        *Generation `json:"standby,omitempty"`
+	StandbyFailure string      `json:"standbyFailure,omitempty"`
+	// Probation is set while the generation before can take its place again.
+	Probation *Probation `json:"probation,omitempty"`
+	// LastSwap is how the latest swap ended.
+	LastSwap *SwapResult `json:"lastSwap,omitempty"`
 	// Others are generations that come or go.
 	Others []Generation `json:"others,omitempty"`
 }
@@ -27,6 +37,25 @@ type Generation struct {
 	State      string    `json:"state"`
 	PID        int       `json:"pid"`
 	Since      time.Time `json:"since,omitzero"`
+}
+
+// Probation is the time after a swap in which it can be taken back.
+type Probation struct {
+	From     string    `json:"from"`
+	To       string    `json:"to"`
+	Until    time.Time `json:"until"`
+	Requests int64     `json:"requests"`
+	Failed   int64     `json:"failed"`
+}
+
+// SwapResult is how a swap ended.
+type SwapResult struct {
+	From string    `json:"from,omitempty"`
+	To   string    `json:"to,omitempty"`
+	At   time.Time `json:"at"`
+	// Result is "done", "failed", "on probation" or "rolled back".
+	Result string `json:"result"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Status returns where each stage stands, from head to tail.

@@ -20,43 +20,6 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// Options say what the supervisor needs of the host.
-type Options struct {
-	// Chain are the stages from head to tail.
-	Chain []Spec
-	// DataDir is the folder in which each stage gets one of its own; RuntimeDir
-	// is the folder for sockets.
-	DataDir, RuntimeDir string
-	// Flags of the API server, as name=value.
-	Flags []string
-	// HostSocket is the path of the Unix socket on which stages call the host.
-	HostSocket string
-	// ServerVersion and ExternalURL are told to the stages.
-	ServerVersion, ExternalURL string
-	// HoldTimeout is how long requests wait for a stage that has died to come
-	// back, before they are refused.
-	HoldTimeout time.Duration
-	// Publish is called with the whole chain, from head to tail, whenever what
-	// the relay has to know of it has changed. Calls come one at a time.
-	Publish func([]Published)
-	// ResourceSizes is called with the sizes of stored resources that a stage
-	// reports.
-	ResourceSizes func([]*stagev1.ResourceSize)
-	// Log gets what the supervisor has to say, StageLog what the stages log.
-	Log, StageLog hclog.Logger
-}
-
-// Published is what the relay has to know of a stage.
-type Published struct {
-	Name string
-	// Socket is empty if the stage cannot be reached, because of Failure.
-	Socket  string
-	Failure string
-	Claims  []*stagev1.Claim
-	// Paths are for the index at /.
-	Paths []string
-}
-
 // Supervisor is the set of stages at run time. Make one with New, then call
 // Start, RunPostStartHooks, RunPreShutdownHooks, Drain and Stop, in this order
 // and each at most once; Stop is due also when Start failed. Swap, Status and
@@ -74,7 +37,7 @@ type Supervisor struct {
 	publishing sync.Mutex
 
 	mu     sync.Mutex
-	tokens map[string]Identity
+	tokens map[string]*generation
 	// live are the generations whose process has not been seen to end.
 	live     map[*generation]bool
 	stopping bool
@@ -83,16 +46,9 @@ type Supervisor struct {
 	hooksDue bool
 }
 
-// Identity is who calls the host with a generation's token.
-type Identity struct {
-	Stage, Generation string
-	User              string
-	Groups            []string
-}
-
 // New makes the folders of the stages and starts nothing.
 func New(opts Options) (*Supervisor, error) {
-	s := &Supervisor{opts: opts, log: opts.Log, tokens: map[string]Identity{}, live: map[*generation]bool{}}
+	s := &Supervisor{opts: opts, log: opts.Log, tokens: map[string]*generation{}, live: map[*generation]bool{}}
 	s.background, s.cancel = context.WithCancel(context.Background())
 	for _, spec := range opts.Chain {
 		dir := filepath.Join(opts.DataDir, "stages", spec.Name)
@@ -191,7 +147,7 @@ func (s *Supervisor) launch(ctx context.Context, st *stage, spec Spec, l *proces
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live[g] = true
-	s.tokens[g.token] = Identity{Stage: g.Name(), Generation: g.id, User: spec.User, Groups: spec.Groups}
+	s.tokens[g.token] = g
 	return g, nil
 }
 
@@ -254,9 +210,14 @@ func (s *Supervisor) publish() {
 // Authenticate returns who calls the host with that token.
 func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	id, ok := s.tokens[token]
-	return id, ok
+	g, ok := s.tokens[token]
+	s.mu.Unlock()
+	if !ok {
+		return Identity{}, false
+	}
+	return Identity{
+		Stage: g.Name(), Generation: g.id, User: g.spec.User, Groups: g.spec.Groups, Delegates: g.delegates(),
+	}, true
 }
 
 // IdentityOf returns who a stage is in its calls to the host.

@@ -116,7 +116,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
-			Name: name, Binary: self, User: "user-" + name, StartTimeout: 20 * time.Second,
+			Name: name, Binary: self, User: "user-" + name, StartTimeout: 20 * time.Second, Required: true,
 			DrainTimeout: 10 * time.Second,
 			Config:       map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
 		})
@@ -367,7 +367,7 @@ func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
 	}
 	f.RunPostStartHooks(func(err error) { t.Error(err) })
 	old := f.pid("b")
-	swapped, err := f.Swap(t.Context(), "b", func(s *Spec) { s.Env["SWAPPED"] = "yes" })
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Env["SWAPPED"] = "yes" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +406,7 @@ func TestFailedSwapLeavesTheOldGeneration(t *testing.T) {
 		"does not like":    func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "fail"} },
 		"ends the process": func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} },
 	} {
-		_, err := f.Swap(t.Context(), "b", change)
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: change})
 		if err == nil || !strings.Contains(err.Error(), `stage "b" goes on with its old generation`) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -464,7 +464,7 @@ func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
 	})
 	// What keeps crashing can be swapped for what does not.
 	self, _ := os.Executable()
-	if _, err := f.Swap(t.Context(), "b", func(s *Spec) { s.Binary = self }); err != nil {
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Binary = self }}); err != nil {
 		t.Fatal(err)
 	}
 	if body, err := f.get("b"); err != nil || body == "" {

@@ -20,13 +20,21 @@ type Swapped struct {
 	Ready time.Duration
 }
 
+// SwapOptions say how a stage is swapped.
+type SwapOptions struct {
+	// Change gets what the stage is made from, to change it; nil changes nothing.
+	Change func(*Spec)
+	// Rollback says when the old generation gets its place back. It takes the place of
+	// that of the Spec if it is not zero.
+	Rollback Rollback
+}
+
 // Swap brings up a new generation of a stage beside the one that serves, waits
 // until it is ready, moves new requests to it at one point in time, and then drains
-// and ends the old one in the background. Change gets what the stage is made from,
-// to change it; nil changes nothing. Until the move, an error leaves the old
+// and ends the old one in the background. Until the move, an error leaves the old
 // generation as it was. One stage is swapped or restarted once at a time; a second
 // swap is refused.
-func (s *Supervisor) Swap(ctx context.Context, name string, change func(*Spec)) (*Swapped, error) {
+func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
 	st, err := s.stage(name)
 	if err != nil {
 		return nil, err
@@ -41,7 +49,7 @@ func (s *Supervisor) Swap(ctx context.Context, name string, change func(*Spec)) 
 	defer st.changing.Unlock()
 
 	began := time.Now()
-	g, err := s.successor(ctx, st, change)
+	g, err := s.successor(ctx, st, opts.Change)
 	if err != nil {
 		return nil, fmt.Errorf("stage %q goes on with its old generation: %w", name, err)
 	}

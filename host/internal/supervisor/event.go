@@ -1,0 +1,50 @@
+package supervisor
+
+import "time"
+
+// EventKind says what has happened to a stage.
+type EventKind string
+
+// The kinds of events.
+const (
+	// StateChanged: a generation has gone From one state To another.
+	StateChanged EventKind = "state"
+	// Restarted: another generation, To, is in the place of one that has ended, after Took.
+	Restarted EventKind = "restarted"
+	// TookOver: the standby, To, is in the place of a generation that has ended, after Took.
+	TookOver EventKind = "took-over"
+	// SwapBegun, SwapDone, SwapFailed and SwapRolledBack tell of a generation, To, that
+	// is to take the place of another, From. They come for each stage of an Apply too.
+	SwapBegun      EventKind = "swap-begun"
+	SwapDone       EventKind = "swap-done"
+	SwapFailed     EventKind = "swap-failed"
+	SwapRolledBack EventKind = "swap-rolled-back"
+	// SwapAccepted: the probation of a generation is over.
+	SwapAccepted EventKind = "swap-accepted"
+	// StageAdded and StageRemoved: the chain has a stage more or less.
+	StageAdded   EventKind = "stage-added"
+	StageRemoved EventKind = "stage-removed"
+	// ChainReordered: the stages that were there before stand in another order. Stage is
+	// empty.
+	ChainReordered EventKind = "chain-reordered"
+	// Held: the stage has ended, its requests wait. Refused: they wait no longer.
+	Held    EventKind = "held"
+	Refused EventKind = "refused"
+	// StandbyReady and StandbyFailed tell of a second generation, To.
+	StandbyReady  EventKind = "standby-ready"
+	StandbyFailed EventKind = "standby-failed"
+)
+
+// Event is something that has happened to a stage.
+type Event struct {
+	Kind  EventKind
+	Stage string
+	// From and To are generations, or the states of Generation.
+	From, To   string
+	Generation string
+	// Reason says why, where that is not plain.
+	Reason string
+	At     time.Time
+	// Took is how long it took, where that is of interest.
+	Took time.Duration
+}

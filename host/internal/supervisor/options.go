@@ -1,0 +1,62 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Options say what the supervisor needs of the host.
+type Options struct {
+	// Chain are the stages from head to tail.
+	Chain []Spec
+	// DataDir is the folder in which each stage gets one of its own; RuntimeDir
+	// is the folder for sockets.
+	DataDir, RuntimeDir string
+	// Flags of the API server, as name=value.
+	Flags []string
+	// HostSocket is the path of the Unix socket on which stages call the host.
+	HostSocket string
+	// ServerVersion and ExternalURL are told to the stages.
+	ServerVersion, ExternalURL string
+	// HoldTimeout is how long requests wait for a stage that has died to come
+	// back, before they are refused.
+	HoldTimeout time.Duration
+	// Publish is called with the whole chain, from head to tail, whenever what
+	// the relay has to know of it has changed. Calls come one at a time.
+	Publish func([]Published)
+	// ResourceSizes is called with the sizes of stored resources that a stage
+	// reports.
+	ResourceSizes func([]*stagev1.ResourceSize)
+	// Events is called with what happens to the stages, if it is not nil. Calls can come
+	// at the same time; they must return at once and must not call the supervisor.
+	Events func(Event)
+	// Log gets what the supervisor has to say, StageLog what the stages log.
+	Log, StageLog hclog.Logger
+}
+
+// Published is what the relay has to know of a stage.
+type Published struct {
+	Name string
+	// Socket is empty if the stage cannot be reached, because of Failure.
+	Socket  string
+	Failure string
+	// Held says that the process has ended and another will take its place on the same
+	// socket in a moment: requests are to wait.
+	Held   bool
+	Claims []*stagev1.Claim
+	// Paths are for the index at /.
+	Paths []string
+}
+
+// Identity is who calls the host with a generation's token.
+type Identity struct {
+	Stage, Generation string
+	User              string
+	Groups            []string
+	// Delegates are the stages behind the generation, as it was told when it was
+	// configured: those that it may call, whatever the chain has become since.
+	Delegates []string
+}
