@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPeer checks who has opened a connection: the process with this id, of this user.
-func checkPeer(conn net.Conn, pid, uid int) error {
+// peerOf returns which process of which user has opened a connection.
+func peerOf(conn net.Conn) (pid, uid int, err error) {
 	local, ok := conn.(*net.UnixConn)
 	if !ok {
-		return fmt.Errorf("%T is no connection of a Unix socket", conn)
+		return 0, 0, fmt.Errorf("%T is no connection of a Unix socket", conn)
 	}
 	raw, err := local.SyscallConn()
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	var peer *unix.Ucred
 	var peerErr error
@@ -23,13 +23,22 @@ func checkPeer(conn net.Conn, pid, uid int) error {
 		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	if peerErr != nil {
-		return fmt.Errorf("who has connected: %w", peerErr)
+		return 0, 0, fmt.Errorf("who has connected: %w", peerErr)
 	}
-	if int(peer.Pid) != pid || int(peer.Uid) != uid {
-		return fmt.Errorf("process %d of user %d is not the host, which is process %d of user %d", peer.Pid, peer.Uid, pid, uid)
+	return int(peer.Pid), int(peer.Uid), nil
+}
+
+// checkPeer checks who has opened a connection: the process with this id, of this user.
+func checkPeer(conn net.Conn, pid, uid int) error {
+	peerPID, peerUID, err := peerOf(conn)
+	if err != nil {
+		return err
+	}
+	if peerPID != pid || peerUID != uid {
+		return fmt.Errorf("process %d of user %d is not the host, which is process %d of user %d", peerPID, peerUID, pid, uid)
 	}
 	return nil
 }

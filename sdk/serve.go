@@ -23,14 +23,14 @@ func Main(stage Stage) {
 	}
 }
 
-var errNoHost = errors.New("is a stage of Catena and runs as a part of it: put the file into one of the pluginDirs of catena's configuration, name it among the stages, and start catena")
-
 // Serve runs the stage in this process until the host has stopped it. The process gets
 // deaf to SIGINT, SIGTERM and SIGHUP, which are the host's business, and exits at once
 // when the host is gone. Nothing may be written to os.Stdout before Serve is called.
+//
+// Started by hand, not by a host, Serve reads the command line instead: see --help.
 func Serve(stage Stage) error {
 	if os.Getenv(stagev1.MagicCookieKey) != stagev1.MagicCookieValue {
-		return errNoHost
+		return byHand(stage, os.Args[1:], os.Stdout)
 	}
 	host := os.Getppid()
 	if err := exitWithHost(); err != nil {
