@@ -30,7 +30,7 @@ type generation struct {
 	// takes the place of.
 	listener *process.Listener
 	machine  *lifecycle.Machine
-	proc     *process.Process
+	proc     process.Running
 	// retired is set when its end is wanted, so that it is not restarted.
 	retired atomic.Bool
 
@@ -62,7 +62,7 @@ func (s *stage) newGeneration(ctx context.Context, spec Spec, listener *process.
 	g.machine = lifecycle.NewMachine(time.Now, func(t lifecycle.Transition) {
 		s.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
 	})
-	if g.proc, err = process.Start(ctx, g.processSpec()); err != nil {
+	if g.proc, err = process.Bring(ctx, g.processSpec()); err != nil {
 		return nil, err
 	}
 	return g, nil

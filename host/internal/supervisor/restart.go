@@ -50,6 +50,9 @@ func (s *Supervisor) takeDown(g *generation) {
 // given time, however often it takes, unless a swap does so first.
 func (s *Supervisor) restart(dead *generation, ran time.Duration) {
 	st, policy := dead.stage, process.DefaultBackoff()
+	if dead.spec.Attach != "" {
+		policy.Max = time.Second // somebody is at work on it
+	}
 	for st.generation() == dead {
 		delay := st.nextDelay(policy, ran)
 		if !sleep(s.background, delay) || s.isStopping() {

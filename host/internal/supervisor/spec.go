@@ -3,6 +3,7 @@ package supervisor
 import (
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -12,6 +13,10 @@ type Spec struct {
 	// Binary is the path of the plugin, and SHA256 the digest that it must have, if
 	// that is given.
 	Binary, SHA256 string
+	// Attach, if not empty, is the folder of the sockets of a process that was started by
+	// hand with --debug, which is used in the place of one that is started here. It is
+	// never killed, and never swapped: who has started it can start another.
+	Attach string
 	// Digest is that of the file behind Binary as the caller has found it, if it wants
 	// Apply to swap the stage whenever the file has changed.
 	Digest string
@@ -59,5 +64,13 @@ type Rollback struct {
 
 // DefaultProbation is how long a generation is watched if nothing else is said.
 const DefaultProbation = time.Minute
+
+// dataSocket opens the socket of a generation, or stands for that of an attached process.
+func (s Spec) dataSocket(runtimeDir, generation string) (*process.Listener, error) {
+	if s.Attach != "" {
+		return process.AttachedListener(s.Attach), nil
+	}
+	return process.NewListener(runtimeDir, s.Name, generation)
+}
 
 func (r Rollback) wanted() bool { return r.ErrorRate > 0 || r.Health || r.Probation > 0 }

@@ -144,6 +144,7 @@ func (g *generation) configureRequest(behind []lifecycle.Report[report]) (*stage
 func (g *generation) processSpec() process.Spec {
 	return process.Spec{
 		Stage:        g.spec.Name,
+		Attach:       g.spec.Attach,
 		Binary:       g.spec.Binary,
 		SHA256:       g.spec.SHA256,
 		Listener:     g.listener,

@@ -7,14 +7,16 @@ type Status struct {
 	Stage string `json:"stage"`
 	// State is that of the current generation; "down" if it has ended and
 	// requests are refused until there is another.
-	State      string    `json:"state"`
-	Generation string    `json:"generation,omitempty"`
-	PID        int       `json:"pid,omitempty"`
-	Version    string    `json:"version,omitempty"`
-	Binary     string    `json:"binary"`
-	Since      time.Time `json:"since,omitzero"`
-	Restarts   int       `json:"restarts"`
-	Claims     int       `json:"claims"`
+	State      string `json:"state"`
+	Generation string `json:"generation,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	// Attached says that the process was started by hand. The host never kills it.
+	Attached bool      `json:"attached,omitempty"`
+	Version  string    `json:"version,omitempty"`
+	Binary   string    `json:"binary"`
+	Since    time.Time `json:"since,omitzero"`
+	Restarts int       `json:"restarts"`
+	Claims   int       `json:"claims"`
 	// Failure is why the latest generation that failed did.
 	Failure  string `json:"failure,omitempty"`
 	Required bool   `json:"required"`
@@ -77,7 +79,7 @@ func (s *Supervisor) Status() []Status {
 func (s *stage) status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Stage: s.spec.Name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, Failure: s.failure}
+	st := Status{Stage: s.spec.Name, State: "starting", Binary: s.spec.Binary, Attached: s.spec.Attach != "", Restarts: s.restarts, Failure: s.failure}
 	if g := s.current; g != nil {
 		last := g.machine.Last()
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.id

@@ -123,7 +123,7 @@ func (s *Supervisor) launchAll(ctx context.Context) ([]*generation, error) {
 	var wg sync.WaitGroup
 	for i, st := range s.stages {
 		wg.Go(func() {
-			l, err := process.NewListener(s.opts.RuntimeDir, st.name, "0")
+			l, err := st.spec.dataSocket(s.opts.RuntimeDir, "0")
 			if err == nil {
 				generations[i], err = s.launch(ctx, st, st.spec, l)
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/process"
 )
 
 // Swapped says how a swap went.
@@ -83,9 +82,13 @@ func (s *Supervisor) successor(ctx context.Context, st *stage, change func(*Spec
 	st.mu.Lock()
 	spec := st.spec
 	st.mu.Unlock()
+	attached := spec.Attach != ""
 	if change != nil {
 		spec.Env = maps.Clone(spec.Env)
 		change(&spec)
+	}
+	if attached && spec.Attach != "" {
+		return nil, errAttached
 	}
 	ctx, cancel := context.WithTimeout(ctx, spec.StartTimeout)
 	defer cancel()
@@ -93,7 +96,7 @@ func (s *Supervisor) successor(ctx context.Context, st *stage, change func(*Spec
 	if err != nil {
 		return nil, err
 	}
-	l, err := process.NewListener(s.opts.RuntimeDir, spec.Name, id)
+	l, err := spec.dataSocket(s.opts.RuntimeDir, id)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +110,8 @@ func (s *Supervisor) successor(ctx context.Context, st *stage, change func(*Spec
 	}
 	return g, nil
 }
+
+var errAttached = errors.New("it is a process that was started by hand: end it and start another, the host attaches to that")
 
 // readyPoll is how often a generation that is to take over is asked.
 const readyPoll = 50 * time.Millisecond
