@@ -86,7 +86,7 @@ func validateFlags(cfg *config.Config) error {
 	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
 		return err
 	}
-	flags, err := front.ParseFlags(cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
+	flags, err := front.ParseFlags(context.Background(), cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
 	if err != nil {
 		return err
 	}

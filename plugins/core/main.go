@@ -2,6 +2,8 @@
 package main
 
 import (
+	_ "time/tzdata" // for the time zones of CronJobs, where the machine has none
+
 	"github.com/catena-dev/catena/plugins/internal/kube"
 	"github.com/catena-dev/catena/sdk"
 )

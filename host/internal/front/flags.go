@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +34,17 @@ type Flags struct {
 // leading dashes, and then the defaults for those that are not. Several values of
 // a flag are its elements if it is a list, and are joined by commas if it is a
 // string that kube-apiserver takes apart itself. The error joins all problems,
-// each of which names apiserver.FLAG.
-func ParseFlags(operator map[string][]string, defaults ...Default) (*Flags, error) {
+// each of which names apiserver.FLAG, and those that Validate finds in the other flags.
+func ParseFlags(ctx context.Context, operator map[string][]string, defaults ...Default) (*Flags, error) {
+	f, err := parseFlags(operator, defaults)
+	if err != nil {
+		return nil, errors.Join(err, f.Validate(ctx))
+	}
+	return f, nil
+}
+
+// parseFlags sets all flags that it can.
+func parseFlags(operator map[string][]string, defaults []Default) (*Flags, error) {
 	f := &Flags{
 		options:  options.NewServerRunOptions(),
 		all:      pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError),
@@ -55,13 +65,10 @@ func ParseFlags(operator map[string][]string, defaults ...Default) (*Flags, erro
 		problems = append(problems, f.setDefault(d))
 	}
 	problems = append(problems, f.setAdvertiseAddress())
-	if err := errors.Join(problems...); err != nil {
-		return nil, err
-	}
 	if err := f.options.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		return nil, fmt.Errorf("%s: %w", key("feature-gates"), err)
+		problems = append(problems, fmt.Errorf("%s: %w", key("feature-gates"), err))
 	}
-	return f, nil
+	return f, errors.Join(problems...)
 }
 
 // key is how a flag is called in the configuration.

@@ -26,17 +26,19 @@ func defaults(dir string) []front.Default {
 
 func TestParseFlagsReportsAllProblems(t *testing.T) {
 	t.Parallel()
-	_, err := front.ParseFlags(map[string][]string{
-		"secure_port":     {"6443"},
-		"secure-port":     {"many"},
-		"anonymous-auth":  {"true", "false"},
-		"no-such-flag-of": {"x"},
+	_, err := front.ParseFlags(t.Context(), map[string][]string{
+		"secure_port":        {"6443"},
+		"secure-port":        {"many"},
+		"anonymous-auth":     {"true", "false"},
+		"no-such-flag-of":    {"x"},
+		"authorization-mode": {"Sometimes"},
 	}, defaults(t.TempDir())...)
 	for _, want := range []string{
 		`apiserver.secure_port: kube-apiserver has no such flag (did you mean "secure-port"?)`,
 		`apiserver.secure-port: invalid value "many"`,
 		`apiserver.anonymous-auth: takes one value, not 2`,
 		`apiserver.no-such-flag-of: kube-apiserver has no such flag`,
+		`Sometimes`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want it to contain %s", err, want)
@@ -47,7 +49,7 @@ func TestParseFlagsReportsAllProblems(t *testing.T) {
 func TestFlagsList(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	flags, err := front.ParseFlags(map[string][]string{
+	flags, err := front.ParseFlags(t.Context(), map[string][]string{
 		"service-cluster-ip-range": {"10.1.0.0/16", "fd00::/108"},
 		"service-account-issuer":   {"https://b", "https://a"},
 		"tls-cert-file":            {"/mine.crt"},
@@ -97,7 +99,7 @@ func TestFlagsList(t *testing.T) {
 
 func TestDefaultsComeWhole(t *testing.T) {
 	t.Parallel()
-	flags, err := front.ParseFlags(nil, defaults(t.TempDir())...)
+	flags, err := front.ParseFlags(t.Context(), nil, defaults(t.TempDir())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestDefaultsComeWhole(t *testing.T) {
 func TestValidateHasNoSideEffects(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "pki")
-	flags, err := front.ParseFlags(map[string][]string{"secure-port": {"0"}}, defaults(dir)...)
+	flags, err := front.ParseFlags(t.Context(), map[string][]string{"secure-port": {"0"}}, defaults(dir)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func TestValidateRefuses(t *testing.T) {
 		"a policy that is not there":   {flagValues{"authorization-config": {"/no/such/file"}}, "/no/such/file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			flags, err := front.ParseFlags(c.flags, defaults(dir)...)
+			flags, err := front.ParseFlags(t.Context(), c.flags, defaults(dir)...)
 			if err == nil {
 				err = flags.Validate(t.Context())
 			}
@@ -165,7 +167,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
-	flags, err := front.ParseFlags(flagValues{"bind-address": {"127.0.0.1"}, "secure-port": {port}}, defaults(t.TempDir())...)
+	flags, err := front.ParseFlags(t.Context(), flagValues{"bind-address": {"127.0.0.1"}, "secure-port": {port}}, defaults(t.TempDir())...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func newServer(t *testing.T, flags flagValues) *server {
 		all[name] = values
 	}
 	defaults := append(front.Defaults(files), front.Default{Flags: []string{"etcd-servers=unix:///nowhere/etcd.sock"}})
-	parsed, err := front.ParseFlags(all, defaults...)
+	parsed, err := front.ParseFlags(t.Context(), all, defaults...)
 	if err != nil {
 		t.Fatal(err)
 	}
