@@ -148,7 +148,7 @@ func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
 // makes the certificates and keys that they name.
 func (s *server) parseFlags(ctx context.Context) error {
 	var err error
-	if s.flags, err = front.ParseFlags(s.cfg.APIServer, flagDefaults(s.cfg, s.storage)...); err != nil {
+	if s.flags, err = front.ParseFlags(ctx, s.cfg.APIServer, flagDefaults(s.cfg, s.storage)...); err != nil {
 		return located(s.cfg, err)
 	}
 	if err := klogr.Install(s.others.Named("front"), s.flags.Value("v"), s.flags.Value("vmodule")); err != nil {
@@ -189,7 +189,7 @@ func (s *server) renewCertificates(ctx context.Context) {
 // stages start.
 func (s *server) openFront(ctx context.Context) error {
 	var err error
-	s.front, err = front.New(ctx, front.Options{Flags: s.flags, ListedPaths: s.listedPaths, Log: s.log.Named("front")})
+	s.front, err = front.New(ctx, front.Options{Flags: s.flags, ListedPaths: s.listedPaths, Metrics: s.metrics, Log: s.log.Named("front")})
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,10 @@ func (r *registries) join() *gathering {
 	}
 	g := &gathering{done: make(chan struct{})}
 	r.running = g
-	sources := append(prometheus.Gatherers{r.own}, r.added...)
+	sources := prometheus.Gatherers{r.guarded(r.own)}
+	for _, added := range r.added {
+		sources = append(sources, r.guarded(added))
+	}
 	go func() {
 		defer close(g.done)
 		var err error
@@ -90,6 +93,17 @@ func (r *registries) join() *gathering {
 		r.running = nil
 	}()
 	return g
+}
+
+// guarded makes a panic in a collector an error, which costs the series of its gatherer.
+func (r *registries) guarded(g prometheus.Gatherer) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() (families []*dto.MetricFamily, err error) {
+		err = guard(r.log, "metrics", func() (err error) {
+			families, err = g.Gather()
+			return err
+		})
+		return families, err
+	})
 }
 
 // warn logs what is wrong, once for as long as it is the same.
@@ -144,7 +158,9 @@ func (s *Service) GatherMetrics(_ *stagev1.GatherMetricsRequest, stream stagev1.
 }
 
 // pieces sends what is written as messages.
-type pieces struct{ stream stagev1.Stage_GatherMetricsServer }
+type pieces struct {
+	stream stagev1.Stage_GatherMetricsServer
+}
 
 func (p pieces) Write(text []byte) (int, error) {
 	if err := p.stream.Send(&stagev1.GatherMetricsResponse{Text: text}); err != nil {

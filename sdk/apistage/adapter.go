@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/catena-dev/catena/sdk"
 )
@@ -69,6 +70,7 @@ func New(env *sdk.Env) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	env.AddMetrics(legacyregistry.DefaultGatherer)
 	return &Adapter{env: env, loopback: loopback, external: external, complete: make(chan struct{})}, nil
 }
 

@@ -41,6 +41,7 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	config.EnableDiscovery = false
 	config.SkipOpenAPIInstallation = true
 	config.EnableIndex = false
+	config.EnableMetrics = false // see installMetrics
 	return config, informers, nil
 }
 

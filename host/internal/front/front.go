@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -27,6 +28,9 @@ type Options struct {
 	// ListedPaths returns the paths that the stages list, for the index at /, and
 	// to find out whether a stage serves the built-in APIs.
 	ListedPaths func() []string
+	// Metrics returns what /metrics shows, given the metrics of this process; these alone
+	// if it is nil.
+	Metrics func(own prometheus.Gatherer) prometheus.Gatherer
 	// Log gets what the front itself has to say; upstream logs through klog.
 	Log hclog.Logger
 }
@@ -99,6 +103,7 @@ func (f *Front) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("build the server: %w", err)
 	}
+	f.installMetrics(config)
 	f.requests.Handler = f.server.Handler.FullHandlerChain
 	f.server.Handler.FullHandlerChain = &f.requests
 	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.opts.ListedPaths)}, f.server.Handler.NonGoRestfulMux)
@@ -128,6 +133,7 @@ func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
 	}
 	f.carrier.prepare(r)
 	chain.ServeHTTP(trackWatch(w, r), r)
+	f.writer.awaitTimeout(w, r)
 }
 
 // Handler returns the server's handler with all its filters, for the socket on

@@ -1,0 +1,49 @@
+package front
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
+)
+
+// installMetrics is what GenericAPIServer does by itself if config.EnableMetrics is
+// set, but for the gatherer of /metrics.
+func (f *Front) installMetrics(config *genericapiserver.Config) {
+	paths := f.server.Handler.NonGoRestfulMux
+	// Upstream registers its metrics when it installs the path.
+	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("unused"))
+	var gatherer prometheus.Gatherer = legacyregistry.DefaultGatherer
+	if f.opts.Metrics != nil {
+		gatherer = f.opts.Metrics(gatherer)
+	}
+	handler := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
+		ProcessStartTime: legacyregistry.GetProcessStart(),
+		CoalesceGather:   true,
+	})
+	if !config.EnableProfiling {
+		paths.Handle("/metrics", handler)
+		slis.SLIMetrics{}.Install(paths)
+		return
+	}
+	paths.Handle("/metrics", withReset(handler))
+	slis.SLIMetricsWithReset{}.Install(paths)
+}
+
+// withReset resets the host's own metrics for the method DELETE.
+func withReset(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			legacyregistry.Reset()
+			_, _ = io.WriteString(w, "metrics reset\n")
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,88 @@
+package sdk_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagetest"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// gatherMetrics returns the stage's metrics as the host gets them.
+func gatherMetrics(t *testing.T, stage *stagetest.Stage) string {
+	t.Helper()
+	stream, err := stage.RPC.GatherMetrics(t.Context(), &stagev1.GatherMetricsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return text.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(piece.GetText())
+	}
+}
+
+// A stage's own series, those of a library's registry, and those of the process.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, sdk.Stage{Name: "measured", New: func(env *sdk.Env) (http.Handler, error) {
+		hits := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hits_total", Help: "Hits."}, []string{"path"})
+		env.Metrics().MustRegister(hits)
+		library := prometheus.NewRegistry()
+		open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "library_open"})
+		goroutines := prometheus.NewGauge(prometheus.GaugeOpts{Name: "go_goroutines"})
+		library.MustRegister(open, goroutines)
+		goroutines.Set(-1)
+		env.AddMetrics(library)
+		hits.WithLabelValues("/a").Add(2)
+		return nil, nil
+	}}, stagetest.Options{})
+	got := gatherMetrics(t, stage)
+	for _, want := range []string{
+		"# TYPE hits_total counter\nhits_total{path=\"/a\"} 2\n", "library_open 0\n",
+		"\ngo_goroutines -1\n", "go_gc_duration_seconds_count", "process_start_time_seconds",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, "\ngo_goroutines "); n != 1 {
+		t.Errorf("go_goroutines is there %d times", n)
+	}
+}
+
+// A collector that panics costs the series of its registry, and is logged.
+func TestMetricsFail(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, sdk.Stage{Name: "measured", New: func(env *sdk.Env) (http.Handler, error) {
+		good := prometheus.NewGauge(prometheus.GaugeOpts{Name: "good"})
+		bad := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bad"}, func() float64 { panic("boom") })
+		library := prometheus.NewRegistry()
+		library.MustRegister(bad)
+		env.Metrics().MustRegister(good)
+		env.AddMetrics(library)
+		return nil, nil
+	}}, stagetest.Options{})
+	for range 2 {
+		if got := gatherMetrics(t, stage); !strings.Contains(got, "\ngood 0\n") || strings.Contains(got, "bad") {
+			t.Errorf("got\n%s", got)
+		}
+	}
+	log := stage.Log()
+	if n := strings.Count(log, "some metrics cannot be gathered"); n != 1 || !strings.Contains(log, "metrics_test.go") {
+		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
