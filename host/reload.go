@@ -39,7 +39,7 @@ func (s *server) reload(ctx context.Context) (swapped []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := specs(cfg)
+	wanted, err := specs(cfg, s.attach)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,9 @@ func (s *server) reload(ctx context.Context) (swapped []string, err error) {
 		return nil, fmt.Errorf("needs a restart of the host: %s", strings.Join(fixed, ", "))
 	}
 	for _, spec := range slices.Backward(wanted) {
+		if spec.Attach != "" {
+			continue
+		}
 		digest, err := process.Digest(spec.Binary)
 		if err != nil {
 			return swapped, err
@@ -105,6 +108,9 @@ func compare(was, is *config.Config) (stages map[string]bool, fixed []string) {
 func (s *server) noteDigests() error {
 	s.digests = map[string]string{}
 	for _, spec := range s.specs {
+		if spec.Attach != "" {
+			continue
+		}
 		digest, err := process.Digest(spec.Binary)
 		if err != nil {
 			return err

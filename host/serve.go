@@ -25,6 +25,7 @@ var servingFlags = map[string]string{
 
 func serveCommand() *cobra.Command {
 	var flags configFlags
+	var attached []string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server in the foreground",
@@ -52,12 +53,18 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return listProblems(err)
 			}
+			attach, err := parseAttachments(attached)
+			if err != nil {
+				return err
+			}
 			ctx, stop := shutdownContext(cmd.Context())
 			defer stop()
-			return serve(ctx, cfg, flags.load, cmd.OutOrStdout())
+			return serve(ctx, cfg, flags.load, attach, cmd.OutOrStdout())
 		},
 	}
 	flags.register(cmd)
+	cmd.Flags().StringArrayVar(&attached, "attach", nil,
+		"use the running process of a stage that was started with --debug instead of starting one: `NAME`, or NAME=FOLDER if --debug has a folder")
 	for name, usage := range servingFlags {
 		cmd.Flags().String(name, "", usage)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -30,6 +31,7 @@ import (
 type server struct {
 	cfg     *config.Config
 	load    func() (*config.Config, error)
+	attach  attachments
 	out     io.Writer
 	log     hclog.Logger
 	others  hclog.Logger // see newLogger
@@ -61,9 +63,9 @@ type server struct {
 // serve runs the server until ctx ends, or until something fails that it cannot
 // do without. Mistakes of the operator are found before anything is started. Load
 // reads the configuration anew, for SIGHUP.
-func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), out io.Writer) (err error) {
+func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), attach attachments, out io.Writer) (err error) {
 	log, others := newLogger(cfg.Log)
-	s := &server{cfg: cfg, load: load, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+	s := &server{cfg: cfg, load: load, attach: attach, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
 	defer func() { err = errors.Join(err, s.undo.close()) }()
 	s.hangup = make(chan os.Signal, 1)
 	signal.Notify(s.hangup, syscall.SIGHUP)
@@ -83,24 +85,29 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 // findBinaries reports all binaries that cannot be started.
 func (s *server) findBinaries(context.Context) error {
 	var err error
-	s.specs, err = specs(s.cfg)
+	s.specs, err = specs(s.cfg, s.attach)
 	return err
 }
 
 // specs is what the supervisor makes the stages from. The error joins what is
 // wrong with their binaries.
-func specs(cfg *config.Config) ([]supervisor.Spec, error) {
+func specs(cfg *config.Config, attach attachments) ([]supervisor.Spec, error) {
 	var all []supervisor.Spec
-	var errs []error
+	errs := []error{attach.check(cfg)}
 	for _, st := range cfg.Chain() {
-		b, err := findBinary(cfg, st.Name)
-		errs = append(errs, err)
+		var b process.Binary
+		if attach[st.Name] == "" {
+			var err error
+			b, err = findBinary(cfg, st.Name)
+			errs = append(errs, err)
+		}
 		all = append(all, supervisor.Spec{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
 			User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
 			LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
 			Required: true,
 		})
+		attach.apply(&all[len(all)-1])
 	}
 	return all, errors.Join(errs...)
 }

@@ -94,6 +94,11 @@ func printStatus(out io.Writer, format string, all []supervisor.Status) error {
 		return err
 	}
 	for _, s := range all {
+		if s.Attached {
+			if _, err := fmt.Fprintf(out, "%s is a process that was started by hand; this host never kills it\n", s.Stage); err != nil {
+				return err
+			}
+		}
 		if s.Failure != "" {
 			if _, err := fmt.Fprintf(out, "last failure of %s\n", s.Failure); err != nil {
 				return err
