@@ -64,8 +64,9 @@ func (c *Carrier) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		// At least 1, since a stage takes no header for no deadline.
-		left := max(time.Until(deadline).Milliseconds(), 1)
+		// Rounded up: the host's timeout is first, whatever the stage does at its own. At
+		// least 1, since a stage takes no header for no deadline.
+		left := max((time.Until(deadline) + time.Millisecond - 1).Milliseconds(), 1)
 		dst = appendIntHeader(dst, stagev1.HeaderTimeout, left)
 	}
 	if received, ok := request.ReceivedTimestampFrom(ctx); ok {

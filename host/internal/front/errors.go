@@ -29,6 +29,10 @@ func (f *Front) NotFound() http.Handler {
 // only in an answer to a request that was not executed: client-go repeats any
 // request that got one. What exactly went wrong is for cluster administrators.
 func (f *Front) StageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
+	if e.Kind == relay.Canceled && errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		markOverdue(w)
+		return
+	}
 	f.writer.write(w, r, statusOf(e, isAdministrator(r.Context())))
 }
 

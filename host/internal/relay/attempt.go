@@ -39,6 +39,9 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 	if x.answer.declined {
 		return x.decline()
 	}
+	if err := x.r.Context().Err(); errors.Is(err, context.DeadlineExceeded) {
+		return x.failure(Canceled, err) // the filter that has set the deadline answers
+	}
 	return x.respond()
 }
 
