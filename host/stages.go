@@ -96,16 +96,11 @@ func (s *server) startStages(ctx context.Context) error {
 
 // registerStages makes the stages' hooks, checks and signals part of the server.
 func (s *server) registerStages() error {
-	for name, signal := range s.stages.Signals() {
-		if err := s.front.AddSignal(name, signal); err != nil {
-			return err
-		}
+	complete := make(chan struct{})
+	if err := s.front.AddSignal("catena-stages", complete); err != nil {
+		return err
 	}
-	for _, c := range withEtcd(s.stages.Checks()) {
-		if err := s.front.AddCheck(front.Check(c)); err != nil {
-			return err
-		}
-	}
+	s.front.SetChecks(s.checks)
 	err := s.front.AddPostStartHook("catena-stages", func(context.Context) error {
 		s.stages.RunPostStartHooks(s.front.Fail)
 		return nil
@@ -117,6 +112,7 @@ func (s *server) registerStages() error {
 		return s.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
+	go s.awaitComplete(ctx, complete)
 	s.drained, s.endDrain = make(chan struct{}), cancel
 	go func() {
 		defer close(s.drained)
@@ -127,6 +123,33 @@ func (s *server) registerStages() error {
 		}
 	}()
 	return nil
+}
+
+// completePoll is how often the stages are asked whether they know all of their paths.
+// It is a question to this process alone.
+const completePoll = 10 * time.Millisecond
+
+// awaitComplete closes the channel when every stage of the chain, whichever those are by
+// then, knows all of its paths.
+func (s *server) awaitComplete(ctx context.Context, complete chan<- struct{}) {
+	for s.stages.Incomplete() != "" {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(completePoll):
+		}
+	}
+	close(complete)
+}
+
+// checks are the health checks of the stages that are in the chain at the time.
+func (s *server) checks() []front.Check {
+	all := withEtcd(s.stages.Checks())
+	checks := make([]front.Check, len(all))
+	for i, c := range all {
+		checks[i] = front.Check(c)
+	}
+	return checks
 }
 
 // awaitDrain returns when the stages have ended what they had to do for clients. When

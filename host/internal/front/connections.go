@@ -27,13 +27,23 @@ const (
 // timeout. https://go.dev/issue/39776 is why it does not count as idle.
 type connections struct {
 	net.Listener
+	// closed is closed with the listener.
+	closed    chan struct{}
+	closeOnce sync.Once
 
 	mu   sync.Mutex
 	open map[*connection]struct{}
 }
 
 func trackConnections(l net.Listener) *connections {
-	return &connections{Listener: l, open: map[*connection]struct{}{}}
+	return &connections{Listener: l, closed: make(chan struct{}), open: map[*connection]struct{}{}}
+}
+
+// Close implements net.Listener. The connections stay open.
+func (c *connections) Close() error {
+	err := c.Listener.Close()
+	c.closeOnce.Do(func() { close(c.closed) })
+	return err
 }
 
 // Accept implements net.Listener.

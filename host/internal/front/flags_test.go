@@ -1,7 +1,6 @@
 package front_test
 
 import (
-	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,10 +14,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/pki"
 )
-
-func checkOf(name string, run func(context.Context) error) front.Check {
-	return front.Check{Name: name, Run: run}
-}
 
 func defaults(dir string) []front.Default {
 	return append(front.Defaults(pki.FilesIn(dir)), front.Default{Flags: []string{"etcd-servers=unix:///nowhere/etcd.sock"}})

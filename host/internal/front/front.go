@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,9 @@ type Options struct {
 	// Metrics returns what /metrics shows, given the metrics of this process; these alone
 	// if it is nil.
 	Metrics func(own prometheus.Gatherer) prometheus.Gatherer
+	// Signal is called with the lifecycle signals as they come, one at a time, if it
+	// is not nil. It must not block.
+	Signal func(name string, at time.Time)
 	// Log gets what the front itself has to say; upstream logs through klog.
 	Log hclog.Logger
 }
@@ -43,6 +47,8 @@ type Front struct {
 	sizes    flowcontrolrequest.StorageObjectCountTracker
 	carrier  *Carrier
 	writer   errorWriter
+	checks   checks
+	signals  signals
 
 	hooks     preShutdownHooks
 	draining  chan struct{}
@@ -67,6 +73,8 @@ func New(ctx context.Context, opts Options) (*Front, error) {
 		return nil, err
 	}
 	f := &Front{opts: opts, listener: listener, draining: make(chan struct{})}
+	f.signals.tell = opts.Signal
+	f.checks.wasReady = func() { f.signals.came(HasBeenReady) }
 	f.failed, f.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := f.build(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -97,6 +105,7 @@ func (f *Front) build(ctx context.Context) error {
 	f.sizes = config.StorageObjectCountTracker
 	f.initiated, f.drained = config.ShutdownInitiatedNotify(), config.DrainedNotify()
 	f.writer = errorWriter{config.Serializer}
+	f.checks.wrap(config)
 
 	delegate := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))
 	f.server, err = config.Complete(neededInformers{informers, f.opts.ListedPaths}).New("catena", delegate)
@@ -104,9 +113,12 @@ func (f *Front) build(ctx context.Context) error {
 		return fmt.Errorf("build the server: %w", err)
 	}
 	f.installMetrics(config)
+	if err := f.server.AddHealthChecks(f.checks.upstreamCheck()); err != nil {
+		return err
+	}
 	f.requests.Handler = f.server.Handler.FullHandlerChain
 	f.server.Handler.FullHandlerChain = &f.requests
-	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.opts.ListedPaths)}, f.server.Handler.NonGoRestfulMux)
+	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.checks.listedPaths), listedPaths(f.opts.ListedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil
 }
 

@@ -64,6 +64,12 @@ type flagValues map[string][]string
 // newServer makes a front that does not run yet.
 func newServer(t *testing.T, flags flagValues) *server {
 	t.Helper()
+	return newServerWith(t, flags, func(*front.Options) {})
+}
+
+// newServerWith is newServer with other options.
+func newServerWith(t *testing.T, flags flagValues, change func(*front.Options)) *server {
+	t.Helper()
 	files := pki.FilesIn(certificates)
 	all := flagValues{"bind-address": {"127.0.0.1"}, "secure-port": {"0"}}
 	for name, values := range flags {
@@ -76,11 +82,13 @@ func newServer(t *testing.T, flags flagValues) *server {
 	}
 	s := &server{files: files, ended: make(chan error, 1)}
 	s.paths.Store(&[]string{})
-	s.Front, err = front.New(t.Context(), front.Options{
+	options := front.Options{
 		Flags:       parsed,
 		ListedPaths: func() []string { return *s.paths.Load() },
 		Log:         hclog.NewNullLogger(),
-	})
+	}
+	change(&options)
+	s.Front, err = front.New(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,19 @@ func (f *Front) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go f.signalDraining(hooksDone)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		f.followShutdown(hooksDone)
+	}()
+	go f.followStart(ctx)
 	ended := make(chan struct{})
 	defer close(ended)
 	go f.closeIdleConnections(ended)
 	if err := f.server.PrepareRun().RunWithContext(ctx); err != nil {
 		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}
+	<-followed
 	return context.Cause(f.failed)
 }
 

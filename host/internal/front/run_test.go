@@ -145,51 +145,6 @@ func TestAFailureBeforeRunIsNotLost(t *testing.T) {
 	}
 }
 
-func TestChecks(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, open(t))
-	var failing atomic.Bool
-	failing.Store(true)
-	run := func(context.Context) error {
-		if failing.Load() {
-			return errTest
-		}
-		return nil
-	}
-	add := func(name string, healthz, livez, readyz bool) {
-		c := checkOf(name, run)
-		c.Healthz, c.Livez, c.Readyz = healthz, livez, readyz
-		if err := s.AddCheck(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	add("core/all", true, true, true)
-	add("core/ready", false, false, true)
-	add("core/live", false, true, false)
-	add("core/healthlive", true, true, false)
-	s.run(t)
-	admin := s.admin(t)
-	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
-	for endpoint, want := range map[string]string{
-		"/healthz": "core/all core/healthlive",
-		"/livez":   "core/all core/live core/healthlive",
-		"/readyz":  "core/all core/ready",
-	} {
-		a := admin.get(t, endpoint+"?verbose")
-		for _, name := range []string{"core/all", "core/ready", "core/live", "core/healthlive"} {
-			fails := strings.Contains(a.body, "[-]"+name+" failed")
-			if fails != strings.Contains(want+" ", name+" ") {
-				t.Errorf("%s: %s fails: %t\n%s", endpoint, name, fails, a.body)
-			}
-		}
-	}
-	if a := admin.get(t, "/readyz/core/ready"); a.code != http.StatusInternalServerError {
-		t.Errorf("single check: %d", a.code)
-	}
-	failing.Store(false)
-	s.waitReady(t)
-}
-
 // The filters' informers watch built-in APIs: with a stage that serves them, the
 // server is not ready before they have synced. Without (as in all other tests) it
 // does not wait for what can never come.

@@ -1,0 +1,123 @@
+package front_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/catena-dev/catena/host/internal/front"
+)
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	var failing atomic.Bool
+	failing.Store(true)
+	run := func(context.Context) error {
+		if failing.Load() {
+			return errTest
+		}
+		return nil
+	}
+	var all []front.Check
+	add := func(name string, healthz, livez, readyz bool) {
+		all = append(all, front.Check{Name: name, Healthz: healthz, Livez: livez, Readyz: readyz, Run: run})
+	}
+	s.SetChecks(func() []front.Check { return all })
+	add("core/all", true, true, true)
+	add("core/ready", false, false, true)
+	add("core/live", false, true, false)
+	add("core/healthlive", true, true, false)
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	for endpoint, want := range map[string]string{
+		"/healthz": "core/all core/healthlive",
+		"/livez":   "core/all core/live core/healthlive",
+		"/readyz":  "core/all core/ready",
+	} {
+		a := admin.get(t, endpoint+"?verbose")
+		for _, name := range []string{"core/all", "core/ready", "core/live", "core/healthlive"} {
+			fails := strings.Contains(a.body, "[-]"+name+" failed")
+			if fails != strings.Contains(want+" ", name+" ") {
+				t.Errorf("%s: %s fails: %t\n%s", endpoint, name, fails, a.body)
+			}
+		}
+	}
+	if a := admin.get(t, "/readyz/core/ready"); a.code != http.StatusInternalServerError {
+		t.Errorf("single check: %d", a.code)
+	}
+	failing.Store(false)
+	s.waitReady(t)
+}
+
+func passes(context.Context) error { return nil }
+func fails(context.Context) error  { return errTest }
+
+func check(name string, run func(context.Context) error) front.Check {
+	return front.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Run: run}
+}
+
+// Checks come and go with the stages, in the lists as well as by path.
+func TestChecksCanChangeAtAnyTime(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	var now atomic.Pointer[[]front.Check]
+	now.Store(&[]front.Check{check("a/ok", passes), check("b/bad", fails)})
+	s.SetChecks(func() []front.Check { return *now.Load() })
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+
+	for _, step := range []struct {
+		path, has, hasNot string
+		code              int
+	}{
+		{path: "/livez", code: 500, has: "[-]b/bad failed: reason withheld\n", hasNot: errTest.Error()},
+		{path: "/livez", code: 500, has: "[+]ping ok\n[+]log ok\n", hasNot: "catena-stages ok"},
+		{path: "/livez?verbose&exclude=b/bad", code: 200, has: "[+]a/ok ok\n[+]b/bad excluded: ok\n", hasNot: "warn:"},
+		{path: "/livez?exclude=b/bad", code: 200, has: "ok"},
+		{path: "/livez?verbose&exclude=b/bad&exclude=c/new", code: 200, has: `warn: some health checks cannot be excluded: no matches for "c/new"`},
+		{path: "/livez?verbose&exclude=b/bad&exclude=ping", code: 200, has: "[+]ping excluded: ok\n"},
+		{path: "/readyz/a/ok", code: 200, has: "ok"},
+		{path: "/readyz/b/bad", code: 500, has: "internal server error: " + errTest.Error()},
+		{path: "/", code: 200, has: `"/readyz/b/bad"`},
+	} {
+		a := admin.get(t, step.path)
+		if a.code != step.code || !strings.Contains(a.body, step.has) || step.hasNot != "" && strings.Contains(a.body, step.hasNot) {
+			t.Errorf("%s: %d %s\nwant %d with %q and without %q", step.path, a.code, a.body, step.code, step.has, step.hasNot)
+		}
+	}
+
+	now.Store(&[]front.Check{check("a/ok", passes), check("c/new", passes)})
+	s.waitReady(t)
+	if a := admin.get(t, "/readyz?verbose"); strings.Contains(a.body, "b/bad") || !strings.Contains(a.body, "[+]c/new ok\n") {
+		t.Errorf("after the change: %s", a.body)
+	}
+	if a := admin.get(t, "/readyz/b/bad"); a.code != http.StatusServiceUnavailable { // there is no chain that could say 404
+		t.Errorf("a check that is gone: %d %s", a.code, a.body)
+	}
+	if a := admin.get(t, "/readyz/c/new"); a.code != http.StatusOK {
+		t.Errorf("a check that is new: %d %s", a.code, a.body)
+	}
+}
+
+func TestLivezHasAGraceForTheStart(t *testing.T) {
+	t.Parallel()
+	flags := open(t)
+	flags["livez-grace-period"] = []string{"1h"}
+	s := newServer(t, flags)
+	boot := check("a/boot", fails)
+	boot.Boot = true
+	s.SetChecks(func() []front.Check { return []front.Check{boot} })
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	for path, want := range map[string]int{"/livez": 200, "/livez/a/boot": 200, "/readyz": 500, "/readyz/a/boot": 500, "/healthz": 500} {
+		if a := admin.get(t, path); a.code != want {
+			t.Errorf("%s: %d %s, want %d", path, a.code, a.body, want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package front
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// The lifecycle signals of a server, with upstream's names.
+const (
+	MuxAndDiscoveryComplete    = "MuxAndDiscoveryComplete"
+	HasBeenReady               = "HasBeenReady"
+	ShutdownInitiated          = "ShutdownInitiated"
+	AfterShutdownDelayDuration = "AfterShutdownDelayDuration"
+	PreShutdownHooksStopped    = "PreShutdownHooksStopped"
+	NotAcceptingNewRequest     = "NotAcceptingNewRequest"
+	InFlightRequestsDrained    = "InFlightRequestsDrained"
+	HTTPServerStoppedListening = "HTTPServerStoppedListening"
+)
+
+// signals tells of the lifecycle signals as they come. Upstream shows some of its own to
+// nobody: those are derived from what makes them come, in the order that it documents.
+type signals struct {
+	tell func(name string, at time.Time)
+
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// came tells of a signal, once.
+func (s *signals) came(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[name] {
+		return
+	}
+	if s.seen == nil {
+		s.seen = map[string]bool{}
+	}
+	s.seen[name] = true
+	if s.tell != nil {
+		s.tell(name, time.Now())
+	}
+}
+
+// Draining returns a channel that is closed when the server stops to accept
+// requests: after the shutdown delay and the pre-shutdown hooks. From then on
+// stages have to end their watches, for which Run waits.
+func (f *Front) Draining() <-chan struct{} { return f.draining }
+
+// followShutdown tells of the signals of a shutdown and returns when all have come.
+func (f *Front) followShutdown(hooksDone <-chan struct{}) {
+	<-f.initiated
+	f.signals.came(ShutdownInitiated)
+	var both sync.WaitGroup
+	both.Go(func() {
+		time.Sleep(f.server.ShutdownDelayDuration)
+		f.signals.came(AfterShutdownDelayDuration)
+	})
+	both.Go(func() {
+		<-hooksDone
+		f.signals.came(PreShutdownHooksStopped)
+	})
+	both.Wait()
+	f.signals.came(NotAcceptingNewRequest)
+	close(f.draining)
+	listening := f.listener.closed
+	if f.server.ShutdownSendRetryAfter {
+		<-f.drained // the listener is closed after that
+		f.signals.came(InFlightRequestsDrained)
+	}
+	both.Go(func() {
+		<-listening
+		f.signals.came(HTTPServerStoppedListening)
+	})
+	both.Go(func() {
+		<-f.drained
+		f.signals.came(InFlightRequestsDrained)
+	})
+	both.Wait()
+}
+
+// followStart tells when all paths have been installed.
+func (f *Front) followStart(ctx context.Context) {
+	for _, signal := range f.server.MuxAndDiscoveryCompleteSignals() {
+		select {
+		case <-signal:
+		case <-ctx.Done():
+			return
+		}
+	}
+	f.signals.came(MuxAndDiscoveryComplete)
+}
