@@ -78,8 +78,13 @@ type Attached struct {
 // attachPoll is how often Attach looks for a process that is not there.
 const attachPoll = 100 * time.Millisecond
 
-// errAbsent is that no process waits for a host.
-var errAbsent = errors.New("is not there")
+// absence is that no process waits for this host now. One may in a moment.
+type absence struct{ error }
+
+func absent(err error) bool {
+	_, ok := errors.AsType[absence](err)
+	return ok
+}
 
 // Attach waits until a process of the stage that was started by hand is there, connects
 // to it and lets it describe itself. ctx and StartTimeout bound the wait. The folder
@@ -91,16 +96,16 @@ func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 	said := ""
 	for {
 		a, err := attach(ctx, spec)
-		if err == nil || !errors.Is(err, errAbsent) {
+		if !absent(err) {
 			return a, err
 		}
 		if said != err.Error() {
 			said = err.Error()
-			spec.Logger.Info("waiting for a process to attach to: start the stage with --debug", "folder", spec.Attach, "now", said)
+			spec.Logger.Info("waiting for a process of the stage to attach to", "start", "--debug="+spec.Attach, "now", said)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("stage %q: no process to attach to: %w (%w); start it with --debug=%s", spec.Stage, context.Cause(ctx), err, spec.Attach)
+			return nil, fmt.Errorf("stage %q: no process to attach to within the time; start it with --debug=%s: %w (%w)", spec.Stage, spec.Attach, err, context.Cause(ctx))
 		case <-time.After(attachPoll):
 		}
 	}
@@ -110,19 +115,25 @@ func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 func attach(ctx context.Context, spec Spec) (*Attached, error) {
 	err := stagev1.CheckDebugDir(spec.Attach)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w", errAbsent, err)
+		return nil, absence{err}
 	} else if err != nil {
 		return nil, fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
 	}
 	conn, pid, err := dialDebug(ctx, spec.Attach, stagev1.DebugControlSocket)
+	if err != nil && !absent(err) {
+		err = fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
+		return nil, err
 	}
 	a := &Attached{spec: spec, pid: pid, done: make(chan struct{})}
 	if err := a.connect(conn); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	if err := a.describe(ctx); err != nil {
+		if a.Err() != nil {
+			return nil, absence{fmt.Errorf("process %d lets go at once, it may have another host", pid)}
+		}
 		a.end(err)
 		return nil, fmt.Errorf("stage %q: attach to process %d: %w", spec.Stage, pid, err)
 	}
@@ -134,7 +145,7 @@ func dialDebug(ctx context.Context, dir, name string) (conn *net.UnixConn, pid i
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, 0, fmt.Errorf("%w: %w", errAbsent, err)
+		return nil, 0, absence{err}
 	} else if err != nil {
 		return nil, 0, err
 	}
@@ -195,8 +206,6 @@ func (a *Attached) end(reason error) {
 func (a *Attached) describe(ctx context.Context) error {
 	d, err := a.client.Describe(ctx, &stagev1.DescribeRequest{})
 	switch {
-	case status.Code(err) == codes.Unavailable:
-		return fmt.Errorf("%w for this host: it has let go at once, and may have another host (%w)", errAbsent, err)
 	case err != nil:
 		return err
 	case d.GetName() != a.spec.Name:
@@ -205,7 +214,7 @@ func (a *Attached) describe(ctx context.Context) error {
 	a.description = d
 	data, pid, err := dialDebug(ctx, a.spec.Attach, stagev1.DebugDataSocket)
 	if err != nil {
-		return fmt.Errorf("data socket: %w", err)
+		return fmt.Errorf("data socket: %v", err) //nolint:errorlint // no reason to wait
 	}
 	defer data.Close()
 	if pid != a.pid {

@@ -108,7 +108,7 @@ func (a *Attached) callError(ctx context.Context, method string, err error) erro
 	switch {
 	case st.Code() == codes.DeadlineExceeded && ctx.Err() != nil:
 		st = status.New(codes.DeadlineExceeded, "no answer in time")
-	case st.Code() == codes.Unavailable && a.Err() != nil:
+	case ctx.Err() == nil && a.Err() != nil:
 		st = status.New(codes.Unavailable, "its process has ended or let go")
 	}
 	return &CallError{Stage: a.spec.Stage, Method: path.Base(method), Status: st, cause: ctx.Err()}
