@@ -6,37 +6,129 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"reflect"
+	"time"
 )
 
 // DecodeConfig decodes a stage's configuration, which is JSON, into what into points
-// to. Unknown keys are errors. Keys that are absent leave what into holds, so that
-// defaults can be set before.
+// to. Unknown keys are errors. Keys that are absent or null leave what into holds, so that
+// defaults can be set before. The error joins a ConfigProblem for each key that is wrong.
+// If into has a method Validate() error, it judges the result.
 func DecodeConfig(config []byte, into any) error {
 	if len(bytes.TrimSpace(config)) == 0 {
-		return nil
+		config = []byte("null")
 	}
 	dec := json.NewDecoder(bytes.NewReader(config))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return configError(err)
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("more than one JSON value")
 	}
+	var s strictness
+	s.check("", raw, reflect.TypeOf(into))
+	if err := errors.Join(s.problems...); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return err
+	}
+	if v, ok := into.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
 	return nil
 }
 
-// configError says in an operator's words what encoding/json says in a programmer's.
-func configError(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("want an object, got %s", wrong.Value)
-		}
-		return fmt.Errorf("key %q: want %s, got %s", wrong.Field, wrong.Type, wrong.Value)
+// Error makes a problem an error, for the method Validate of a configuration.
+func (p ConfigProblem) Error() string {
+	if p.Key == "" {
+		return p.Message
 	}
-	if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("unknown key %s", key)
+	return p.Key + ": " + p.Message
+}
+
+// problemsOf returns the problems that err joins; what is none of them, as one without
+// a key.
+func problemsOf(err error) []ConfigProblem {
+	if err == nil {
+		return nil
+	}
+	if p, ok := err.(ConfigProblem); ok {
+		return []ConfigProblem{p}
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []ConfigProblem
+		for _, e := range joined.Unwrap() {
+			all = append(all, problemsOf(e)...)
+		}
+		return all
+	}
+	return []ConfigProblem{{Message: err.Error()}}
+}
+
+// validate checks a configuration against the type of Stage.Config.
+func (s Stage) validate(config []byte) []ConfigProblem {
+	if s.Config == nil {
+		return nil
+	}
+	into, err := defaultsOf(s.Config)
+	if err != nil {
+		return problemsOf(err)
+	}
+	return problemsOf(DecodeConfig(config, into.Interface()))
+}
+
+// defaultsOf returns a pointer to a copy of a configuration, which may be a pointer
+// itself.
+func defaultsOf(config any) (reflect.Value, error) {
+	v := reflect.Indirect(reflect.ValueOf(config))
+	if !v.IsValid() {
+		return reflect.Value{}, fmt.Errorf("the defaults are a nil %T", config)
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return reflect.Value{}, fmt.Errorf("the defaults: %w", err)
+	}
+	copied := reflect.New(v.Type())
+	if err := json.Unmarshal(text, copied.Interface()); err != nil {
+		return reflect.Value{}, fmt.Errorf("the defaults: %w", err)
+	}
+	return copied, nil
+}
+
+// setDefaults sets what into points to, if that is of the type of the defaults and zero.
+func setDefaults(defaults, into any) error {
+	if defaults == nil {
+		return nil
+	}
+	to := reflect.ValueOf(into)
+	if to.Kind() != reflect.Pointer || to.IsNil() || !to.Elem().IsZero() {
+		return nil
+	}
+	from, err := defaultsOf(defaults)
+	if err == nil && from.Type() == to.Type() {
+		to.Elem().Set(from.Elem())
 	}
 	return err
 }
+
+// Duration is a time.Duration that is written as in Go, such as 1m30s, in a
+// configuration.
+type Duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("want a duration such as 1m30s, got %q", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// String is the duration as in Go.
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -31,6 +31,7 @@ type Env struct {
 	Call http.Handler
 
 	config     json.RawMessage
+	defaults   any // Stage.Config
 	flags      []string
 	host       Host
 	delegates  []Delegate
@@ -92,10 +93,15 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 	return e
 }
 
-// Config decodes the stage's own configuration into what into points to. Unknown
-// keys are errors; keys that are absent leave what into holds.
+// Config decodes the stage's own configuration into what into points to: unknown keys are
+// errors, see DecodeConfig. A zero value of the type of Stage.Config gets the defaults
+// first; anything else keeps what it holds for keys that are absent.
 func (e *Env) Config(into any) error {
-	if err := DecodeConfig(e.config, into); err != nil {
+	err := setDefaults(e.defaults, into)
+	if err == nil {
+		err = DecodeConfig(e.config, into)
+	}
+	if err != nil {
 		return fmt.Errorf("config of stage %q: %w", e.Name, err)
 	}
 	return nil

@@ -58,14 +58,19 @@ func (s *Service) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.
 	return s.stage.describe(), nil
 }
 
-// ValidateConfig asks the stage's own Validate.
+// ValidateConfig checks a configuration against the type of Stage.Config, and asks the
+// stage's own Validate.
 func (s *Service) ValidateConfig(_ context.Context, req *stagev1.ValidateConfigRequest) (*stagev1.ValidateConfigResponse, error) {
-	if s.stage.Validate == nil {
+	if s.stage.Validate == nil && s.stage.Config == nil {
 		return nil, status.Error(codes.Unimplemented, "the stage checks its configuration when it is configured")
 	}
 	resp := &stagev1.ValidateConfigResponse{}
 	err := guard(s.log, "Validate", func() error {
-		for _, p := range s.stage.Validate(req.GetConfig(), req.GetFlags()) {
+		problems := s.stage.validate(req.GetConfig())
+		if len(problems) == 0 && s.stage.Validate != nil {
+			problems = s.stage.Validate(req.GetConfig(), req.GetFlags())
+		}
+		for _, p := range problems {
 			resp.Problems = append(resp.Problems, &stagev1.ConfigProblem{Key: p.Key, Message: p.Message})
 		}
 		return nil
@@ -81,6 +86,7 @@ func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*
 		return nil, status.Error(codes.FailedPrecondition, "Configure was called already")
 	}
 	env := newEnv(s.ctx, req, s.log, s.drain)
+	env.defaults = s.stage.Config
 	s.env = env
 	var handler http.Handler
 	err := guard(s.log, "New", func() (err error) {

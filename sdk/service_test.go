@@ -32,7 +32,7 @@ func TestDescribe(t *testing.T) {
 			t.Error(diff)
 		}
 		problems, err := stage.RPC.ValidateConfig(t.Context(), &stagev1.ValidateConfigRequest{Config: []byte(`{"gretting":"x"}`)})
-		if err != nil || len(problems.GetProblems()) != 1 || problems.GetProblems()[0].GetMessage() != `unknown key "gretting"` {
+		if err != nil || len(problems.GetProblems()) != 1 || problems.GetProblems()[0].GetMessage() != "gretting: unknown key (known: fail, greeting)" {
 			t.Errorf("%v, %v", problems, err)
 		}
 	})

@@ -16,15 +16,22 @@ type Stage struct {
 	Version string
 	// Summary is one line that says what the stage does.
 	Summary string
-	// ConfigSchema is the JSON schema of the stage's own configuration. The
-	// stage takes any if it is empty.
+	// Config is a struct, of the type of the stage's own configuration, that holds
+	// the defaults. From it come the JSON schema that the host shows, the check before
+	// the start and what Env.Config begins with. A field has the name of its json tag and
+	// the description of its jsonschema tag. A method Validate() error judges what the
+	// schema cannot; it should join a ConfigProblem for each key.
+	// struct{}{} means that there is nothing to configure, nil that the stage takes anything.
+	Config any
+	// ConfigSchema is the JSON schema, if it is not to be derived from Config.
 	ConfigSchema string
 	// New builds the stage's handler, once. A nil handler declines every request.
 	// An error ends the start of the server; so does a panic.
 	New func(env *Env) (http.Handler, error)
 	// Validate checks a configuration, which is JSON (see DecodeConfig), and the
-	// API server's flags, each as name=value. It must have no side effect.
-	// If it is nil, wrong configurations are found when New is called.
+	// API server's flags, each as name=value, after Config has been used to check it. It
+	// must have no side effect. If both are nil, wrong configurations are found when
+	// New is called.
 	Validate func(config []byte, flags []string) []ConfigProblem
 }
 
@@ -43,17 +50,18 @@ func (s Stage) check() error {
 	case s.New == nil:
 		return errors.New("stage without a constructor: Stage.New is nil")
 	}
-	return nil
+	return s.checkConfig()
 }
 
 const sdkModule = "github.com/catena-dev/catena"
 
 func (s Stage) describe() *stagev1.DescribeResponse {
+	schema, _ := s.configSchema() // check reports the error
 	d := &stagev1.DescribeResponse{
 		Name:         s.Name,
 		Version:      s.Version,
 		Sdk:          "go",
-		ConfigSchema: s.ConfigSchema,
+		ConfigSchema: schema,
 		Summary:      s.Summary,
 	}
 	info, ok := debug.ReadBuildInfo()

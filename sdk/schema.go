@@ -1,0 +1,96 @@
+package sdk
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// schemaVersion is the dialect of the schemas that the SDK derives.
+const schemaVersion = "https://json-schema.org/draft/2020-12/schema"
+
+// configSchema returns the JSON schema of the stage's configuration: the one that is
+// given, or else the one of the type of Config. It is empty if there is neither.
+func (s Stage) configSchema() (string, error) {
+	if s.ConfigSchema != "" || s.Config == nil {
+		return s.ConfigSchema, nil
+	}
+	defaults, err := defaultsOf(s.Config)
+	if err != nil {
+		return "", err
+	}
+	t := defaults.Type().Elem()
+	if t.Kind() != reflect.Struct {
+		return "", fmt.Errorf("want a struct, got %s", t)
+	}
+	texts := map[reflect.Type]*jsonschema.Schema{}
+	findTexts(t, map[reflect.Type]bool{}, texts)
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: texts})
+	if err != nil {
+		return "", err
+	}
+	value, err := json.Marshal(defaults.Interface())
+	if err != nil {
+		return "", err
+	}
+	relax(schema, value)
+	schema.Schema, schema.Default = schemaVersion, nil
+	text, err := json.Marshal(schema)
+	return string(text), err
+}
+
+// findTexts finds the types in t that are decoded by themselves: from text, which is a
+// string, or from any JSON.
+func findTexts(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Type]*jsonschema.Schema) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	switch p := reflect.PointerTo(t); {
+	case p.Implements(reflect.TypeFor[json.Unmarshaler]()):
+		found[t] = &jsonschema.Schema{}
+		return
+	case decodesItself(p):
+		found[t] = &jsonschema.Schema{Type: "string"}
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		findTexts(t.Elem(), seen, found)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			findTexts(t.Field(i).Type, seen, found)
+		}
+	}
+}
+
+// relax makes no key required, since those that are absent keep their defaults, and
+// says what these are.
+func relax(schema *jsonschema.Schema, defaults json.RawMessage) {
+	schema.Required = nil
+	if schema.Items != nil {
+		relax(schema.Items, nil)
+	}
+	var values map[string]json.RawMessage
+	if len(schema.Properties) > 0 {
+		_ = json.Unmarshal(defaults, &values) // no object: no defaults
+	} else if schema.AdditionalProperties != nil && schema.AdditionalProperties.Not == nil {
+		relax(schema.AdditionalProperties, nil)
+	}
+	for name, property := range schema.Properties {
+		relax(property, values[name])
+	}
+	if len(schema.Properties) == 0 && len(defaults) > 0 && string(defaults) != "null" {
+		schema.Default = defaults
+	}
+}
+
+// checkConfig finds the author's mistakes.
+func (s Stage) checkConfig() error {
+	if _, err := s.configSchema(); err != nil {
+		return fmt.Errorf("Stage.Config: %w", err)
+	}
+	return nil
+}
