@@ -83,8 +83,8 @@ func TestStartFails(t *testing.T) {
 			{`{"fail":"claim"}`, `claim "relative": a path begins with /`},
 			{`{"fail":"twice"}`, "PostStartHook same: registered twice"},
 			{`{"fail":"prepare"}`, "not prepared"},
-			{`{"gretting":"x"}`, `config of stage "test": unknown key "gretting"`},
-			{`{"greeting":7}`, `config of stage "test": key "greeting": want string, got number`},
+			{`{"gretting":"x"}`, `config of stage "test": gretting: unknown key (known: fail, greeting)`},
+			{`{"greeting":7}`, `config of stage "test": greeting: want string, got number`},
 		} {
 			t.Run(mode+tc.config, func(t *testing.T) {
 				t.Parallel()
