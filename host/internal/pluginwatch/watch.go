@@ -1,0 +1,136 @@
+// Package pluginwatch notices that the binary of a stage has been replaced by another,
+// wholly written one.
+//
+// It looks at the files again and again, rather than have the kernel tell of changes: a
+// look costs some microseconds, it works on every file system, and a folder that is
+// deleted and made anew, or a file that comes to be found in another folder, is nothing
+// special.
+package pluginwatch
+
+import (
+	"context"
+	"time"
+)
+
+// File is the binary of a stage.
+type File struct {
+	Stage string
+	// Path is where the binary lies now. It may be another one at each call.
+	Path string
+	// Running is the digest of the binary that the stage runs from.
+	Running string
+}
+
+// Options say what is watched.
+type Options struct {
+	// Files returns the binaries to watch. One that is not there is left out.
+	Files func() []File
+	// Digest returns the digest of a file in the form of File.Running.
+	Digest func(path string) (string, error)
+	// Changed is called with a file that has another content than what runs, once it
+	// has not changed for Settle and no process has it open for writing, and with its
+	// digest. It is called once for each content, unless it returns true to be called
+	// again in a moment.
+	Changed func(ctx context.Context, f File, digest string) (again bool)
+	// Problem is called with a file that cannot be used as it is, such as one that is
+	// incomplete, once for each state of it.
+	Problem func(f File, err error)
+	// Every is the time between two looks, half a second if 0; Settle is a second if 0.
+	Every, Settle time.Duration
+}
+
+// Watch watches until ctx ends.
+func Watch(ctx context.Context, o Options) {
+	if o.Every == 0 {
+		o.Every = 500 * time.Millisecond
+	}
+	if o.Settle == 0 {
+		o.Settle = time.Second
+	}
+	w := &watcher{Options: o, seen: map[string]*sight{}}
+	tick := time.NewTicker(o.Every)
+	defer tick.Stop()
+	for {
+		w.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+type watcher struct {
+	Options
+	seen map[string]*sight // by stage
+}
+
+// sight is what is known of the binary of one stage.
+type sight struct {
+	state state
+	since time.Time
+	// done says that nothing is left to do about this state.
+	done bool
+	// handled is the content that Changed was last called with.
+	handled string
+}
+
+func (w *watcher) look(ctx context.Context) {
+	present := map[string]bool{}
+	for _, f := range w.Files() {
+		if ctx.Err() != nil {
+			return
+		}
+		present[f.Stage] = true
+		w.lookAt(ctx, f)
+	}
+	for stage := range w.seen {
+		if !present[stage] {
+			delete(w.seen, stage)
+		}
+	}
+}
+
+func (w *watcher) lookAt(ctx context.Context, f File) {
+	now, err := stateOf(f.Path)
+	if err != nil {
+		return // between the removal of a file and the coming of the next
+	}
+	s := w.seen[f.Stage]
+	if s == nil {
+		s = &sight{}
+		w.seen[f.Stage] = s
+	}
+	if s.state != now {
+		s.state, s.since, s.done = now, time.Now(), false
+	}
+	if s.done || time.Since(s.since) < w.Settle {
+		return
+	}
+	if isOpenForWriting(f.Path) {
+		s.since = time.Now()
+		return
+	}
+	s.done = true
+	if err := checkComplete(f.Path); err != nil {
+		w.Problem(f, err)
+		return
+	}
+	digest, err := w.Digest(f.Path)
+	if err != nil {
+		w.Problem(f, err)
+		return
+	}
+	if after, err := stateOf(f.Path); err != nil || after != now {
+		s.done = false
+		return
+	}
+	if digest == f.Running || digest == s.handled {
+		return
+	}
+	if w.Changed(ctx, f, digest) {
+		s.done = false
+		return
+	}
+	s.handled = digest
+}
