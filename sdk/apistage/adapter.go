@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -44,7 +45,8 @@ type Adapter struct {
 	serializer runtime.NegotiatedSerializer
 	startHooks sync.Once
 	// complete is closed when the server has installed all its paths.
-	complete chan struct{}
+	complete        chan struct{}
+	completeTimeout time.Duration
 }
 
 // Server is a server that is ready to be served, with what an embedding server
@@ -71,7 +73,7 @@ func New(env *sdk.Env) (*Adapter, error) {
 		return nil, err
 	}
 	env.AddMetrics(legacyregistry.DefaultGatherer)
-	return &Adapter{env: env, loopback: loopback, external: external, complete: make(chan struct{})}, nil
+	return &Adapter{env: env, loopback: loopback, external: external, complete: make(chan struct{}), completeTimeout: completeTimeout}, nil
 }
 
 // Configure sets the parts of config in which a server inside a stage differs

@@ -66,7 +66,8 @@ func (a *Adapter) withCarriers(handler http.Handler) http.Handler {
 		x.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
 		dropHostHeaders(r.Header)
 		x.ctx = ctx
-		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&carrierWriter{ResponseWriter: w, exchange: x}), r.WithContext(ctx))
+		x.handler, x.w, x.r = handler, responsewriter.WrapForHTTP1Or2(&carrierWriter{ResponseWriter: w, exchange: x}), r.WithContext(ctx)
+		x.handle()
 		x.finish(w.Header()) // if the handler has written nothing, the head is written now
 	})
 }
@@ -103,7 +104,16 @@ type exchange struct {
 	// finished is set once what goes back to the host is in the answer's header,
 	// or is not to go there.
 	finished bool
+	// The server's handler and what it gets.
+	handler http.Handler
+	w       http.ResponseWriter
+	r       *http.Request
+	// held is set when the request is handled for the second time, after it has had to
+	// wait for the server's paths.
+	held bool
 }
+
+func (x *exchange) handle() { x.handler.ServeHTTP(x.w, x.r) }
 
 type exchangeKey struct{}
 

@@ -3,6 +3,7 @@ package apistage
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -21,9 +22,10 @@ func (a *Adapter) Delegate() genericapiserver.DelegationTarget {
 //
 // While the server has not installed all its paths it cannot know that. Then
 // only what a stage behind this one lists as its own is declined, and all else
-// is answered with 503, as upstream's not-found handler does: a false 404, or
-// the answer of a stage that is not meant, can make controllers delete live
-// objects.
+// waits until the server knows, as it does in a moment after a restart. If that
+// takes long, the answer is 503, as that of upstream's not-found handler: a false
+// 404, or the answer of a stage that is not meant, can make controllers delete
+// live objects.
 func (a *Adapter) Decline(w http.ResponseWriter, r *http.Request) {
 	x := exchangeFrom(r.Context())
 	if x == nil {
@@ -31,12 +33,36 @@ func (a *Adapter) Decline(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if !genericapifilters.NoMuxAndDiscoveryIncompleteKey(r.Context()) && !a.listedBehind(r.URL.Path) {
-		notfoundhandler.New(a.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey).ServeHTTP(w, r)
+	arrivedEarly := !x.held && !genericapifilters.NoMuxAndDiscoveryIncompleteKey(r.Context())
+	if arrivedEarly && !a.listedBehind(r.URL.Path) {
+		if !a.awaitComplete(r) {
+			notfoundhandler.New(a.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey).ServeHTTP(w, r)
+			return
+		}
+		x.held = true
+		x.handle()
 		return
 	}
 	x.finished = true
 	sdk.Decline(x.original)
+}
+
+// completeTimeout is how long requests wait for paths that are being installed.
+const completeTimeout = 5 * time.Second
+
+// awaitComplete waits until the server has installed all its paths. It returns
+// false if that takes too long, or if the request or the stage ends before.
+func (a *Adapter) awaitComplete(r *http.Request) bool {
+	timeout := time.NewTimer(a.completeTimeout)
+	defer timeout.Stop()
+	select {
+	case <-a.complete:
+		return true
+	case <-r.Context().Done():
+	case <-a.env.Draining():
+	case <-timeout.C:
+	}
+	return false
 }
 
 // listedBehind tells whether a stage behind this one lists path, or a group
