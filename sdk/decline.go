@@ -15,7 +15,7 @@ func Decline(w http.ResponseWriter) {
 		x.decline()
 		return
 	}
-	writeDecline(w)
+	writeDecline(w, nil)
 }
 
 func (x *exchange) decline() {
@@ -25,16 +25,19 @@ func (x *exchange) decline() {
 	if x.bodyRead.Load() {
 		panic("stage declines a request after it has read of its body; the next stage would miss it")
 	}
-	writeDecline(x.writer)
 	x.answered, x.declined = true, true
+	writeDecline(x.writer, x)
 }
 
 // writeDecline writes what the host takes for a decline. The status is for people who
 // talk to the socket themselves.
-func writeDecline(w http.ResponseWriter) {
+func writeDecline(w http.ResponseWriter, x *exchange) {
 	h := w.Header()
 	clear(h)
 	h[stagev1.HeaderDecline] = []string{"1"}
 	h["Content-Length"] = []string{"0"}
+	if x != nil {
+		x.writeNotes(h)
+	}
 	w.WriteHeader(http.StatusNotFound)
 }

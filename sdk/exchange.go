@@ -31,6 +31,7 @@ type exchange struct {
 	hijacked net.Conn
 
 	userHeader string
+	auditLevel string
 	cancel     context.CancelFunc
 	drain      *drain
 
@@ -38,6 +39,9 @@ type exchange struct {
 	user   *User         // parsed at the first need
 	signal chan struct{} // of the drain, from the first need on
 	over   bool
+	// annotations and warnings wait for the head of the answer.
+	annotations map[string]string
+	warnings    []string
 }
 
 var errDeclined = errors.New("the request was declined: its answer cannot be written any more")
@@ -49,6 +53,7 @@ func newExchange(w http.ResponseWriter, r *http.Request, d *drain) (*exchange, *
 		writer: w, drain: d,
 		id:         r.Header.Get(stagev1.HeaderRequest),
 		userHeader: r.Header.Get(stagev1.HeaderUser),
+		auditLevel: r.Header.Get(stagev1.HeaderAuditLevel),
 	}
 	ctx := r.Context()
 	ctx, x.cancel = withTimeout(ctx, r.Header.Get(stagev1.HeaderTimeout))
@@ -144,6 +149,25 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 // What follows makes the exchange all that net/http's own writer is. CloseNotify is
 // among it because k8s.io/apiserver only streams to writers that have it.
 
+// begin is called before the head of the final answer is written.
+func (x *exchange) begin() {
+	if !x.answered {
+		x.answered = true
+		x.writeNotes(x.writer.Header())
+	}
+}
+
+// end is called when the handler has returned without a panic.
+func (x *exchange) end() {
+	switch {
+	case x.hijacked != nil, x.declined:
+	case x.answered:
+		x.writeLateNotes(x.writer.Header())
+	default:
+		x.begin() // the server writes the head
+	}
+}
+
 func (x *exchange) Unwrap() http.ResponseWriter { return x.writer }
 
 func (x *exchange) Header() http.Header { return x.writer.Header() }
@@ -153,7 +177,7 @@ func (x *exchange) WriteHeader(code int) {
 		return
 	}
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		x.answered = true
+		x.begin()
 	}
 	x.writer.WriteHeader(code)
 }
@@ -162,7 +186,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 	if x.declined {
 		return 0, errDeclined
 	}
-	x.answered = true
+	x.begin()
 	return x.writer.Write(p)
 }
 
@@ -170,7 +194,7 @@ func (x *exchange) WriteString(s string) (int, error) {
 	if x.declined {
 		return 0, errDeclined
 	}
-	x.answered = true
+	x.begin()
 	return io.WriteString(x.writer, s)
 }
 
@@ -178,7 +202,7 @@ func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
 	if x.declined {
 		return 0, errDeclined
 	}
-	x.answered = true
+	x.begin()
 	return io.Copy(x.writer, r)
 }
 
@@ -188,7 +212,7 @@ func (x *exchange) FlushError() error {
 	if x.declined {
 		return errDeclined
 	}
-	x.answered = true
+	x.begin()
 	return http.NewResponseController(x.writer).Flush()
 }
 
@@ -196,6 +220,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if x.declined {
 		return nil, nil, errDeclined
 	}
+	x.writeNotes(x.writer.Header()) // for who writes the head from it
 	conn, buffered, err := http.NewResponseController(x.writer).Hijack()
 	if err == nil {
 		x.answered, x.hijacked = true, conn

@@ -39,6 +39,7 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer x.release()
 	defer s.recoverPanic(x, r)
 	s.handler.ServeHTTP(x, r)
+	x.end()
 }
 
 // panicText is kube-apiserver's.

@@ -47,6 +47,7 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 
 // decline ends an attempt that the stage has declined.
 func (x *exchange) decline() verdict {
+	x.takeNotes()
 	switch {
 	case x.upload == nil:
 		x.keep(&x.answer)
