@@ -38,6 +38,7 @@ func (s *server) openAdmin(context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.stages.Status()) })
 	mux.HandleFunc("POST /swap", s.serveSwap)
+	mux.HandleFunc("GET /explain", s.serveExplain)
 	srv := &http.Server{Handler: mux, ErrorLog: s.log.StandardLogger(nil)}
 	go func() { _ = srv.Serve(l) }()
 	s.undo.add(srv.Close)

@@ -29,7 +29,7 @@ A first session:
 		SilenceUsage:  true,
 	}
 	root.SetOut(out)
-	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), chainCommand(), configCommand(), pluginsCommand(),
+	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), chainCommand(), explainCommand(), configCommand(), pluginsCommand(),
 		kubeconfigCommand(), versionCommand())
 	return root
 }

@@ -143,6 +143,7 @@ func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
 		f.writer.starting(w, r)
 		return
 	}
+	w, r = f.trailed(w, r)
 	f.carrier.prepare(r)
 	chain.ServeHTTP(trackWatch(w, r), r)
 	f.writer.awaitTimeout(w, r)

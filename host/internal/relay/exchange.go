@@ -40,6 +40,9 @@ type exchange struct {
 	unflushed, flushed bool
 	flushFunc          func() // flush as a function value
 
+	// arrived ends the stage's part of the trail.
+	arrived func(Outcome)
+
 	// The attempt under way.
 	stage  string
 	c      *conn

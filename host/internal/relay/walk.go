@@ -123,6 +123,7 @@ func (c *Chain) endpoint(stage string) *Endpoint {
 // whatever result; if not, it has declined.
 func (x *walk) hop(s *Snapshot, e *Endpoint) (taken bool) {
 	x.chain.flights.set(x.id, flight{stage: x.stage, snapshot: s, r: x.r})
+	x.arrived = x.trail()
 	v := x.try(e, false)
 	if v == failed && x.mayReplay() {
 		if now := x.chain.endpoint(x.stage); now != nil {
@@ -158,6 +159,9 @@ func (x *exchange) observe(e *Endpoint, o Outcome) {
 	}
 	if o == Served || o == Upgraded {
 		h.Status = x.answer.status
+	}
+	if o != Replayed {
+		x.arrived(o)
 	}
 	x.chain.config.Observe(h)
 }

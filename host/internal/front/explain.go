@@ -1,0 +1,194 @@
+package front
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/catena-dev/catena/host/internal/relay"
+)
+
+const (
+	// headerExplain asks for the trail of a request, which headerTrail has.
+	headerExplain = "X-Catena-Explain"
+	headerTrail   = "X-Catena-Trail"
+	// explainPath is what a user must be allowed to get to see trails.
+	explainPath = "/debug/catena/chain"
+)
+
+// Access is whether somebody may make a request.
+type Access struct {
+	User   string   `json:"user"`
+	Groups []string `json:"groups,omitempty"`
+	// Request is what the authorizers see, in words.
+	Request string `json:"request"`
+	Allowed bool   `json:"allowed"`
+	// Reason is the authorizer's, empty if it gives none.
+	Reason string `json:"reason,omitempty"`
+}
+
+// MayDo asks the authorizers whether a user may make a request, without making it. Path
+// may have a query. The user is in the groups that impersonation would add, too.
+func (f *Front) MayDo(ctx context.Context, method, path, name string, groups []string) (Access, error) {
+	r, err := http.NewRequestWithContext(ctx, method, path, nil)
+	if err != nil {
+		return Access{}, err
+	}
+	info, err := requestInfo().NewRequestInfo(r)
+	if err != nil {
+		return Access{}, err
+	}
+	u := &user.DefaultInfo{Name: name, Groups: withImplied(name, groups)}
+	attributes, err := genericapifilters.GetAuthorizerAttributes(request.WithUser(request.WithRequestInfo(ctx, info), u))
+	if err != nil {
+		return Access{}, err
+	}
+	decision, reason, err := f.server.Authorizer.Authorize(ctx, attributes)
+	if err != nil && decision != authorizer.DecisionAllow {
+		reason = strings.TrimPrefix(reason+": "+err.Error(), ": ")
+	}
+	return Access{
+		User: name, Groups: u.Groups, Request: inWords(info), Allowed: decision == authorizer.DecisionAllow, Reason: reason,
+	}, nil
+}
+
+// requestInfo reads requests as kube-apiserver does.
+func requestInfo() *request.RequestInfoFactory {
+	return &request.RequestInfoFactory{
+		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+	}
+}
+
+// withImplied adds the groups that a user of that name is always in.
+func withImplied(name string, groups []string) []string {
+	all := slices.Clone(groups)
+	add := func(names ...string) {
+		for _, g := range names {
+			if !slices.Contains(all, g) {
+				all = append(all, g)
+			}
+		}
+	}
+	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil {
+		add(serviceaccount.MakeGroupNames(namespace)...)
+	}
+	if name == user.Anonymous {
+		add(user.AllUnauthenticated)
+	} else {
+		add(user.AllAuthenticated)
+	}
+	return all
+}
+
+// inWords is a request as RBAC rules name it: verb and resource, or verb and path.
+func inWords(info *request.RequestInfo) string {
+	if !info.IsResourceRequest {
+		return info.Verb + " " + info.Path
+	}
+	words := info.Verb + " " + info.Resource
+	if info.APIGroup != "" {
+		words += "." + info.APIGroup
+	}
+	if info.Subresource != "" {
+		words += "/" + info.Subresource
+	}
+	if info.Name != "" {
+		words += fmt.Sprintf(" %q", info.Name)
+	}
+	if info.Namespace != "" {
+		words += fmt.Sprintf(" in namespace %q", info.Namespace)
+	}
+	return words
+}
+
+// Answers says whether the front itself answers requests for a path.
+func (f *Front) Answers(path string) bool {
+	if strings.HasPrefix(path, "/debug/") {
+		return true // upstream installs these without listing them
+	}
+	for _, own := range append(f.server.ListedPaths(), "/") {
+		if path == own || own != "/" && strings.HasSuffix(own, "/") && strings.HasPrefix(path, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// trailed makes the request keep its trail if the user asks for that and may, or if it
+// is traced: the answer gets the trail as a header, the trace a span for each stage.
+func (f *Front) trailed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+	asks := r.Header.Get(headerExplain) != "" && f.mayExplain(r.Context())
+	span := trace.SpanFromContext(r.Context())
+	if !asks && !span.IsRecording() {
+		return w, r
+	}
+	trail := &relay.Trail{}
+	if span.IsRecording() {
+		ctx, tracer := r.Context(), span.TracerProvider().Tracer("catena")
+		trail.Ended = func(h relay.TrailHop) {
+			_, s := tracer.Start(ctx, "stage "+h.Stage, trace.WithTimestamp(h.Began),
+				trace.WithAttributes(attribute.String("catena.stage", h.Stage), attribute.String("catena.outcome", string(h.Outcome))))
+			s.End(trace.WithTimestamp(h.Began.Add(h.Took)))
+		}
+	}
+	if asks {
+		w = responsewriter.WrapForHTTP1Or2(&trailWriter{ResponseWriter: w, trail: trail})
+	}
+	return w, r.WithContext(relay.WithTrail(r.Context(), trail))
+}
+
+func (f *Front) mayExplain(ctx context.Context) bool {
+	u, ok := request.UserFrom(ctx)
+	if !ok {
+		return false
+	}
+	decision, _, err := f.server.Authorizer.Authorize(ctx, authorizer.AttributesRecord{User: u, Verb: "get", Path: explainPath})
+	return err == nil && decision == authorizer.DecisionAllow
+}
+
+// trailWriter adds the trail to the head of an answer.
+type trailWriter struct {
+	http.ResponseWriter
+	trail *relay.Trail
+	begun bool
+}
+
+func (w *trailWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *trailWriter) begin() {
+	if !w.begun {
+		w.begun = true
+		w.Header().Set(headerTrail, w.trail.String())
+	}
+}
+
+func (w *trailWriter) WriteHeader(code int) {
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		w.begin()
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *trailWriter) Write(p []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *trailWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
