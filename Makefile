@@ -20,7 +20,7 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 RACE := ./host/internal/chain ./host/internal/config ./host/internal/lifecycle \
 	./host/internal/process ./host/internal/relay ./host/internal/supervisor ./sdk ./sdk/stagev1 ./sdk/stagetest
 
-.PHONY: all build run test test-race test-unit test-e2e test-system chaos tools kubectl bench bench-apiserver cross generate clean
+.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-apiserver cross generate clean
 
 all: build
 
@@ -61,11 +61,8 @@ test-race: ## our own packages under the race detector
 		echo "no C compiler: the race detector is not run"; \
 	fi
 
-test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e
-
-test-system: build tools ## bad input, crashes, chains, smuggling: wants a machine that is otherwise idle
-	$(GO) test -timeout 25m ./test/system
+test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver, bad input, crashes, forgery
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/system
 
 chaos: build ## half an hour of killing, suspending and swapping stages under load
 	$(GO) test ./test/chaos -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))

@@ -16,8 +16,9 @@ import (
 // rawConn is a TLS connection on which anything can be sent.
 type rawConn struct {
 	*tls.Conn
-	t  *testing.T
-	in *bufio.Reader
+	t      *testing.T
+	server *cluster.Server
+	in     *bufio.Reader
 }
 
 // dial connects to a server as a client that speaks HTTP/1 would.
@@ -33,7 +34,7 @@ func dial(t *testing.T, s *cluster.Server) *rawConn {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	return &rawConn{Conn: conn, t: t, in: bufio.NewReader(conn)}
+	return &rawConn{Conn: conn, t: t, server: s, in: bufio.NewReader(conn)}
 }
 
 // send writes text. A server that has closed the connection already may do so.

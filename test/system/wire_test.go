@@ -20,8 +20,9 @@ func TestOddConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		maps   = "/api/v1/namespaces/default/configmaps"
-		common = " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nContent-Type: application/json\r\n"
+		maps    = "/api/v1/namespaces/default/configmaps"
+		secrets = "/api/v1/namespaces/default/secrets"
+		common  = " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nContent-Type: application/json\r\n"
 	)
 	configMap := func(name string, size int) string {
 		return `{"metadata":{"name":"` + name + `"},"data":{"a":"` + strings.Repeat("x", size) + `"}}`
@@ -47,8 +48,10 @@ func TestOddConnections(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			c.send(small[9:])
 		},
-		"a body that is late": func(c *rawConn) {
-			c.send("POST " + maps + "?dryRun=All&timeout=1s" + common + length(small) + small[:9])
+		"a body that is late": func(c *rawConn) { // both answer when they have the whole body, and not before
+			c.send("POST " + secrets + "?dryRun=All&timeout=1s" + common + length(small) + small[:9])
+			c.awaitTimeout("secrets")
+			c.send(small[9:])
 		},
 		"chunks that are late": func(c *rawConn) {
 			c.send("POST " + maps + "?dryRun=All&timeout=1s" + common + "Transfer-Encoding: chunked\r\n\r\n3\r\n{\"m")
@@ -70,7 +73,8 @@ func TestOddConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, got := "504 Gateway Timeout; closed", reaction(t, l.Server, play)
+			got := reaction(t, l.Server, play)
+			want := "504 Gateway Timeout; closed"
 			if name != "chunks that are late" { // to which kube-apiserver does not answer at all
 				want = reaction(t, reference.Server, play)
 			}
@@ -85,8 +89,20 @@ func TestOddConnections(t *testing.T) {
 	}
 }
 
-// reaction is the statuses of all answers to what is played, and how the connection
-// was left.
+// awaitTimeout waits until the server has given up a request to create such an object.
+func (c *rawConn) awaitTimeout(resource string) {
+	c.t.Helper()
+	eventually(c.t, "a POST of "+resource+" is given up", func() bool {
+		return counter(c.t, c.server.Config(cluster.Admin), "apiserver_request_terminations_total", `verb="POST"`, `code="504"`, `resource="`+resource+`"`) > 0
+	})
+}
+
+// probe is a request at the end of a connection: its answer, 200, shows that the
+// connection can still be used.
+const probe = "GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nConnection: close\r\n\r\n"
+
+// reaction is the statuses of all answers to what is played, and to a probe that is sent
+// after the first, until the server closes the connection.
 func reaction(t *testing.T, s *cluster.Server, play func(*rawConn)) string {
 	t.Helper()
 	c := dial(t, s)
@@ -95,23 +111,23 @@ func reaction(t *testing.T, s *cluster.Server, play func(*rawConn)) string {
 	defer func() { c.Close(); <-done }()
 	out := ""
 	for {
-		// Long enough for the timeout of a request, short enough for many.
-		_ = c.SetReadDeadline(time.Now().Add(7 * time.Second))
 		resp, err := http.ReadResponse(c.in, nil)
 		switch {
-		case err == nil:
-			_, err = io.Copy(io.Discard, resp.Body)
-			out += resp.Status
-			if err != nil {
-				out += " (broken)"
-			}
-			out += "; "
-			continue
-		case isTimeout(err) || err == nil:
-			return out + "open"
-		default:
+		case isTimeout(err):
+			t.Errorf("neither an answer nor the end of the connection after %q", out)
+			return out
+		case err != nil:
 			return out + "closed"
 		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		if out == "" {
+			c.send(probe)
+		}
+		out += resp.Status
+		if err != nil {
+			out += " (broken)"
+		}
+		out += "; "
 	}
 }
 
