@@ -3,14 +3,13 @@ package front
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -27,21 +26,22 @@ func (f *Front) NotFound() http.Handler {
 
 // StageError answers a request that got no answer from its stage. Retry-After is
 // only in an answer to a request that was not executed: client-go repeats any
-// request that got one. What exactly went wrong is for cluster administrators.
+// request that got one. What exactly went wrong is for operators; see ChainPath.
 func (f *Front) StageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
 	if e.Kind == relay.Canceled && errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 		markOverdue(w)
 		return
 	}
-	f.writer.write(w, r, statusOf(e, isAdministrator(r.Context())))
+	f.writer.write(w, r, statusOf(e, func() bool { return f.isOperator(r.Context()) }))
 }
 
-func statusOf(e *relay.StageError, detailed bool) *apierrors.StatusError {
+// statusOf asks whether the user is an operator only where that makes a difference.
+func statusOf(e *relay.StageError, toOperator func() bool) *apierrors.StatusError {
 	switch e.Kind {
 	case relay.Unavailable:
-		message := "the server is currently unable to handle the request"
-		if detailed {
-			message += ": " + e.Error()
+		message := fmt.Sprintf("the server is currently unable to handle the request: stage %q is not available", e.Stage)
+		if toOperator() {
+			message = "the server is currently unable to handle the request: " + e.Error()
 		}
 		return retryAfter(apierrors.NewServiceUnavailable(message), 1)
 	case relay.Canceled:
@@ -54,16 +54,11 @@ func statusOf(e *relay.StageError, detailed bool) *apierrors.StatusError {
 		return apierrors.NewBadRequest(e.Err.Error())
 	default:
 		err := errors.New("the request was handed on and may have been executed, but there is no answer to it")
-		if detailed {
+		if toOperator() {
 			err = e
 		}
 		return apierrors.NewInternalError(err)
 	}
-}
-
-func isAdministrator(ctx context.Context) bool {
-	u, ok := request.UserFrom(ctx)
-	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
 }
 
 func retryAfter(err *apierrors.StatusError, seconds int32) *apierrors.StatusError {

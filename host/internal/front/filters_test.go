@@ -1,7 +1,6 @@
 package front_test
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/catena-dev/catena/host/internal/front"
-	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -154,51 +152,6 @@ func TestEndOfChain(t *testing.T) {
 	eventually(t, "404", func() bool { return admin.get(t, "/apis/x").code == http.StatusNotFound })
 	if a := admin.get(t, "/apis/x"); a.body != "404 page not found\n" {
 		t.Errorf("body of 404 is %q", a.body)
-	}
-}
-
-func TestStageErrors(t *testing.T) {
-	t.Parallel()
-	failure := errors.New("connection refused")
-	kinds := map[string]relay.StageError{
-		"/unavailable": {Kind: relay.Unavailable, Stage: "core", Err: failure},
-		"/lost":        {Kind: relay.Lost, Stage: "core", Err: failure},
-		"/bad":         {Kind: relay.BadAnswer, Stage: "core", Err: failure},
-		"/canceled":    {Kind: relay.Canceled, Stage: "core", Err: failure},
-		"/request":     {Kind: relay.BadRequest, Stage: "core", Err: failure},
-		"/large":       {Kind: relay.BadRequest, Stage: "core", Err: &http.MaxBytesError{Limit: 1}},
-	}
-	var s *server
-	s = start(t, open(t), func(w http.ResponseWriter, r *http.Request) {
-		e := kinds[r.URL.Path]
-		s.StageError(w, r, &e)
-	})
-	for path, want := range map[string]struct {
-		code           int
-		reason, retry  string
-		namesTheStage  bool
-		secretToOthers bool
-	}{
-		"/unavailable": {503, "ServiceUnavailable", "1", true, true},
-		"/lost":        {500, "InternalError", "", true, true},
-		"/bad":         {500, "InternalError", "", true, true},
-		"/canceled":    {504, "Timeout", "", false, true},
-		"/request":     {400, "BadRequest", "", false, false},
-		"/large":       {413, "RequestEntityTooLarge", "", false, false},
-	} {
-		for who, c := range map[string]*client{"admin": s.admin(t), "anonymous": s.client(t)} {
-			a := c.get(t, path)
-			reason, message := a.status(t)
-			if a.code != want.code || reason != want.reason || a.header.Get("Retry-After") != want.retry {
-				t.Errorf("%s as %s: %d %s, Retry-After %q, want %+v", path, who, a.code, reason, a.header.Get("Retry-After"), want)
-			}
-			if names := strings.Contains(message, `"core"`); names != (want.namesTheStage && who == "admin") {
-				t.Errorf("%s as %s: message is %q", path, who, message)
-			}
-			if want.secretToOthers && who == "anonymous" && strings.Contains(message, failure.Error()) {
-				t.Errorf("%s as %s: message is %q", path, who, message)
-			}
-		}
 	}
 }
 

@@ -1,0 +1,37 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// ChainPath is where the server shows its chain. Whoever may get it is an operator of
+// this server.
+const ChainPath = "/debug/catena/chain"
+
+// operatorTimeout bounds the question whether a user is an operator, which an authorizer
+// elsewhere may have to answer.
+const operatorTimeout = time.Second
+
+// HandleChain makes a handler serve ChainPath, behind the filters. It is to be called
+// before Run.
+func (f *Front) HandleChain(h http.Handler) {
+	f.server.Handler.NonGoRestfulMux.UnlistedHandle(ChainPath, h)
+}
+
+// isOperator tells whether the user of a request may know how the server is made. It is
+// asked only about requests that have failed.
+func (f *Front) isOperator(ctx context.Context) bool {
+	u, ok := request.UserFrom(ctx)
+	if !ok || f.server.Authorizer == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), operatorTimeout)
+	defer cancel()
+	decision, _, err := f.server.Authorizer.Authorize(ctx, authorizer.AttributesRecord{User: u, Verb: "get", Path: ChainPath})
+	return err == nil && decision == authorizer.DecisionAllow
+}
