@@ -44,6 +44,7 @@ type Env struct {
 	draining *drain
 	reports  *reports
 	hookRuns sync.WaitGroup
+	signals  signals
 
 	mu       sync.Mutex
 	sealed   bool // PrepareRun has returned: nothing can be registered any more

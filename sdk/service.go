@@ -33,7 +33,9 @@ type Service struct {
 	mu       sync.Mutex
 	env      *Env         // from Configure on
 	handler  http.Handler // from Configure on
-	server   *http.Server // from PrepareRun on
+	server   *http.Server // from PrepareRun on, or from Activate on for a standby
+	standby  bool         // requests are served from Activate on
+	prepared bool
 	stopping bool
 }
 
@@ -87,7 +89,7 @@ func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*
 	}
 	env := newEnv(s.ctx, req, s.log, s.drain)
 	env.defaults = s.stage.Config
-	s.env = env
+	s.env, s.standby = env, req.GetStandby()
 	var handler http.Handler
 	err := guard(s.log, "New", func() (err error) {
 		handler, err = s.stage.New(env)
@@ -104,17 +106,19 @@ func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*
 	return &stagev1.ConfigureResponse{ListedPaths: listed, Claims: claims}, nil
 }
 
-// PrepareRun finishes the stage and begins to serve requests.
+// PrepareRun finishes the stage and begins to serve requests, unless it stands by.
 func (s *Service) PrepareRun(ctx context.Context, _ *stagev1.PrepareRunRequest) (*stagev1.PrepareRunResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.handler == nil || s.server != nil || s.stopping {
+	if s.handler == nil || s.prepared || s.stopping {
 		return nil, status.Error(codes.FailedPrecondition, "PrepareRun follows Configure, once")
 	}
 	if err := s.env.runPrepare(ctx); err != nil {
 		return nil, err
 	}
-	s.server = s.serve()
+	if s.prepared = true; !s.standby {
+		s.server = s.serve()
+	}
 	listed, claims := s.env.reports.paths()
 	return &stagev1.PrepareRunResponse{
 		ListedPaths: listed, Claims: claims,

@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("sdk %q", got.GetSdk())
 		}
 		got.Sdk = ""
-		want := &stagev1.DescribeResponse{Name: "test", Version: "v1.2.3", Summary: "is tested", ConfigSchema: `{"type":"object"}`}
+		want := &stagev1.DescribeResponse{Name: "test", Version: "v1.2.3", Summary: "is tested", ConfigSchema: `{"type":"object"}`, Standby: true}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Error(diff)
 		}

@@ -63,6 +63,7 @@ func (s Stage) describe() *stagev1.DescribeResponse {
 		Sdk:          "go",
 		ConfigSchema: schema,
 		Summary:      s.Summary,
+		Standby:      true,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -23,9 +23,10 @@ const (
 	Draining                 // it gets no new request and finishes those that it has
 	Stopped                  // it has ended as planned
 	Failed                   // it has ended otherwise
+	StandingBy               // it could serve, and waits for another to end
 )
 
-var stateNames = [...]string{"starting", "configuring", "preparing", "serving", "draining", "stopped", "failed"}
+var stateNames = [...]string{"starting", "configuring", "preparing", "serving", "draining", "stopped", "failed", "standby"}
 
 // String gives the state's name as it stands in logs, metrics and the status.
 func (s State) String() string {
@@ -38,9 +39,9 @@ func (s State) String() string {
 // Ended reports whether the generation is over.
 func (s State) Ended() bool { return s == Stopped || s == Failed }
 
-// CanBecome reports whether a generation may go from s to next: one step ahead,
-// to Draining from wherever it has a handler, to Stopped when it was asked to
-// end, and to Failed from every state that is not an end.
+// CanBecome reports whether a generation may go from s to next: one step ahead, with or
+// without standing by before it serves, to Draining from wherever it has a handler, to
+// Stopped when it was asked to end, and to Failed from every state that is not an end.
 func (s State) CanBecome(next State) bool {
 	switch {
 	case s.Ended():
@@ -48,7 +49,11 @@ func (s State) CanBecome(next State) bool {
 	case next == Failed || next == Stopped:
 		return true
 	case next == Draining:
-		return s == Preparing || s == Serving
+		return s == Preparing || s == Serving || s == StandingBy
+	case next == StandingBy:
+		return s == Preparing
+	case s == StandingBy:
+		return next == Serving
 	default:
 		return next == s+1
 	}

@@ -3,14 +3,18 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // maxSocketPath is the longest path of a Unix socket that every system here takes.
@@ -146,4 +150,35 @@ func (l *Listener) file() (*os.File, error) {
 		return nil, os.NewSyscallError("fcntl", dupErr)
 	}
 	return os.NewFile(uintptr(dup), l.path), nil
+}
+
+// undelivered is what a connection gets that no process of the stage has accepted: the
+// request that may wait in it has provably not been executed.
+const undelivered = "HTTP/1.1 503 Service Unavailable\r\n" + stagev1.HeaderUndelivered + ": 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+const (
+	// refuseGrace is the time that a connection which is just being made has, and
+	// refuseTime that in which what waits is sent back.
+	refuseGrace = 5 * time.Millisecond
+	refuseTime  = 100 * time.Millisecond
+)
+
+// Refuse sends back the requests that wait in the socket, of which no process can have
+// known. Call it while no process accepts connections.
+func (l *Listener) Refuse() {
+	if l.ln == nil { // an attached process has it
+		return
+	}
+	for begun := time.Now(); time.Since(begun) < refuseTime; {
+		if l.ln.SetDeadline(time.Now().Add(refuseGrace)) != nil {
+			return
+		}
+		c, err := l.ln.Accept()
+		if err != nil {
+			break
+		}
+		_, _ = io.WriteString(c, undelivered)
+		_ = c.Close()
+	}
+	_ = l.ln.SetDeadline(time.Time{})
 }

@@ -32,6 +32,8 @@ type answer struct {
 	last bool
 	// declined: the stage says that the request is not its own.
 	declined bool
+	// undelivered: no process has had the request.
+	undelivered bool
 	// upgrade is the protocol that a 101 has switched to.
 	upgrade string
 }
@@ -129,6 +131,8 @@ func (a *answer) note(f field) error {
 		a.upgrade = f.value
 	case stagev1.HeaderDecline:
 		a.declined = true
+	case stagev1.HeaderUndelivered:
+		a.undelivered = true
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 	if err := x.readAnswer(expect); err != nil {
 		return x.noAnswer(lost, err)
 	}
+	if x.answer.undelivered {
+		return x.failure(Unavailable, errUndelivered)
+	}
 	if x.answer.declined {
 		return x.decline()
 	}
@@ -86,6 +89,8 @@ func (x *exchange) expect() bool {
 
 // maxInformational bounds the informational answers to one request.
 const maxInformational = 100
+
+var errUndelivered = errors.New("its process ended before it could take the request")
 
 var errMalformed = errors.New("malformed")
 

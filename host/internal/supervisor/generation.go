@@ -29,10 +29,17 @@ type generation struct {
 	// listener is the data socket: of its own, or that of the generation that it
 	// takes the place of.
 	listener *process.Listener
-	machine  *lifecycle.Machine
-	proc     process.Running
+	// standby says that it was configured to wait for Activate.
+	standby bool
+	machine *lifecycle.Machine
+	proc    process.Running
 	// retired is set when its end is wanted, so that it is not restarted.
 	retired atomic.Bool
+	// hooksRun is set when its post-start hooks have been begun.
+	hooksRun atomic.Bool
+	// staged are the sockets of delegates that are brought up in the same change, for as
+	// long as that is under way.
+	staged atomic.Pointer[map[string]string]
 
 	// prepared and signals are set by PrepareRun, before the generation serves.
 	prepared *stagev1.PrepareRunResponse
@@ -49,7 +56,7 @@ type generation struct {
 }
 
 // newGeneration starts a process, up to the handshake.
-func (s *stage) newGeneration(ctx context.Context, spec Spec, listener *process.Listener) (*generation, error) {
+func (s *Supervisor) newGeneration(ctx context.Context, st *stage, spec Spec, listener *process.Listener) (*generation, error) {
 	id, err := randomHex(4)
 	if err != nil {
 		return nil, err
@@ -58,9 +65,10 @@ func (s *stage) newGeneration(ctx context.Context, spec Spec, listener *process.
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{id: id, token: token, stage: s, spec: spec, listener: listener}
+	g := &generation{id: id, token: token, stage: st, spec: spec, listener: listener}
 	g.machine = lifecycle.NewMachine(time.Now, func(t lifecycle.Transition) {
-		s.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
+		st.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
+		st.emit(Event{Kind: StateChanged, Generation: id, From: t.From.String(), To: t.To.String(), Reason: t.Reason, At: t.At})
 	})
 	if g.proc, err = process.Bring(ctx, g.processSpec()); err != nil {
 		return nil, err
@@ -115,8 +123,10 @@ func (g *generation) Configure(ctx context.Context, behind []lifecycle.Report[re
 	if err != nil {
 		return report{}, err
 	}
-	r := report{paths: resp.GetListedPaths(), claims: resp.GetClaims()}
-	g.setReport(r)
+	r := report{paths: resp.GetListedPaths(), claims: resp.GetClaims(), configured: resp.GetListedPaths()}
+	g.mu.Lock()
+	g.report = r
+	g.mu.Unlock()
 	return r, nil
 }
 
@@ -142,112 +152,8 @@ func (g *generation) PrepareRun(ctx context.Context) error {
 	for _, name := range resp.GetMuxAndDiscoverySignals() {
 		g.signals[name] = make(chan struct{})
 	}
-	g.setReport(report{paths: resp.GetListedPaths(), claims: resp.GetClaims()})
+	g.setReport(resp.GetListedPaths(), resp.GetClaims())
 	return nil
-}
-
-// delegates are the stages behind it, as it has been told.
-func (g *generation) delegates() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	names := make([]string, len(g.behind))
-	for i, b := range g.behind {
-		names[i] = b.Stage
-	}
-	return names
-}
-
-func (g *generation) setReport(r report) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.report = r
-}
-
-func (g *generation) reported() report {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.inherited != nil {
-		return *g.inherited
-	}
-	return g.report
-}
-
-// inherit makes what the generation before reported hold until all signals have come.
-// Until then a stage may claim what is not its own, and would keep it from the others.
-func (g *generation) inherit(before report) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.complete() {
-		g.inherited = &before
-	}
-}
-
-// complete tells whether all signals have come. The caller holds mu.
-func (g *generation) complete() bool {
-	for _, signal := range g.signals {
-		select {
-		case <-signal:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// signaled closes the channels of the signals of those names. It returns whether what
-// the generation reports has changed by that.
-func (g *generation) signaled(names []string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, name := range names {
-		ch, ok := g.signals[name]
-		if !ok {
-			continue
-		}
-		select {
-		case <-ch:
-		default:
-			close(ch)
-		}
-	}
-	if g.inherited == nil || !g.complete() {
-		return false
-	}
-	g.inherited = nil
-	return true
-}
-
-// message is the error of a hook as the stage gave it, for callers that name the
-// stage themselves.
-func message(err error) error {
-	if call := (*process.CallError)(nil); errors.As(err, &call) {
-		return errors.New(call.Status.Message())
-	}
-	return err
-}
-
-// postStartHooks are the hooks that the generation has to run after its start.
-func (g *generation) postStartHooks() []lifecycle.Hook {
-	var hooks []lifecycle.Hook
-	for _, name := range g.prepared.GetPostStartHooks() {
-		hooks = append(hooks, lifecycle.Hook{Stage: g.Name(), Name: name, Run: func(ctx context.Context) error {
-			_, err := g.proc.Client().RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: name})
-			return message(err)
-		}})
-	}
-	return hooks
-}
-
-// preShutdownHooks are the hooks that the generation runs before its end.
-func (g *generation) preShutdownHooks() []lifecycle.Hook {
-	var hooks []lifecycle.Hook
-	for _, name := range g.prepared.GetPreShutdownHooks() {
-		hooks = append(hooks, lifecycle.Hook{Stage: g.Name(), Name: name, Run: func(ctx context.Context) error {
-			_, err := g.proc.Client().RunPreShutdownHook(ctx, &stagev1.RunHookRequest{Name: name})
-			return message(err)
-		}})
-	}
-	return hooks
 }
 
 // watch follows what the stage reports until the process ends or ctx does.

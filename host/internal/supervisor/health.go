@@ -19,6 +19,9 @@ type Check struct {
 	// Boot says that the check fails while the stage starts, for which /livez has a
 	// grace period.
 	Boot bool
+	// Required says that the server is not well if the check fails. The checks of a stage
+	// that is not required are only to be shown.
+	Required bool
 	// Run returns nil if the check passes. It asks the stage's current
 	// generation and is bounded in time, so that a hung stage gives a failed
 	// check.
@@ -103,34 +106,52 @@ func (g *generation) checkAll(ctx context.Context) (map[string]error, error) {
 	return results, nil
 }
 
-// Checks returns the health checks of all stages: those that the stages report
-// and, for each post-start hook, whether it has returned. It is to be called when
-// Start has returned.
+// Checks returns the health checks of all stages of the chain as it is now: those that
+// the stages report, for each post-start hook, whether it has returned, and, for a stage
+// that has not come up, that it has not. It is to be called when Start has returned.
 func (s *Supervisor) Checks() []Check {
 	var checks []Check
-	for _, st := range s.stages {
-		p := st.generation().prepared
+	for _, st := range s.chain() {
+		required := st.present().Required
+		g := st.generation()
+		if g == nil {
+			checks = append(checks, Check{
+				Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required,
+				Run: func(context.Context) error { return st.running() },
+			})
+			continue
+		}
 		hooks := map[string]bool{}
-		for _, hook := range p.GetPostStartHooks() {
+		for _, hook := range g.prepared.GetPostStartHooks() {
 			name := "poststarthook/" + hook
 			hooks[name] = true
 			checks = append(checks, Check{
-				Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true,
+				Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true, Required: required,
 				Run: func(context.Context) error { return st.generation().hooks.check(hook) },
 			})
 		}
-		for _, c := range p.GetHealthChecks() {
+		for _, c := range g.prepared.GetHealthChecks() {
 			if hooks[c.GetName()] {
 				continue
 			}
 			checks = append(checks, Check{
-				Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(),
+				Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(), Required: required,
 				Boot: c.GetName() == "autoregister-completion", // the one that upstream has besides hooks
 				Run:  func(ctx context.Context) error { return st.check(ctx, c.GetName()) },
 			})
 		}
 	}
 	return checks
+}
+
+// running returns why the stage has not come up, nil if it has.
+func (s *stage) running() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		return nil
+	}
+	return fmt.Errorf("stage %q has not come up: %s", s.name, s.failure)
 }
 
 // check runs a health check on the current generation, if that serves.

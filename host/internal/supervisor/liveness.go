@@ -11,16 +11,34 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
+// unprobed is how often the supervisor looks whether a stage that may be silent for ever
+// still may.
+const unprobed = time.Second
+
+// interval is the time between two probes of a stage, and limit that after which a
+// silent process is killed; 0 is never.
+func (s *stage) interval() (interval, limit time.Duration) {
+	limit = s.present().LivenessTimeout
+	if limit <= 0 {
+		return unprobed, 0
+	}
+	return limit / 4, limit
+}
+
 // probe kills a generation that has given no sign of life for the stage's liveness
 // timeout: it does not answer calls, because it is suspended or deadlocked, or its
 // data socket's backlog is full. What follows is a restart.
 func (s *Supervisor) probe(g *generation) {
-	limit := g.spec.LivenessTimeout
-	for alive := time.Now(); sleep(s.background, limit/4); {
-		if g.retired.Load() || g.proc.Err() != nil {
+	for alive := time.Now(); ; {
+		interval, limit := g.stage.interval()
+		if !sleep(s.background, interval) || g.retired.Load() || g.proc.Err() != nil {
 			return
 		}
-		err := g.probeOnce(s.background, limit/4)
+		if limit == 0 {
+			alive = time.Now()
+			continue
+		}
+		err := g.probeOnce(s.background, interval)
 		if err == nil {
 			alive = time.Now()
 			continue
@@ -37,10 +55,8 @@ func (s *Supervisor) probe(g *generation) {
 func (g *generation) probeOnce(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err := g.proc.Client().Describe(ctx, &stagev1.DescribeRequest{}); err != nil {
-		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
-			return err
-		}
+	if err := g.answers(ctx); err != nil {
+		return err
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", g.listener.Path())
@@ -48,4 +64,13 @@ func (g *generation) probeOnce(ctx context.Context, timeout time.Duration) error
 		return err
 	}
 	return c.Close()
+}
+
+// answers returns an error if the process does not answer calls before ctx ends.
+func (g *generation) answers(ctx context.Context) error {
+	_, err := g.proc.Client().Describe(ctx, &stagev1.DescribeRequest{})
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
+		return err
+	}
+	return nil
 }

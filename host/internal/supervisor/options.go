@@ -43,6 +43,9 @@ type Published struct {
 	// Socket is empty if the stage cannot be reached, because of Failure.
 	Socket  string
 	Failure string
+	// Absent says that the stage, which is not required, has never come up; Claims are
+	// what counts as its own until then.
+	Absent bool
 	// Held says that the process has ended and another will take its place on the same
 	// socket in a moment: requests are to wait.
 	Held   bool
@@ -59,4 +62,7 @@ type Identity struct {
 	// Delegates are the stages behind the generation, as it was told when it was
 	// configured: those that it may call, whatever the chain has become since.
 	Delegates []string
+	// Staged are the data sockets of those among them that come into the chain together
+	// with the generation, and do not serve in it yet.
+	Staged map[string]string
 }

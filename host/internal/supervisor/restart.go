@@ -9,8 +9,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 )
 
-// supervise waits for the end of a generation and, unless the end was wanted,
-// brings up the next.
+// supervise waits for the end of a generation and, unless the end was wanted, sees to it
+// that another takes its place: the one before, if it is on probation, its standby, or a
+// new one.
 func (s *Supervisor) supervise(g *generation) {
 	since := time.Now()
 	select {
@@ -18,18 +19,46 @@ func (s *Supervisor) supervise(g *generation) {
 	case <-s.background.Done():
 		return
 	}
+	ended := time.Now()
 	s.forget(g)
 	if s.isStopping() || g.retired.Load() {
 		return
 	}
-	st, err := g.stage, g.proc.Err()
-	_ = g.machine.To(lifecycle.Failed, err.Error())
-	st.failed(err)
-	st.log.Error("stage ended, restarting it", "generation", g.id, "error", err)
-
+	if p := s.probation.Load(); p != nil && p.ended(g) {
+		return
+	}
+	st, ran := g.stage, ended.Sub(since)
+	if s.takeOver(g, ended) {
+		st.lost(g)
+		s.running.Go(func() { s.keepStandby(st, st.nextDelay(process.DefaultBackoff(), ran)) })
+		return
+	}
+	s.hold(g)
+	st.lost(g)
 	hold := time.AfterFunc(s.opts.HoldTimeout, func() { s.takeDown(g) })
 	defer hold.Stop()
-	s.restart(g, time.Since(since))
+	s.restart(st, g, ran)
+}
+
+// lost takes note of how a generation has ended.
+func (s *stage) lost(g *generation) {
+	err := g.proc.Err() // which may take a moment
+	_ = g.machine.To(lifecycle.Failed, err.Error())
+	s.failed(err)
+	s.log.Error("stage has ended", "generation", g.id, "error", err)
+}
+
+// hold makes requests wait for the generation that takes the place of one that has ended.
+func (s *Supervisor) hold(g *generation) {
+	st := g.stage
+	st.mu.Lock()
+	st.held = st.current == g
+	held := st.held
+	st.mu.Unlock()
+	if held {
+		s.publish()
+		st.emit(Event{Kind: Held, Generation: g.id})
+	}
 }
 
 // takeDown refuses further requests for the stage of a generation that has ended
@@ -40,25 +69,29 @@ func (s *Supervisor) takeDown(g *generation) {
 	gone := st.current == g && !s.isStopping()
 	st.down = st.down || gone
 	st.mu.Unlock()
-	if gone {
-		st.log.Warn("requests for the stage are refused until it is back", "after", s.opts.HoldTimeout)
-		s.publish()
+	if !gone {
+		return
 	}
+	st.log.Warn("requests for the stage are refused until it is back", "after", s.opts.HoldTimeout)
+	s.publish()
+	g.listener.Refuse()
+	st.emit(Event{Kind: Refused, Generation: g.id, Took: s.opts.HoldTimeout})
 }
 
-// restart brings up a generation in the place of one that has ended after the
-// given time, however often it takes, unless a swap does so first.
-func (s *Supervisor) restart(dead *generation, ran time.Duration) {
-	st, policy := dead.stage, process.DefaultBackoff()
-	if dead.spec.Attach != "" {
+// restart brings up a generation in the place of dead, which has ended after the given
+// time, or is nil if the stage has never been up, however often it takes, unless a
+// planned change does so first.
+func (s *Supervisor) restart(st *stage, dead *generation, ran time.Duration) {
+	policy := process.DefaultBackoff()
+	if st.present().Attach != "" {
 		policy.Max = time.Second // somebody is at work on it
 	}
-	for st.generation() == dead {
+	for st.waitsFor(dead) {
 		delay := st.nextDelay(policy, ran)
 		if !sleep(s.background, delay) || s.isStopping() {
 			return
 		}
-		err := s.tryRestart(dead)
+		err := s.tryRestart(st, dead)
 		if err == nil || s.isStopping() {
 			return
 		}
@@ -83,39 +116,77 @@ func (s *stage) failed(err error) {
 	s.failure = err.Error()
 }
 
-func (s *Supervisor) tryRestart(dead *generation) error {
+func (s *Supervisor) tryRestart(st *stage, dead *generation) error {
 	began := time.Now()
-	st := dead.stage
-	st.changing.Lock()
-	defer st.changing.Unlock()
-	if st.generation() != dead {
+	if st.changing.wait(s.background) != nil {
 		return nil
 	}
-	g, err := s.prepare(s.background, st, dead.spec, dead.listener)
+	defer st.changing.done()
+	if !st.waitsFor(dead) {
+		return nil
+	}
+	g, err := s.replacement(st, dead)
 	if err != nil {
 		return err
 	}
-	g.inherit(dead.reported())
-	if _, err := s.serve(g); err != nil {
+	s.publishing.Lock()
+	if !st.waitsFor(dead) {
+		s.publishing.Unlock()
+		s.discard(g)
+		return nil
+	}
+	if err = s.take(g); err == nil {
+		s.publishLocked()
+	}
+	s.publishing.Unlock()
+	if err != nil {
 		s.discard(g)
 		return err
 	}
-	s.publish()
-	st.log.Info("stage is back", "generation", g.id, "pid", g.proc.PID(), "took", time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
+	st.log.Info("stage is back", "generation", g.id, "pid", g.proc.PID(), "took", took.Round(time.Millisecond))
+	st.emit(Event{Kind: Restarted, From: dead.ID(), To: g.id, Took: took})
 	if s.areHooksDue() {
 		s.running.Go(func() { s.runHooksOrKill(g) })
 	}
+	s.renewStandby(st)
+	s.reconcile()
 	return nil
 }
 
+// replacement brings up a generation on the socket of the dead one, or on a new one if
+// there is none.
+func (s *Supervisor) replacement(st *stage, dead *generation) (*generation, error) {
+	if dead != nil {
+		g, err := s.prepare(s.background, st, st.present(), dead.listener, false)
+		if err == nil {
+			g.inherit(dead.reported())
+		}
+		return g, err
+	}
+	spec := st.present()
+	l, err := s.listen(spec)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.prepare(s.background, st, spec, l, false)
+	if err != nil {
+		_ = s.close(l)
+		return nil, err
+	}
+	g.inherit(report{claims: assumed(spec.LastClaims)})
+	return g, nil
+}
+
 // prepare brings up a generation to the point at which it could serve.
-func (s *Supervisor) prepare(ctx context.Context, st *stage, spec Spec, l *process.Listener) (*generation, error) {
+func (s *Supervisor) prepare(ctx context.Context, st *stage, spec Spec, l *process.Listener, standby bool) (*generation, error) {
 	g, err := s.launch(ctx, st, spec, l)
 	if err != nil {
 		return nil, err
 	}
+	g.standby = standby
 	if err = g.validateConfig(ctx); err == nil {
-		_, err = g.Configure(ctx, st.behind(s.stages))
+		_, err = g.Configure(ctx, st.behind(s.chain()))
 	}
 	if err == nil {
 		err = g.PrepareRun(ctx)
@@ -124,7 +195,7 @@ func (s *Supervisor) prepare(ctx context.Context, st *stage, spec Spec, l *proce
 		s.discard(g)
 		return nil, err
 	}
-	s.running.Go(func() { g.watch(s.background, s.event) })
+	s.follow(g)
 	return g, nil
 }
 
@@ -146,8 +217,8 @@ func (s *Supervisor) discard(g *generation) {
 	s.kill(g)
 	s.forget(g)
 	_ = g.machine.To(lifecycle.Failed, "did not come up")
-	if current := g.stage.generation(); current == nil || current.listener != g.listener {
-		_ = g.listener.Close()
+	if current := g.stage.generation(); !g.standby && (current == nil || current.listener != g.listener) {
+		_ = s.close(g.listener)
 	}
 }
 

@@ -1,61 +1,25 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/process"
 )
 
 // stopTimeout bounds the end of one process, from Stop to SIGKILL.
 const stopTimeout = 5 * time.Second
 
-// RunPostStartHooks starts the post-start hooks of all stages, all at once, and
-// returns. The contexts of the hooks end with Stop. Failed is called with the
-// error of a hook that failed, which names the hook and its stage.
-func (s *Supervisor) RunPostStartHooks(failed func(error)) {
-	s.mu.Lock()
-	s.hooksDue = true
-	s.mu.Unlock()
-	for _, st := range s.stages {
-		g := st.generation()
-		s.running.Go(func() {
-			s.runHooks(g, func(_ lifecycle.Hook, err error) {
-				if err != nil && !s.isStopping() {
-					failed(err)
-				}
-			})
-		})
-	}
-}
-
-// runHooks runs the post-start hooks of a generation. A hook that was cut short by
-// the end of the process has failed only if the process ended itself, as
-// Kubernetes' servers do when a hook of theirs fails; after a crash the next
-// generation runs it again.
-func (s *Supervisor) runHooks(g *generation, finished func(lifecycle.Hook, error)) {
-	lifecycle.RunPostStart(s.background, g.postStartHooks(), func(h lifecycle.Hook, err error) {
-		if exit := (*process.ExitError)(nil); err != nil && errors.As(g.proc.Err(), &exit) {
-			if !exit.State.Exited() || exit.State.Success() {
-				return
-			}
-			err = fmt.Errorf("while its post-start hooks ran, %w", exit)
-		}
-		g.hooks.finished(h.Name, err)
-		finished(h, err)
-	})
-}
-
 // RunPreShutdownHooks runs the pre-shutdown hooks of all stages while they still
 // serve, all at once, each with the deadline. What failed is returned joined.
 func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Duration) error {
 	var hooks []lifecycle.Hook
-	for _, st := range s.stages {
+	for _, st := range s.chain() {
 		g := st.generation()
 		if g != nil && g.machine.State() == lifecycle.Serving {
 			hooks = append(hooks, g.preShutdownHooks()...)
@@ -70,10 +34,8 @@ func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Dura
 func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 	s.setStopping()
 	var wg sync.WaitGroup
-	for _, st := range s.stages {
-		if g := st.generation(); g != nil {
-			wg.Go(func() { g.drain(ctx, spread) })
-		}
+	for _, g := range s.everyone() {
+		wg.Go(func() { g.drain(ctx, spread) })
 	}
 	wg.Wait()
 }
@@ -83,30 +45,37 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 // gone; it is bounded in time by SIGKILL.
 func (s *Supervisor) Stop() error {
 	s.setStopping()
+	s.awaitTold()
 	s.cancel()
-	listeners := map[*process.Listener]bool{}
-	for _, st := range s.stages {
-		for _, g := range s.liveOf(st) {
-			ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-			g.stop(ctx, "the server stops")
-			cancel()
-			s.forget(g)
-			listeners[g.listener] = true
-		}
+	for _, g := range s.everyone() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		g.stop(ctx, "the server stops")
+		cancel()
+		s.forget(g)
 	}
 	s.running.Wait()
+	s.mu.Lock()
+	listeners := slices.Collect(maps.Keys(s.listeners))
+	s.mu.Unlock()
 	var errs []error
-	for _, st := range s.stages {
-		if g := st.generation(); g != nil {
-			listeners[g.listener] = true
-		}
-	}
-	for l := range listeners {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
+	for _, l := range listeners {
+		errs = append(errs, s.close(l))
 	}
 	return errors.Join(errs...)
+}
+
+// everyone are the generations whose processes have not been seen to end: those of the
+// chain from head to tail, then those of stages that have left it.
+func (s *Supervisor) everyone() []*generation {
+	place := map[*stage]int{}
+	for i, st := range s.chain() {
+		place[st] = i - len(s.chain())
+	}
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.live))
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *generation) int { return cmp.Compare(place[a.stage], place[b.stage]) })
+	return all
 }
 
 func (s *Supervisor) setStopping() {

@@ -3,7 +3,10 @@ package supervisor
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -12,12 +15,6 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// report is what a stage says of itself when it is configured and prepared.
-type report struct {
-	paths  []string
-	claims []*stagev1.Claim
-}
-
 // stage is one link of the chain at run time: what outlives its processes.
 type stage struct {
 	name    string
@@ -25,20 +22,38 @@ type stage struct {
 	log     hclog.Logger // what the supervisor says of the stage
 	output  hclog.Logger // what the stage says
 	dataDir string
-	// changing is held while a generation of the stage is brought up: by a start,
-	// a restart or a swap.
-	changing sync.Mutex
+	// changing is taken while a generation of the stage is brought up: by a restart or a
+	// planned change.
+	changing turn
 
 	mu   sync.Mutex
 	spec Spec
 	// current is the generation that the host relays to, nil before the first, whose
 	// signals are those of the server.
 	current, first *generation
+	standby        *generation
+	standbyFailure string
 	restarts       int
 	failures       int // in a row
-	// down says that requests are not to wait for the next generation any longer.
-	down    bool
-	failure string // why the last generation ended
+	// held says that requests are to wait for the next generation, down that they are
+	// not to any longer.
+	held, down bool
+	// gone says that the stage has been removed from the chain.
+	gone     bool
+	failure  string // why the last generation ended
+	lastSwap *SwapResult
+}
+
+// newStage makes a stage that is not in the chain yet, with its folder.
+func (s *Supervisor) newStage(spec Spec) (*stage, error) {
+	dir := filepath.Join(s.opts.DataDir, "stages", spec.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder of stage %q: %w", spec.Name, err)
+	}
+	return &stage{
+		name: spec.Name, spec: spec, opts: &s.opts, changing: newTurn(), dataDir: dir,
+		log: s.opts.Log.With("stage", spec.Name), output: s.opts.StageLog.Named(spec.Name),
+	}, nil
 }
 
 func (s *stage) generation() *generation {
@@ -47,17 +62,22 @@ func (s *stage) generation() *generation {
 	return s.current
 }
 
-// become makes g the generation that the host relays to, and returns the one that
-// was. What g was made from is what the stage is made from now on.
-func (s *stage) become(g *generation) *generation {
+// present is what the stage is made from now.
+func (s *stage) present() Spec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.current
-	if old == nil {
+	return s.spec
+}
+
+// become makes g the generation that the host relays to. What g was made from is what
+// the stage is made from now on.
+func (s *stage) become(g *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first == nil {
 		s.first = g
 	}
-	s.current, s.spec, s.down = g, g.spec, false
-	return old
+	s.current, s.spec, s.down, s.held = g, g.spec, false, false
 }
 
 func (s *stage) firstGeneration() *generation {
@@ -66,11 +86,26 @@ func (s *stage) firstGeneration() *generation {
 	return s.first
 }
 
-// incomplete tells whether the stage may have paths that it does not know yet.
+// setGone says whether the stage has been removed from the chain.
+func (s *stage) setGone(gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = gone
+}
+
+// waitsFor tells whether the stage still is to get a generation in the place of dead.
+func (s *stage) waitsFor(dead *generation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current == dead && !s.gone
+}
+
+// incomplete tells whether the stage may have paths that it does not know yet. A stage
+// that has not come up has claims all the same.
 func (s *stage) incomplete() bool {
 	g := s.generation()
 	if g == nil {
-		return true
+		return s.present().Required
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,16 +116,36 @@ func (s *stage) incomplete() bool {
 func (s *stage) published() Published {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := Published{Name: s.spec.Name, Failure: s.failure}
+	p := Published{Name: s.name, Failure: s.failure}
 	if s.current == nil {
+		if !s.spec.Required {
+			p.Absent, p.Claims = true, assumed(s.spec.LastClaims)
+		}
 		return p
 	}
 	r := s.current.reported()
 	p.Claims, p.Paths = r.claims, r.paths
 	if !s.down {
-		p.Socket = s.current.listener.Path()
+		p.Socket, p.Held = s.current.listener.Path(), s.held
 	}
 	return p
+}
+
+// assumed are the claims of a stage that has not come up: those that it had when it was
+// last up, or everything, since nobody knows what is not its own.
+func assumed(last []*stagev1.Claim) []*stagev1.Claim {
+	if len(last) > 0 {
+		return last
+	}
+	return []*stagev1.Claim{{Path: "/", Match: stagev1.Claim_PREFIX}}
+}
+
+// latest is the latest report of the stage; it is empty if it has never been up.
+func (s *stage) latest() report {
+	if g := s.generation(); g != nil {
+		return g.reported()
+	}
+	return report{}
 }
 
 // behind are the latest reports of the stages behind this one, the nearest first.
@@ -99,15 +154,23 @@ func (s *stage) behind(chain []*stage) []lifecycle.Report[report] {
 	found := false
 	for _, st := range chain {
 		if found {
-			r := report{}
-			if g := st.generation(); g != nil {
-				r = g.reported()
-			}
-			behind = append(behind, lifecycle.Report[report]{Stage: st.name, Report: r})
+			behind = append(behind, lifecycle.Report[report]{Stage: st.name, Report: st.latest()})
 		}
 		found = found || st == s
 	}
 	return behind
+}
+
+// emit tells of an event of the stage.
+func (s *stage) emit(e Event) {
+	if s.opts.Events == nil {
+		return
+	}
+	e.Stage = s.name
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	s.opts.Events(e)
 }
 
 // configureRequest is what Configure tells a generation.
@@ -123,6 +186,7 @@ func (g *generation) configureRequest(behind []lifecycle.Report[report]) (*stage
 		Flags:      opts.Flags,
 		DataDir:    g.stage.dataDir,
 		Generation: g.id,
+		Standby:    g.standby,
 		Host: &stagev1.Host{
 			Socket:        opts.HostSocket,
 			Token:         g.token,
@@ -144,8 +208,8 @@ func (g *generation) configureRequest(behind []lifecycle.Report[report]) (*stage
 func (g *generation) processSpec() process.Spec {
 	return process.Spec{
 		Stage:        g.spec.Name,
-		Attach:       g.spec.Attach,
 		Binary:       g.spec.Binary,
+		Attach:       g.spec.Attach,
 		SHA256:       g.spec.SHA256,
 		Listener:     g.listener,
 		Env:          g.spec.Env,

@@ -5,8 +5,8 @@ import "time"
 // Status is where a stage stands.
 type Status struct {
 	Stage string `json:"stage"`
-	// State is that of the current generation; "down" if it has ended and
-	// requests are refused until there is another.
+	// State is that of the current generation; "backing off" if it has ended and requests
+	// wait for another, "down" if they are refused until there is one.
 	State      string `json:"state"`
 	Generation string `json:"generation,omitempty"`
 	PID        int    `json:"pid,omitempty"`
@@ -62,33 +62,71 @@ type SwapResult struct {
 
 // Status returns where each stage stands, from head to tail.
 func (s *Supervisor) Status() []Status {
-	all := make([]Status, len(s.stages))
-	for i, st := range s.stages {
+	chain := s.chain()
+	all := make([]Status, len(chain))
+	for i, st := range chain {
 		all[i] = st.status()
 		for _, g := range s.liveOf(st) {
-			if g.id != all[i].Generation {
-				all[i].Others = append(all[i].Others, Generation{
-					Generation: g.id, State: g.machine.State().String(), PID: g.proc.PID(), Since: g.machine.Last().At,
-				})
+			if g.id != all[i].Generation && !st.standsBy(g) {
+				all[i].Others = append(all[i].Others, *g.status())
 			}
 		}
+		all[i].Probation = s.probationOf(st)
 	}
 	return all
+}
+
+func (g *generation) status() *Generation {
+	return &Generation{Generation: g.id, State: g.machine.State().String(), PID: g.proc.PID(), Since: g.machine.Last().At}
 }
 
 func (s *stage) status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Stage: s.spec.Name, State: "starting", Binary: s.spec.Binary, Attached: s.spec.Attach != "", Restarts: s.restarts, Failure: s.failure}
+	st := Status{
+		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, Failure: s.failure,
+		Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
+	}
 	if g := s.current; g != nil {
 		last := g.machine.Last()
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.id
-		st.PID, st.Version, st.Claims = g.proc.PID(), g.proc.Description().GetVersion(), len(g.reported().claims)
+		st.PID, st.Version, st.Claims, st.Delegates = g.proc.PID(), g.version(), len(g.reported().claims), g.delegates()
 	}
-	if s.down {
+	switch {
+	case s.down, s.current == nil && s.failure != "":
 		st.State = "down"
+	case s.held:
+		st.State = "backing off"
+	}
+	if s.standby != nil {
+		st.Standby = s.standby.status()
+	}
+	if s.lastSwap != nil {
+		last := *s.lastSwap
+		st.LastSwap = &last
 	}
 	return st
+}
+
+// probationOf is nil if the stage is not on probation.
+func (s *Supervisor) probationOf(st *stage) *Probation {
+	p := s.probation.Load()
+	if p == nil {
+		return nil
+	}
+	for _, m := range p.moved {
+		if m.stage != st {
+			continue
+		}
+		status := &Probation{From: m.old.ID(), To: m.next.ID(), Until: p.until}
+		if m.next != nil {
+			if w := p.watched[m.next.listener.Path()]; w != nil {
+				status.Requests, status.Failed = w.requests.Load(), w.failed.Load()
+			}
+		}
+		return status
+	}
+	return nil
 }
 
 func (s *Supervisor) liveOf(st *stage) []*generation {

@@ -173,7 +173,7 @@ func (f *fixture) get(name string) (string, error) {
 }
 
 func (f *fixture) pid(name string) int {
-	for _, st := range f.stages {
+	for _, st := range f.chain() {
 		if st.name == name {
 			return st.generation().proc.PID()
 		}
@@ -236,7 +236,7 @@ func TestKilledStageComesBack(t *testing.T) {
 	}
 	f.RunPostStartHooks(func(err error) { t.Error(err) })
 	eventually(t, "the hooks of b have run", func() bool { return slices.Contains(f.events(t), "post-start b") })
-	old, token := f.pid("b"), f.stages[1].generation().token
+	old, token := f.pid("b"), f.chain()[1].generation().token
 	if id, ok := f.Authenticate(token); !ok || id.Stage != "b" || id.User != "user-b" {
 		t.Fatalf("token of b belongs to %+v, %t", id, ok)
 	}
@@ -333,7 +333,7 @@ func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := f.stages[0].generation()
+	g := f.chain()[0].generation()
 	if err := syscall.Kill(g.proc.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -448,10 +448,9 @@ func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := f.stages[1]
+	st := f.chain()[1]
 	st.mu.Lock()
-	g := st.current
-	g.spec.Binary = "/nonexistent"
+	st.spec.Binary = "/nonexistent"
 	st.mu.Unlock()
 	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

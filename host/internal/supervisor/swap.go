@@ -10,15 +10,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
-// Swapped says how a swap went.
-type Swapped struct {
-	Stage, From, To string // generations
-	Version         string
-	// Ready is the time from the beginning until the new generation was ready to
-	// take over.
-	Ready time.Duration
-}
-
 // SwapOptions say how a stage is swapped.
 type SwapOptions struct {
 	// Change gets what the stage is made from, to change it; nil changes nothing.
@@ -28,90 +19,71 @@ type SwapOptions struct {
 	Rollback Rollback
 }
 
+// Swapped says how a swap went.
+type Swapped struct {
+	Stage, From, To string // generations
+	Version         string
+	// Ready is the time from the beginning until the new generation was ready to
+	// take over.
+	Ready time.Duration
+	// Also are stages in front that had to be swapped with it, since it lists other
+	// paths than the generation before.
+	Also []string
+	// Probation is how long the old generation can take its place again.
+	Probation time.Duration
+}
+
 // Swap brings up a new generation of a stage beside the one that serves, waits
 // until it is ready, moves new requests to it at one point in time, and then drains
 // and ends the old one in the background. Until the move, an error leaves the old
-// generation as it was. One stage is swapped or restarted once at a time; a second
-// swap is refused.
+// generation as it was. While the chain is being changed, or the stage restarted, a swap
+// is refused.
 func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
-	st, err := s.stage(name)
-	if err != nil {
+	if _, err := s.stage(name); err != nil {
 		return nil, err
 	}
 	if !s.begin() {
-		return nil, errors.New("the server is stopping")
+		return nil, errStopping
 	}
 	defer s.running.Done()
-	if !st.changing.TryLock() {
-		return nil, fmt.Errorf("stage %q: a swap or a restart is under way, try again when it is over", name)
+	if !s.changing.try() {
+		return nil, fmt.Errorf("stage %q: another swap or change of the chain is under way, try again when it is over", name)
 	}
-	defer st.changing.Unlock()
-
-	began := time.Now()
-	g, err := s.successor(ctx, st, opts.Change)
+	defer s.changing.done()
+	specs := s.specs()
+	for i := range specs {
+		if specs[i].Name == name && opts.Change != nil {
+			specs[i].Env = maps.Clone(specs[i].Env)
+			opts.Change(&specs[i])
+		}
+	}
+	r := request{specs: specs, swap: name}
+	if opts.Rollback.wanted() {
+		r.rollback = &opts.Rollback
+	}
+	_, c, err := s.change(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("stage %q goes on with its old generation: %w", name, err)
 	}
-	ready := time.Since(began)
-	old, err := s.serve(g)
-	if err != nil {
-		s.discard(g)
-		return nil, fmt.Errorf("stage %q goes on with its old generation: %w", name, err)
-	}
-	s.publish()
-	st.log.Info("stage swapped", "from", old.id, "to", g.id, "version", g.proc.Description().GetVersion(), "ready", ready.Round(time.Millisecond))
-	s.running.Go(func() { s.retire(old) })
-	return &Swapped{
-		Stage: name, From: old.id, To: g.id, Version: g.proc.Description().GetVersion(), Ready: ready,
-	}, nil
+	return c.swapped(), nil
 }
 
-// begin counts something that Stop has to wait for, unless it has begun.
-func (s *Supervisor) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping {
-		return false
+func (c *change) swapped() *Swapped {
+	r := &Swapped{Stage: c.swap, Ready: c.ready}
+	for _, m := range c.moved {
+		if m.stage.name != c.swap {
+			r.Also = append(r.Also, m.stage.name)
+			continue
+		}
+		r.From, r.To, r.Version = m.old.ID(), m.next.id, m.next.version()
 	}
-	s.running.Add(1)
-	return true
+	if p := c.supervisor.probation.Load(); p != nil {
+		r.Probation = p.length
+	}
+	return r
 }
 
-// successor brings up a generation with a socket of its own until it is ready.
-func (s *Supervisor) successor(ctx context.Context, st *stage, change func(*Spec)) (*generation, error) {
-	st.mu.Lock()
-	spec := st.spec
-	st.mu.Unlock()
-	attached := spec.Attach != ""
-	if change != nil {
-		spec.Env = maps.Clone(spec.Env)
-		change(&spec)
-	}
-	if attached && spec.Attach != "" {
-		return nil, errAttached
-	}
-	ctx, cancel := context.WithTimeout(ctx, spec.StartTimeout)
-	defer cancel()
-	id, err := randomHex(4)
-	if err != nil {
-		return nil, err
-	}
-	l, err := spec.dataSocket(s.opts.RuntimeDir, id)
-	if err != nil {
-		return nil, err
-	}
-	g, err := s.prepare(ctx, st, spec, l)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.awaitReady(ctx, g); err != nil {
-		s.discard(g)
-		return nil, err
-	}
-	return g, nil
-}
-
-var errAttached = errors.New("it is a process that was started by hand: end it and start another, the host attaches to that")
+func (g *generation) version() string { return g.proc.Description().GetVersion() }
 
 // readyPoll is how often a generation that is to take over is asked.
 const readyPoll = 50 * time.Millisecond
@@ -122,9 +94,11 @@ func (s *Supervisor) awaitReady(ctx context.Context, g *generation) error {
 	failed := make(chan error, 1)
 	s.running.Go(func() {
 		s.runHooks(g, func(_ lifecycle.Hook, err error) {
-			select {
-			case failed <- err:
-			default:
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
 			}
 		})
 	})
@@ -135,13 +109,14 @@ func (s *Supervisor) awaitReady(ctx context.Context, g *generation) error {
 		}
 		select {
 		case err := <-failed:
-			if err != nil {
-				return err
-			}
+			return err
 		case <-g.proc.Done():
 			return g.proc.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("the new generation did not become ready within its startTimeout: %w", unready)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("stage %q: the new generation did not become ready within its startTimeout: %w", g.Name(), unready)
+			}
+			return fmt.Errorf("stage %q: the new generation was not waited for: %w", g.Name(), context.Cause(ctx))
 		case <-time.After(readyPoll):
 		}
 	}
@@ -172,15 +147,16 @@ func (g *generation) unready(ctx context.Context) error {
 	return nil
 }
 
-// retire ends a generation that another has taken the place of: its requests finish,
-// its watches end over time, its pre-shutdown hooks run.
+// retire ends a generation that another has taken the place of, or whose stage has left
+// the chain: its requests finish, its watches end over time, its pre-shutdown hooks run.
 func (s *Supervisor) retire(g *generation) {
 	g.retired.Store(true)
-	ctx, cancel := context.WithTimeout(s.background, g.spec.DrainTimeout)
-	g.drain(ctx, g.spec.DrainSpread)
+	spec := g.stage.present()
+	ctx, cancel := context.WithTimeout(s.background, spec.DrainTimeout)
+	g.drain(ctx, spec.DrainSpread)
 	if g.machine.State().Ended() {
 		// It crashed before it was replaced.
-	} else if err := lifecycle.RunPreShutdown(ctx, g.preShutdownHooks(), g.spec.DrainTimeout); err != nil && ctx.Err() == nil {
+	} else if err := lifecycle.RunPreShutdown(ctx, g.preShutdownHooks(), spec.DrainTimeout); err != nil && ctx.Err() == nil {
 		g.stage.log.Warn("pre-shutdown hook of the old generation failed", "generation", g.id, "error", err)
 	}
 	cancel()
@@ -188,7 +164,7 @@ func (s *Supervisor) retire(g *generation) {
 	defer cancel()
 	g.stop(ctx, "replaced")
 	s.forget(g)
-	if err := g.listener.Close(); err != nil {
+	if err := s.close(g.listener); err != nil {
 		g.stage.log.Warn("socket of the old generation", "generation", g.id, "error", err)
 	}
 }

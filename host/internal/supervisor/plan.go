@@ -1,0 +1,79 @@
+package supervisor
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// standing is a stage of the present chain as a plan sees it.
+type standing struct {
+	spec Spec
+	// told are the stages behind it as its process was told; up says that it has one.
+	told []string
+	up   bool
+}
+
+// plan is what has to be done to get from one chain to another.
+type plan struct {
+	// added, removed and swapped are names, in the order of the chain.
+	added, removed, swapped []string
+	reordered               bool
+}
+
+// planFor compares the present chain with the one that is wanted, both from head to tail.
+func planFor(present []standing, wanted []Spec) (plan, error) {
+	var p plan
+	if len(wanted) == 0 {
+		return p, fmt.Errorf("a chain has one stage at least")
+	}
+	old, names := map[string]standing{}, make([]string, len(wanted))
+	var before, after []string
+	for _, st := range present {
+		old[st.spec.Name] = st
+	}
+	seen := map[string]bool{}
+	for i, spec := range wanted {
+		if seen[spec.Name] {
+			return p, fmt.Errorf("stage %q is in the chain twice", spec.Name)
+		}
+		names[i], seen[spec.Name] = spec.Name, true
+	}
+	for i, spec := range wanted {
+		st, there := old[spec.Name]
+		switch {
+		case !there:
+			p.added = append(p.added, spec.Name)
+			continue
+		case !sameProcess(st.spec, spec), st.up && !slices.Equal(st.told, names[i+1:]):
+			p.swapped = append(p.swapped, spec.Name)
+		}
+		after = append(after, spec.Name)
+	}
+	for _, st := range present {
+		if name := st.spec.Name; seen[name] {
+			before = append(before, name)
+		} else {
+			p.removed = append(p.removed, name)
+		}
+	}
+	p.reordered = !slices.Equal(before, after)
+	return p, nil
+}
+
+// sameProcess tells whether a process of the one specification does for the other: the
+// rest is how the supervisor treats it.
+func sameProcess(a, b Spec) bool {
+	return a.Binary == b.Binary && a.Attach == b.Attach && a.SHA256 == b.SHA256 && a.Digest == b.Digest &&
+		a.User == b.User && slices.Equal(a.Groups, b.Groups) && maps.Equal(a.Env, b.Env) &&
+		(len(a.Config) == 0 && len(b.Config) == 0 || reflect.DeepEqual(a.Config, b.Config))
+}
+
+func (p plan) empty() bool {
+	return len(p.added)+len(p.removed)+len(p.swapped) == 0 && !p.reordered
+}
+
+func (p plan) concerns(name string) bool {
+	return slices.Contains(p.added, name) || slices.Contains(p.swapped, name)
+}
