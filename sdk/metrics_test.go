@@ -1,9 +1,6 @@
 package sdk_test
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,28 +9,7 @@ import (
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
-	"github.com/catena-dev/catena/sdk/stagev1"
 )
-
-// gatherMetrics returns the stage's metrics as the host gets them.
-func gatherMetrics(t *testing.T, stage *stagetest.Stage) string {
-	t.Helper()
-	stream, err := stage.RPC.GatherMetrics(t.Context(), &stagev1.GatherMetricsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	for {
-		piece, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return text.String()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text.Write(piece.GetText())
-	}
-}
 
 // A stage's own series, those of a library's registry, and those of the process.
 func TestMetrics(t *testing.T) {
@@ -50,7 +26,7 @@ func TestMetrics(t *testing.T) {
 		hits.WithLabelValues("/a").Add(2)
 		return nil, nil
 	}}, stagetest.Options{})
-	got := gatherMetrics(t, stage)
+	got := stage.Metrics(t)
 	for _, want := range []string{
 		"# TYPE hits_total counter\nhits_total{path=\"/a\"} 2\n", "library_open 0\n",
 		"\ngo_goroutines -1\n", "go_gc_duration_seconds_count", "process_start_time_seconds",
@@ -77,7 +53,7 @@ func TestMetricsFail(t *testing.T) {
 		return nil, nil
 	}}, stagetest.Options{})
 	for range 2 {
-		if got := gatherMetrics(t, stage); !strings.Contains(got, "\ngood 0\n") || strings.Contains(got, "bad") {
+		if got := stage.Metrics(t); !strings.Contains(got, "\ngood 0\n") || strings.Contains(got, "bad") {
 			t.Errorf("got\n%s", got)
 		}
 	}

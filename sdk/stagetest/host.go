@@ -41,6 +41,7 @@ func (h hostHandler) next(w http.ResponseWriter, r *http.Request, id string) {
 		http.Error(w, "no such request is in flight", http.StatusForbidden)
 		return
 	}
+	recordFrom(original).note(func(r *record) { r.called++ })
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(original.Context(), cancel)()

@@ -26,8 +26,6 @@ type relay struct {
 // maxBuffered is the longest body that is sent before the stage asks for it.
 const maxBuffered = 64 << 10
 
-var errDeclined = errors.New("declined")
-
 func newRelay(s *Stage) *relay {
 	r := &relay{stage: s}
 	r.transport = &http.Transport{
@@ -60,6 +58,9 @@ func hopFrom(r *http.Request) hop { return r.Context().Value(hopKey{}).(hop) }
 
 // ServeHTTP answers a client.
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	record := r.stage.records.find(req.Header.Get(callHeader))
+	req.Header.Del(callHeader)
+	req = req.WithContext(context.WithValue(req.Context(), recordKey{}, record))
 	first := new(http.Request)
 	*first = *req
 	if req.ContentLength > 0 && req.ContentLength <= maxBuffered {
@@ -92,31 +93,61 @@ func (r *relay) rewrite(p *httputil.ProxyRequest) {
 	}
 	add(stagev1.HeaderRequest, hopFrom(p.In).id)
 	add(stagev1.HeaderUser, r.stage.user())
+	add(stagev1.HeaderAuditLevel, "Metadata")
 	add(stagev1.HeaderReceived, strconv.FormatInt(time.Now().UnixMicro(), 10))
 	if p.In.ContentLength < 0 || p.In.ContentLength > maxBuffered {
 		out.Header.Set("Expect", "100-continue")
 	}
 }
 
-// sift finds declines and drops what is not for clients.
+// declinedError is the error for a request that the stage has declined.
+type declinedError struct{ warnings []string }
+
+func (declinedError) Error() string { return "declined" }
+
+// sift finds declines, keeps what is for the host, and drops what is not for clients.
 func (r *relay) sift(resp *http.Response) error {
+	recordFrom(resp.Request).annotate(resp.Header[stagev1.HeaderAudit])
 	declined := resp.Header.Get(stagev1.HeaderDecline) != ""
 	for _, key := range []string{stagev1.HeaderDecline, stagev1.HeaderAudit, stagev1.HeaderLatency} {
 		resp.Header.Del(key)
 	}
 	if declined {
 		_ = resp.Body.Close()
-		return errDeclined
+		return declinedError{resp.Header["Warning"]}
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		resp.Body = &siftedBody{ReadCloser: resp.Body, resp: resp}
 	}
 	return nil
 }
 
+// siftedBody keeps what comes behind the body for the host.
+type siftedBody struct {
+	io.ReadCloser
+	resp *http.Response
+}
+
+func (b *siftedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		recordFrom(b.resp.Request).annotate(b.resp.Trailer[stagev1.HeaderAudit])
+		delete(b.resp.Trailer, stagev1.HeaderAudit)
+	}
+	return n, err
+}
+
 func (r *relay) failed(w http.ResponseWriter, req *http.Request, err error) {
-	if !errors.Is(err, errDeclined) {
+	declined, ok := errors.AsType[declinedError](err)
+	if !ok {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
 	r.stage.declined.Add(1)
+	recordFrom(req).note(func(rec *record) { rec.declined = true })
+	for _, text := range declined.warnings {
+		w.Header().Add("Warning", text)
+	}
 	r.stage.next().ServeHTTP(w, hopFrom(req).again)
 }
 
@@ -132,6 +163,10 @@ func (s *Stage) user() string {
 	if u == nil {
 		u = &sdk.User{Name: "somebody", Groups: []string{"system:authenticated"}}
 	}
+	return encodeUser(u)
+}
+
+func encodeUser(u *sdk.User) string {
 	text, _ := json.Marshal(u)
 	return string(text)
 }

@@ -50,7 +50,10 @@ type Stage struct {
 	opts     Options
 	dir      string
 	data     *net.UnixListener
+	client   *http.Client
 	flights  flights
+	records  records
+	followed followed
 	declined atomic.Int64
 	logs     *logs
 	process  *process // nil in process
@@ -103,7 +106,7 @@ func newStage(t testing.TB, opts Options) *Stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Stage{opts: opts, dir: dir, logs: &logs{}}
+	s := &Stage{opts: opts, dir: dir, logs: &logs{}, followed: followed{changed: make(chan struct{})}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log of the stage:\n%s", s.Log())
@@ -129,8 +132,13 @@ func (s *Stage) serve(t testing.TB) {
 	t.Cleanup(host.Close)
 	relay := newRelay(s)
 	front := httptest.NewServer(relay)
+	s.client = &http.Client{
+		Transport:     &http.Transport{DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	t.Cleanup(func() {
 		s.Stop(t)
+		s.client.CloseIdleConnections()
 		front.CloseClientConnections()
 		front.Close()
 		relay.transport.CloseIdleConnections()
@@ -153,6 +161,16 @@ func (s *Stage) run(t testing.TB) {
 	if err := s.PrepareRun(); err != nil {
 		t.Fatalf("PrepareRun: %v", err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.follow(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
 }
 
 // token is the stage's credential.
@@ -160,9 +178,9 @@ const token = "stagetest-token"
 
 // Configure calls the method of this name.
 func (s *Stage) Configure() error {
-	config, err := json.Marshal(s.opts.Config)
+	config, err := encodeConfig(s.opts.Config)
 	if err != nil {
-		return fmt.Errorf("encode Options.Config: %w", err)
+		return err
 	}
 	req := &stagev1.ConfigureRequest{
 		Name: s.name, Config: config, Flags: s.opts.Flags, DataDir: filepath.Join(s.dir, "files"), Generation: "1",
@@ -184,6 +202,14 @@ func (s *Stage) Configure() error {
 	return err
 }
 
+func encodeConfig(config any) ([]byte, error) {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encode the configuration: %w", err)
+	}
+	return text, nil
+}
+
 func delegateToWire(d sdk.Delegate) *stagev1.Delegate {
 	wire := &stagev1.Delegate{Name: d.Name, ListedPaths: d.ListedPaths}
 	for _, c := range d.Claims {
@@ -201,10 +227,12 @@ func (s *Stage) PrepareRun() error {
 	return err
 }
 
-// Claims are what the stage claimed when it was prepared.
-func (s *Stage) Claims() []sdk.Claim {
+// Claims are what the stage claimed when it was prepared. AwaitClaimed knows of later ones.
+func (s *Stage) Claims() []sdk.Claim { return claimsFromWire(s.Prepared.GetClaims()) }
+
+func claimsFromWire(wire []*stagev1.Claim) []sdk.Claim {
 	var claims []sdk.Claim
-	for _, c := range s.Prepared.GetClaims() {
+	for _, c := range wire {
 		claims = append(claims, sdk.Claim{Path: c.GetPath(), Match: sdk.Match(c.GetMatch())})
 	}
 	return claims
