@@ -30,7 +30,7 @@ A first session:
 	}
 	root.SetOut(out)
 	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), chainCommand(), explainCommand(), configCommand(), pluginsCommand(),
-		kubeconfigCommand(), versionCommand())
+		kubeconfigCommand(), stageCommand(), versionCommand())
 	return root
 }
 

@@ -1,0 +1,259 @@
+package stagecheck
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// byHandTime is how long a program may take to notice that nobody has launched it.
+const byHandTime = 10 * time.Second
+
+func checkByHand(ctx context.Context, s *suite) error {
+	ctx, cancel := context.WithTimeout(ctx, byHandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.binary.Path)
+	cmd.Env = withoutProtocol(cmd.Environ())
+	for name, value := range s.opts.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.WaitDelay = time.Second
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err := cmd.Run()
+	expected := "exit status 1, and a line that says why"
+	switch {
+	case ctx.Err() != nil:
+		return want(expected, "a process that still runs after %s", byHandTime)
+	case err == nil:
+		return want(expected, "exit status 0")
+	case !errors.As(err, new(*exec.ExitError)):
+		return want(expected, "%v", err)
+	case strings.TrimSpace(output.String()) == "":
+		return want(expected, "%v, and no word of explanation", err)
+	}
+	return nil
+}
+
+// withoutProtocol is the environment of a shell.
+func withoutProtocol(env []string) []string {
+	var out []string
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "CATENA_STAGE_") && !strings.HasPrefix(kv, "PLUGIN_") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+func checkHandshake(ctx context.Context, s *suite) error {
+	st, err := s.launch(ctx)
+	if err != nil {
+		s.cannot = skip("the stage did not start")
+		return want("a handshake on standard output, and an answer to Describe with the name "+s.binary.Name, "%v", err)
+	}
+	st.close()
+	return nil
+}
+
+func checkDescribe(ctx context.Context, s *suite) error {
+	st, err := s.launched(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	again, err := st.rpc.Describe(ctx, &stagev1.DescribeRequest{})
+	if err != nil {
+		return want("an answer to a second Describe", "%s", reason(err))
+	}
+	if first := st.process.Description(); !proto.Equal(first, again) {
+		return want("the answer of the first call, "+first.String(), "%s", again)
+	}
+	if schema := again.GetConfigSchema(); schema != "" && !json.Valid([]byte(schema)) {
+		return want("a config_schema that is JSON", "%.100q", schema)
+	}
+	return nil
+}
+
+// launched is a stage that is not configured yet. The caller has to close it.
+func (s *suite) launched(ctx context.Context) (*stage, error) {
+	if s.cannot != nil {
+		return nil, s.cannot
+	}
+	return s.launch(ctx)
+}
+
+// nonsense is a configuration that no stage with a schema takes.
+const nonsense = `"a text where an object should be"`
+
+func checkConfig(ctx context.Context, s *suite) error {
+	st, err := s.launched(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	good, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: s.opts.Config})
+	validates := !unimplemented(err)
+	if validates && (err != nil || len(good.GetProblems()) > 0) {
+		return want("no problem with the configuration that is used here", "%v %v", good.GetProblems(), err)
+	}
+	if validates {
+		bad, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: []byte(nonsense)})
+		if err != nil {
+			return want("problems as the answer of ValidateConfig to "+nonsense, "the error %s", reason(err))
+		}
+		if problems := bad.GetProblems(); len(problems) > 0 {
+			return wordy(problems)
+		}
+	}
+	return refuses(ctx, st, validates)
+}
+
+// wordy checks that problems say something.
+func wordy(problems []*stagev1.ConfigProblem) error {
+	for _, p := range problems {
+		if p.GetMessage() == "" {
+			return want("a message in each problem of a configuration", "none for the key %q", p.GetKey())
+		}
+	}
+	return nil
+}
+
+// refuses checks that Configure does not take what makes no sense.
+func refuses(ctx context.Context, st *stage, validates bool) error {
+	expected := "an error of Configure with a message for the configuration " + nonsense
+	err := st.configure(ctx, json.RawMessage(nonsense), false)
+	switch code := status.Code(err); {
+	case err == nil && st.process.Description().GetConfigSchema() == "" && !validates:
+		return skip("the stage publishes no schema, and takes any configuration")
+	case err == nil:
+		return want(expected, "no error, though the stage publishes a schema or checks configurations")
+	case code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Unimplemented:
+		return want(expected, "%s", reason(err))
+	case status.Convert(err).Message() == "":
+		return want(expected, "an error without a message")
+	}
+	return nil
+}
+
+func checkPrepare(ctx context.Context, s *suite) error {
+	if s.cannot != nil {
+		return s.cannot
+	}
+	st, err := s.bringUp(ctx)
+	if err != nil {
+		s.cannot = skip("the stage was not prepared")
+		return want("Configure and PrepareRun without an error", "%s", reason(err))
+	}
+	s.stage = st
+	if len(st.prepared.GetClaims()) == 0 {
+		return nil
+	}
+	if _, _, err := s.path(ctx); err != nil {
+		s.cannot = skip("the stage serves no requests")
+		s.drop()
+		return err
+	}
+	return nil
+}
+
+func checkClaims(ctx context.Context, s *suite) error {
+	st, err := s.prepared(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range append(st.configured.GetClaims(), st.prepared.GetClaims()...) {
+		if !strings.HasPrefix(c.GetPath(), "/") {
+			errs = append(errs, want("claims whose paths begin with /", "%q", c.GetPath()))
+		}
+		if c.GetMatch() < stagev1.Claim_EXACT || c.GetMatch() > stagev1.Claim_CHILD {
+			errs = append(errs, want("EXACT, PREFIX or CHILD as match of the claim "+c.GetPath(), "%s", c.GetMatch()))
+		}
+	}
+	p := st.prepared
+	errs = append(errs, distinct("post-start hook", p.GetPostStartHooks()), distinct("pre-shutdown hook", p.GetPreShutdownHooks()),
+		distinct("signal", p.GetMuxAndDiscoverySignals()))
+	var names []string
+	for _, h := range p.GetHealthChecks() {
+		names = append(names, h.GetName())
+	}
+	errs = append(errs, distinct("health check", names))
+	return first(errs)
+}
+
+// distinct checks that names are there, and each once.
+func distinct(what string, names []string) error {
+	seen := map[string]bool{}
+	for _, name := range names {
+		if name == "" || seen[name] {
+			return want("a name of its own for each "+what, "%q in %q", name, names)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// first returns the first error that is one.
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkWatch(ctx context.Context, s *suite) error {
+	st, err := s.prepared(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch, err := st.rpc.Watch(ctx, &stagev1.WatchRequest{})
+	if err != nil {
+		return err
+	}
+	event, err := watch.Recv()
+	expected := "a first event with the claims that PrepareRun has reported"
+	switch {
+	case unimplemented(err):
+		return skip("the stage does not implement Watch: its claims never change")
+	case err != nil:
+		return want(expected, "%s", reason(err))
+	case event.GetClaimsChanged() == nil:
+		return want(expected, "an event without claims: %s", event)
+	case !sameClaims(event.GetClaimsChanged().GetClaims(), st.prepared.GetClaims()):
+		return want(expected, "%s", event.GetClaimsChanged())
+	}
+	return nil
+}
+
+// sameClaims compares claims in any order.
+func sameClaims(a, b []*stagev1.Claim) bool {
+	count := map[string]int{}
+	for _, c := range a {
+		count[fmt.Sprint(c.GetMatch(), c.GetPath())]++
+	}
+	for _, c := range b {
+		count[fmt.Sprint(c.GetMatch(), c.GetPath())]--
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}

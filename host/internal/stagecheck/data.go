@@ -1,0 +1,151 @@
+package stagecheck
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// checkRequests makes sure that answers are delimited: each is followed by another on
+// the same connection.
+func checkRequests(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := st.dial(ctx)
+	if err != nil {
+		return err
+	}
+	for i, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete, http.MethodGet} {
+		resp, err := conn.exchange(method, path)
+		if err != nil {
+			_ = conn.Close()
+			return want(fmt.Sprintf("an answer to %s %s, request %d on its connection", method, path, i+1), "%v", err)
+		}
+		if resp.Close || strings.EqualFold(resp.Header.Get("Connection"), "close") {
+			_ = conn.Close()
+			return want(fmt.Sprintf("a connection that stays open after %s %s", method, path), "Connection: close, or an answer without length in HTTP/1.0")
+		}
+	}
+	st.keepIdle(conn)
+	if n := len(conn.leftover()); n > 0 {
+		return want("nothing behind the last answer", "%d bytes", n)
+	}
+	for _, path := range s.probePaths(st) {
+		probe, cancel := context.WithTimeout(ctx, probeTime)
+		_, err := st.do(probe, http.MethodPost, path, strings.NewReader("{}"), nil)
+		timedOut := probe.Err() != nil
+		cancel()
+		if err != nil && !timedOut {
+			return want("an answer to POST "+path, "%v", err)
+		}
+	}
+	return nil
+}
+
+// keepIdle keeps a connection for the check of idle ones.
+func (st *stage) keepIdle(conn *rawConn) {
+	st.idle = conn
+	st.closers = append(st.closers, func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Time{})
+}
+
+// leftover is what has been received and not been read.
+func (c *rawConn) leftover() []byte {
+	p, _ := c.r.Peek(c.r.Buffered())
+	return p
+}
+
+// largeHead is far above what most servers take by default, and far below what a user
+// with many groups can bring about.
+const largeHead = 256 << 10
+
+func checkLargeHead(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := st.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	plain, err := conn.exchange(http.MethodGet, path)
+	if err != nil {
+		return err
+	}
+	resp, err := conn.exchange(http.MethodGet, path, "X-Stagecheck-Large: "+strings.Repeat("a", largeHead))
+	expected := fmt.Sprintf("the answer to GET %s that a request with few headers gets, status %d", path, plain.StatusCode)
+	if err != nil {
+		return want(expected, "%v", err)
+	}
+	if resp.StatusCode != plain.StatusCode {
+		return want(expected, "status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// checkExpect does not send a body before the stage asks for it.
+func checkExpect(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	const size = 256 << 10
+	conn, err := st.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = conn.head(http.MethodPost, path, fmt.Sprintf("Content-Length: %d", size), "Expect: 100-continue")
+	if err != nil {
+		return err
+	}
+	resp, err := conn.answer(http.MethodPost)
+	if err != nil {
+		return want("100 Continue or an answer, while the body of POST "+path+" has not been sent", "%v", err)
+	}
+	if resp.StatusCode != http.StatusContinue {
+		return nil
+	}
+	// A stage that answers early closes the connection; its answer can be read all the same.
+	_, writeErr := conn.Write(pattern(size, "expect"))
+	resp, err = conn.answer(http.MethodPost)
+	switch {
+	case err != nil:
+		return want("an answer to POST "+path+" after the body", "%v", errors.Join(err, writeErr))
+	case resp.StatusCode == http.StatusContinue:
+		return want("100 Continue once", "a second one")
+	case resp.Header.Get(stagev1.HeaderDecline) != "":
+		return &mismatch{"no decline of a request whose body the stage has asked for", "100 Continue, and then a decline of POST " + path}
+	}
+	return nil
+}
+
+const largeBody = 16 << 20
+
+func checkLargeBody(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	body := pattern(largeBody, "large")
+	a, err := st.do(ctx, http.MethodPost, path, bytes.NewReader(body), nil)
+	if err != nil {
+		return want(fmt.Sprintf("an answer to POST %s with %d bytes", path, len(body)), "%v", err)
+	}
+	if a.handed && a.behind.Length != int64(len(body)) {
+		return want(fmt.Sprintf("%d bytes at the next stage, to which POST %s was handed on", len(body), path), "%d bytes", a.behind.Length)
+	}
+	if a, err = st.do(ctx, http.MethodGet, path, nil, nil); err != nil || a.status != st.status {
+		return want(fmt.Sprintf("GET %s answered with %d as before", path, st.status), "%d %v", a.status, err)
+	}
+	return nil
+}

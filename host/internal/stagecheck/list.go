@@ -1,0 +1,72 @@
+package stagecheck
+
+import "context"
+
+// check is one promise of the protocol.
+type check struct {
+	name    string
+	summary string
+	section string // anchor in docs/protocol.md
+	run     func(context.Context, *suite) error
+	// patient: it takes its time by design.
+	patient bool
+}
+
+// Sections of docs/protocol.md.
+const (
+	launchSection    = "1-launch"
+	handshakeSection = "2-handshake"
+	outputSection    = "3-output"
+	rpcSection       = "4-rpcs"
+	reportSection    = "what-a-stage-reports"
+	dataSection      = "5-data-socket"
+	declineSection   = "decline"
+	endSection       = "7-the-end"
+	resourceSection  = "9-conformance"
+)
+
+// checks are all checks, in the order in which they are made.
+func checks() []check {
+	return []check{
+		{"by-hand", "started by hand, it says so and exits", launchSection, checkByHand, false},
+		{"handshake", "launch, handshake, control socket and Describe", handshakeSection, checkHandshake, false},
+		{"describe", "Describe tells the same twice", rpcSection, checkDescribe, false},
+		{"config", "a configuration that makes no sense is refused with a reason", rpcSection, checkConfig, false},
+		{"prepare", "Configure and PrepareRun succeed, and the data socket is served", rpcSection, checkPrepare, false},
+		{"claims", "claims, hooks and health checks are well formed", reportSection, checkClaims, false},
+		{"watch", "Watch begins with the present state", rpcSection, checkWatch, false},
+		{"optional", "methods that are not implemented say so", rpcSection, checkOptional, false},
+		{"standby", "a standby accepts nothing before Activate", rpcSection, checkStandby, false},
+		{"requests", "ordinary requests get well-formed answers", dataSection, checkRequests, false},
+		{"large-head", "a request head of 256 KiB is taken", dataSection, checkLargeHead, false},
+		{"expect", "a body that has to be asked for", dataSection, checkExpect, false},
+		{"large-body", "a body of 16 MiB arrives, or is turned down properly", dataSection, checkLargeBody, false},
+		{"decline", "what is declined reaches the next stage with its body", declineSection, checkDecline, false},
+		{"echo", "bodies of all sizes and framings come back unchanged", dataSection, checkEcho, false},
+		{"streaming", "what is written arrives before the answer ends", dataSection, checkStreaming, false},
+		{"trailers", "trailers of the request are seen, trailers of the answer are sent", dataSection, checkTrailers, false},
+		{"upgrade", "an upgraded connection carries bytes both ways", dataSection, checkUpgrade, false},
+		{"slow-reader", "a client that reads slowly gets everything and holds nobody up", dataSection, checkSlowReader, false},
+		{"concurrency", "unfinished requests do not hold others up", dataSection, checkConcurrency, false},
+		{"cancellation", "requests whose clients go away leave nothing behind", dataSection, checkCancellation, false},
+		{"hooks", "post-start hooks run to their end", rpcSection, checkPostStart, false},
+		{"health", "health checks are answered in time", rpcSection, checkHealth, false},
+		{"memory", "memory and descriptors stay level over many requests", resourceSection, checkMemory, true},
+		{"idle", "an idle connection stays open", dataSection, checkIdle, false},
+		{"signals", "SIGINT, SIGTERM and SIGHUP do not end it", endSection, checkSignals, false},
+		{"logging", "its log is understood and no flood", outputSection, checkLogging, false},
+		{"pre-shutdown", "pre-shutdown hooks run while it serves", rpcSection, checkPreShutdown, false},
+		{"drain", "Drain ends long-running requests and nothing else", rpcSection, checkDrain, false},
+		{"stop", "Stop and Shutdown end it with status 0", endSection, checkStop, false},
+		{"host-death", "it exits when the host is gone", endSection, checkHostDeath, false},
+	}
+}
+
+// Names lists the checks.
+func Names() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}

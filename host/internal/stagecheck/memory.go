@@ -1,0 +1,69 @@
+package stagecheck
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+)
+
+const (
+	// maxGrowth of resident memory while a stage does the same again and again, in bytes.
+	// Garbage collectors take their time.
+	maxGrowth = 64 << 20
+	// warmUp is the part of the requests that is made before memory is first measured.
+	warmUp = 5
+	// workers make the requests.
+	workers = 8
+)
+
+// usage is what a stage's processes hold.
+type usage struct {
+	resident int64 // bytes
+	files    int   // open descriptors
+}
+
+func checkMemory(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	one := func(ctx context.Context) error {
+		a, err := st.do(ctx, http.MethodGet, path, nil, nil)
+		if err == nil && a.status != st.status {
+			err = fmt.Errorf("status %d", a.status)
+		}
+		return err
+	}
+	if _, echo, err := s.endpointPath(ctx, "echo"); err == nil {
+		body := pattern(1000, "memory")
+		get := one
+		one = func(ctx context.Context) error {
+			if _, err := st.do(ctx, http.MethodPost, echo, bytes.NewReader(body), nil); err != nil {
+				return err
+			}
+			return get(ctx)
+		}
+	}
+	n := s.opts.Requests
+	expected := fmt.Sprintf("status %d for each of %d requests to %s", st.status, n, path)
+	if err := st.requests(ctx, max(n/warmUp, workers), workers, one); err != nil {
+		return want(expected, "%v", err)
+	}
+	before, err := usageOf(st.process.PID())
+	if err != nil {
+		return skipf("the memory of a process cannot be measured on this system: %v", err)
+	}
+	if err := st.requests(ctx, n, workers, one); err != nil {
+		return want(expected, "%v", err)
+	}
+	after, err := usageOf(st.process.PID())
+	if err != nil {
+		return err
+	}
+	if grown := after.resident - before.resident; grown > maxGrowth {
+		return want(fmt.Sprintf("resident memory that grows by less than %d MiB in %d requests, after %d to warm up", maxGrowth>>20, n, n/warmUp),
+			"%d MiB more, from %d to %d", grown>>20, before.resident>>20, after.resident>>20)
+	}
+	return st.settles(ctx, before.files+spareFiles, fmt.Sprintf("after %d requests", n))
+}

@@ -1,0 +1,64 @@
+package stagecheck
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// rawConn is a connection to the data socket, without the relay.
+type rawConn struct {
+	net.Conn
+	r     *bufio.Reader
+	since time.Time // of the last answer
+}
+
+// dial connects to the data socket. Reads and writes fail when ctx ends.
+func (st *stage) dial(ctx context.Context) (*rawConn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", st.listener.Path())
+	if err != nil {
+		return nil, fmt.Errorf("data socket: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	return &rawConn{Conn: conn, r: bufio.NewReader(conn)}, nil
+}
+
+// head writes the head of a request, with the lines of more behind what the host sends.
+func (c *rawConn) head(method, target string, more ...string) error {
+	text := method + " " + target + " HTTP/1.1\r\nHost: stage\r\nX-Catena-Request: 1\r\n" +
+		"X-Catena-User: {\"name\":\"stagecheck\"}\r\n"
+	for _, line := range more {
+		text += line + "\r\n"
+	}
+	_, err := io.WriteString(c, text+"\r\n")
+	return err
+}
+
+// answer reads one head of an answer; of a final one, the body too.
+func (c *rawConn) answer(method string) (*http.Response, error) {
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if resp.StatusCode >= 200 {
+		if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)); err != nil {
+			return nil, fmt.Errorf("read the answer: %w", err)
+		}
+	}
+	c.since = time.Now()
+	return resp, nil
+}
+
+// exchange makes a request without a body and reads the answer.
+func (c *rawConn) exchange(method, target string, more ...string) (*http.Response, error) {
+	if err := c.head(method, target, more...); err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	return c.answer(method)
+}

@@ -1,0 +1,177 @@
+package stagecheck
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// maxAnswer bounds what is read of an answer whose end does not matter.
+const maxAnswer = 1 << 20
+
+// answer is what came back for a request.
+type answer struct {
+	status  int
+	header  http.Header
+	body    []byte
+	trailer http.Header
+	handed  bool // the stage behind has seen the request
+	behind  seen
+}
+
+// do makes a request through the relay and reads the whole answer.
+func (st *stage) do(ctx context.Context, method, path string, body io.Reader, change func(*http.Request)) (answer, error) {
+	resp, id, err := st.begin(ctx, method, path, body, change)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	a.body, err = io.ReadAll(resp.Body)
+	if err != nil {
+		return a, fmt.Errorf("%s %s: the answer breaks off after %d bytes: %w", method, path, len(a.body), err)
+	}
+	a.trailer = resp.Trailer
+	a.behind, a.handed = st.next.take(id)
+	return a, nil
+}
+
+// begin makes a request and returns when the head of the answer has come.
+func (st *stage) begin(ctx context.Context, method, path string, body io.Reader, change func(*http.Request)) (*http.Response, string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://stage"+path, body)
+	if err != nil {
+		return nil, "", err
+	}
+	id := rand.Text()
+	r.Header.Set(headerID, id)
+	if change != nil {
+		change(r)
+	}
+	resp, err := st.client.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, "", fmt.Errorf("%s %s: no answer: %w", method, path, ctx.Err())
+		}
+		return nil, "", fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if problem := resp.Header.Get(headerError); problem != "" {
+		_ = resp.Body.Close()
+		return nil, "", fmt.Errorf("%s %s: %s", method, path, problem)
+	}
+	return resp, id, nil
+}
+
+// probePaths are the paths to which ordinary requests are sent.
+func (s *suite) probePaths(st *stage) []string {
+	paths := s.opts.Paths
+	if len(paths) > 0 {
+		return paths
+	}
+	const most = 6
+	for _, c := range st.prepared.GetClaims() {
+		if len(paths) >= most {
+			break
+		}
+		below := strings.TrimSuffix(c.GetPath(), "/") + "/stagecheck"
+		switch c.GetMatch() {
+		case stagev1.Claim_EXACT:
+			paths = append(paths, c.GetPath())
+		case stagev1.Claim_PREFIX:
+			paths = append(paths, c.GetPath(), below)
+		case stagev1.Claim_CHILD:
+			paths = append(paths, below)
+		}
+	}
+	return paths
+}
+
+// probeTime is how long an ordinary request may take. What takes longer is a watch or
+// something like that, and not used for checks.
+const probeTime = 5 * time.Second
+
+// path returns a path of the stage's that answers ordinary requests.
+func (s *suite) path(ctx context.Context) (*stage, string, error) {
+	st, err := s.prepared(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if st.path != "" {
+		return st, st.path, nil
+	}
+	paths := s.probePaths(st)
+	if len(paths) == 0 {
+		return nil, "", skip("the stage claims no path")
+	}
+	var errs []error
+	for _, path := range paths {
+		probe, cancel := context.WithTimeout(ctx, probeTime)
+		a, err := st.do(probe, http.MethodGet, path, nil, nil)
+		cancel()
+		if err == nil {
+			st.path, st.status = path, a.status
+			return st, path, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, "", want("an answer to an ordinary request on one of "+strings.Join(paths, ", "), "%v", errors.Join(errs...))
+}
+
+// endpointPath returns the path of a check endpoint, if the stage serves it.
+func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, error) {
+	st, err := s.prepared(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if s.opts.Endpoints == "" {
+		return nil, "", skip("needs a check endpoint; tell where the stage serves them with --endpoints")
+	}
+	path := strings.TrimSuffix(s.opts.Endpoints, "/") + "/" + name
+	probe, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	resp, id, err := st.begin(probe, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return nil, "", want(fmt.Sprintf("the head of an answer to GET %s within %s", path, probeTime), "%v", err)
+	}
+	defer resp.Body.Close()
+	// A stream that does not end has not been handed on either.
+	_, handed := st.next.take(id)
+	if resp.StatusCode == http.StatusNotFound || handed && name != "decline" {
+		return nil, "", skipf("the stage does not serve %s", path)
+	}
+	return st, path, nil
+}
+
+// pattern is a body of n bytes in which each part differs from the others.
+func pattern(n int, seed string) []byte {
+	out := make([]byte, 0, n+sha256.Size)
+	for sum := sha256.Sum256([]byte(seed)); len(out) < n; sum = sha256.Sum256(sum[:]) {
+		out = append(out, sum[:]...)
+	}
+	return out[:n]
+}
+
+// sized hides from net/http how long a body is.
+type unsized struct{ io.Reader }
+
+func chunked(body []byte) io.Reader { return unsized{bytes.NewReader(body)} }
+
+// sameBody compares what has come with what was sent.
+func sameBody(where string, sent, got []byte) error {
+	if bytes.Equal(sent, got) {
+		return nil
+	}
+	at := 0
+	for at < len(sent) && at < len(got) && sent[at] == got[at] {
+		at++
+	}
+	return want(fmt.Sprintf("%s: the %d bytes that were sent", where, len(sent)), "%d bytes, which differ from byte %d on", len(got), at)
+}

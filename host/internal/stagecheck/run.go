@@ -1,0 +1,214 @@
+package stagecheck
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/process"
+)
+
+// Options say what to check.
+type Options struct {
+	// Binary is the path of the stage's binary.
+	Binary string
+	// Name is what the stage must call itself; what the file's name says if empty.
+	Name string
+	// Config is the stage's own configuration as JSON; none if empty.
+	Config json.RawMessage
+	// Env is added to the stage's environment.
+	Env map[string]string
+	// Paths are sent ordinary requests; paths that the stage claims if empty.
+	Paths []string
+	// Endpoints is the path below which the stage serves check endpoints, see section 9
+	// of docs/protocol.md. What needs them is skipped if it is empty.
+	Endpoints string
+	// Requests is how many requests the memory check makes; 10,000 if 0.
+	Requests int
+	// Timeout bounds each step that is expected to take no time; 30 s if 0.
+	Timeout time.Duration
+	// Only names the checks to run; all if empty. Others are not reported.
+	Only []string
+	// Progress is called with each result, as it comes. It may be nil.
+	Progress func(Result)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Requests == 0 {
+		o.Requests = 10000
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if len(o.Config) == 0 {
+		o.Config = json.RawMessage("null")
+	}
+	if o.Progress == nil {
+		o.Progress = func(Result) {}
+	}
+	return o
+}
+
+// suite is one run over all checks.
+type suite struct {
+	opts   Options
+	binary process.Binary
+	dir    string // for sockets
+	logs   *recorder
+	report *Report
+
+	stage *stage // running and prepared; nil if none is
+	// cannot is why no stage can be had, once that is known.
+	cannot error
+}
+
+// Run checks a binary. The error says that it cannot be checked at all; what is wrong
+// with it is in the report.
+func Run(ctx context.Context, opts Options) (*Report, error) {
+	opts = opts.withDefaults()
+	binary, err := process.Check(opts.Binary)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Name != "" {
+		binary.Name = opts.Name
+	}
+	dir, err := os.MkdirTemp("", "catena-")
+	if err != nil {
+		return nil, fmt.Errorf("folder for sockets: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	s := &suite{
+		opts: opts, binary: binary, dir: filepath.Clean(dir), logs: newRecorder(),
+		report: &Report{Binary: binary.Path, Name: binary.Name},
+	}
+	began := time.Now()
+	for _, c := range checks() {
+		if opts.wants(c) && ctx.Err() == nil {
+			s.add(s.run(ctx, c))
+		}
+	}
+	s.drop()
+	s.report.Took = time.Since(began)
+	if s.report.Count(Failed) > 0 {
+		s.report.Log = s.logs.tail()
+	}
+	return s.report, ctx.Err()
+}
+
+func (o Options) wants(c check) bool {
+	if len(o.Only) == 0 {
+		return true
+	}
+	for _, name := range o.Only {
+		if name == c.name {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *suite) add(r Result) {
+	s.report.Results = append(s.report.Results, r)
+	s.opts.Progress(r)
+}
+
+// run makes a result of one check. A stage that has died in it is not used again.
+func (s *suite) run(ctx context.Context, c check) Result {
+	r := Result{Check: c.name, Summary: c.summary, Section: "docs/protocol.md#" + c.section, Status: Passed}
+	began := time.Now()
+	limit := s.opts.Timeout
+	if c.patient {
+		limit *= 10
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := c.run(ctx, s)
+	if died := s.died(err); died != nil && !errors.As(err, new(skip)) {
+		err = want("a process that lives on", "%v", died)
+	}
+	r.Took = time.Since(began)
+	r.judge(err, limit)
+	return r
+}
+
+// judge turns the error of a check into a result.
+func (r *Result) judge(err error, limit time.Duration) {
+	var wrong *mismatch
+	var reason skip
+	switch {
+	case err == nil:
+	case errors.As(err, &reason):
+		r.Status, r.Reason = Skipped, string(reason)
+	case errors.As(err, &wrong):
+		r.Status, r.Expected, r.Got = Failed, wrong.expected, wrong.got
+	case errors.Is(err, context.DeadlineExceeded):
+		r.Status, r.Expected, r.Got = Failed, fmt.Sprintf("an end within %s", limit), err.Error()
+	default:
+		r.Status, r.Expected, r.Got = Failed, "no error", err.Error()
+	}
+}
+
+// exitNotice is how long the end of a process may take to be noticed after a request
+// has failed because of it.
+const exitNotice = 300 * time.Millisecond
+
+// died returns how the stage has ended, nil if there is none or it runs.
+func (s *suite) died(failure error) error {
+	if s.stage == nil || s.stage.ending {
+		return nil
+	}
+	if failure != nil {
+		select {
+		case <-s.stage.process.Done():
+		case <-time.After(exitNotice):
+		}
+	}
+	err := s.stage.process.Err()
+	if err != nil {
+		s.drop()
+	}
+	return err
+}
+
+// prepared returns the stage that serves requests. It starts one if there is none.
+func (s *suite) prepared(ctx context.Context) (*stage, error) {
+	if s.stage != nil {
+		return s.stage, nil
+	}
+	if s.cannot != nil {
+		return nil, s.cannot
+	}
+	st, err := s.bringUp(ctx)
+	if err != nil {
+		s.cannot = skipf("the stage does not come to serve requests: %v", err)
+		return nil, s.cannot
+	}
+	s.stage = st
+	return st, nil
+}
+
+// bringUp starts another stage and prepares it. The caller has to close it.
+func (s *suite) bringUp(ctx context.Context) (*stage, error) {
+	st, err := s.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(st.configure(ctx, s.opts.Config, false), st.prepare(ctx)); err != nil {
+		st.close()
+		return nil, err
+	}
+	return st, nil
+}
+
+// drop ends the stage that serves requests.
+func (s *suite) drop() {
+	if s.stage != nil {
+		s.stage.close()
+		s.stage = nil
+	}
+}

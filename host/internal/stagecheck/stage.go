@@ -1,0 +1,159 @@
+package stagecheck
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// stage is one running process of the binary with a host around it.
+type stage struct {
+	process    *process.Process
+	rpc        stagev1.StageClient
+	listener   *process.Listener
+	name       string
+	dir        string
+	dataDir    string
+	token      string
+	client     *http.Client // makes requests that the relay takes to the stage
+	next       *behind
+	chain      *relay.Chain
+	endpoint   *relay.Endpoint
+	configured *stagev1.ConfigureResponse
+	prepared   *stagev1.PrepareRunResponse // what Configure has reported if there is no PrepareRun
+	path       string                      // answers ordinary requests; see suite.path
+	status     int                         // of its answer to GET
+	idle       *rawConn
+	ending     bool // its end is expected
+	closers    []func()
+}
+
+// launch starts the binary and builds the chain around it: the stage, and one behind
+// it that answers everything.
+func (s *suite) launch(ctx context.Context) (*stage, error) {
+	st := &stage{name: s.binary.Name, token: rand.Text()}
+	if err := s.build(ctx, st); err != nil {
+		st.close()
+		return nil, err
+	}
+	d := st.process.Description()
+	s.report.Version, s.report.SDK, s.report.Control = d.GetVersion(), d.GetSdk(), string(st.process.Control())
+	return st, nil
+}
+
+func (s *suite) build(ctx context.Context, st *stage) error {
+	var err error
+	if st.dir, err = os.MkdirTemp(s.dir, "s"); err != nil {
+		return err
+	}
+	st.closers = append(st.closers, func() { _ = os.RemoveAll(st.dir) })
+	st.dataDir = filepath.Join(st.dir, "data")
+	if err := os.Mkdir(st.dataDir, 0o700); err != nil {
+		return err
+	}
+	if st.listener, err = process.NewListener(st.dir, "stage", "0"); err != nil {
+		return err
+	}
+	st.closers = append(st.closers, func() { _ = st.listener.Close() })
+	if err := st.serve(); err != nil {
+		return err
+	}
+	st.process, err = process.Start(ctx, process.Spec{
+		Stage: s.binary.Name, Binary: s.binary.Path, Listener: st.listener, RuntimeDir: s.dir, Env: s.opts.Env,
+		StartTimeout: s.opts.Timeout, Logger: s.logs.logger(hclog.Info),
+	})
+	if err != nil {
+		return err
+	}
+	st.rpc = st.process.Client()
+	st.closers = append(st.closers, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = st.process.Kill(ctx)
+	})
+	return nil
+}
+
+// close ends everything, whatever state it is in.
+func (st *stage) close() {
+	for i := len(st.closers) - 1; i >= 0; i-- {
+		st.closers[i]()
+	}
+	st.closers = nil
+}
+
+// configure calls Configure as the host does.
+func (st *stage) configure(ctx context.Context, config json.RawMessage, standby bool) error {
+	resp, err := st.rpc.Configure(ctx, &stagev1.ConfigureRequest{
+		Name:   st.name,
+		Config: config,
+		Host: &stagev1.Host{
+			Socket: st.hostSocket(), Token: st.token, User: "stagecheck", Groups: []string{"system:authenticated"},
+			ServerVersion: "v1.0.0", ExternalUrl: "https://localhost:6443",
+		},
+		Delegates:  []*stagev1.Delegate{{Name: behindName, Claims: []*stagev1.Claim{{Path: "/", Match: stagev1.Claim_PREFIX}}}},
+		DataDir:    st.dataDir,
+		Generation: rand.Text()[:8],
+		Standby:    standby,
+	})
+	st.configured = resp
+	return err
+}
+
+// prepare calls PrepareRun and puts the stage into the chain.
+func (st *stage) prepare(ctx context.Context) error {
+	if st.configured == nil {
+		return nil
+	}
+	resp, err := st.rpc.PrepareRun(ctx, &stagev1.PrepareRunRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		resp, err = &stagev1.PrepareRunResponse{Claims: st.configured.GetClaims(), ListedPaths: st.configured.GetListedPaths()}, nil
+	}
+	if err != nil {
+		return err
+	}
+	st.prepared = resp
+	st.claim(resp.GetClaims())
+	return nil
+}
+
+// claim makes the chain follow the stage's claims.
+func (st *stage) claim(claims []*stagev1.Claim) {
+	own := make([]chain.Claim, len(claims))
+	for i, c := range claims {
+		own[i] = chain.Claim{Path: c.GetPath(), Match: chain.Match(c.GetMatch())}
+	}
+	st.chain.Swap(&relay.Snapshot{
+		Table: chain.NewTable([]chain.StageClaims{
+			{Name: st.name, Claims: own},
+			{Name: behindName, Claims: []chain.Claim{{Path: "/", Match: chain.Prefix}}},
+		}),
+		Links: []relay.Link{{Name: st.name, Endpoint: st.endpoint}, {Name: behindName, Endpoint: st.next.endpoint}},
+	})
+}
+
+// unimplemented tells whether a stage has answered that it has no such method.
+func unimplemented(err error) bool { return status.Code(err) == codes.Unimplemented }
+
+// reason is what a stage has said in an error, without the host's own words.
+func reason(err error) string {
+	if call := (*process.CallError)(nil); errors.As(err, &call) {
+		return fmt.Sprintf("%s: %s", call.Status.Code(), call.Status.Message())
+	}
+	return err.Error()
+}

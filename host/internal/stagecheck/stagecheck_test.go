@@ -1,0 +1,216 @@
+//go:build linux
+
+package stagecheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func checkMode(t *testing.T, mode string, opts Options) *Report {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Binary, opts.Name, opts.Env = self, "test", map[string]string{envMode: mode}
+	report, err := Run(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// A good stage passes everything that applies to it, and the report says so in all formats.
+func TestGood(t *testing.T) {
+	t.Parallel()
+	report := checkMode(t, "good", Options{Endpoints: "/test/check", Requests: 2000})
+	for _, r := range report.Results {
+		if r.Status == Failed || r.Status == Skipped && r.Check != "standby" {
+			t.Error(r)
+		}
+	}
+	if len(report.Results) != len(checks()) || report.Control != "mtls" || report.Version != "v1.2.3" {
+		t.Errorf("%d results, %+v", len(report.Results), report)
+	}
+	formats(t, report)
+}
+
+// A stage without check endpoints passes too; what needs them is skipped.
+func TestWithoutEndpoints(t *testing.T) {
+	t.Parallel()
+	report := checkMode(t, "good", Options{Requests: 500})
+	skipped := map[string]bool{}
+	for _, r := range report.Results {
+		if r.Status == Failed {
+			t.Error(r)
+		}
+		skipped[r.Check] = r.Status == Skipped
+	}
+	for _, name := range []string{"echo", "streaming", "trailers", "upgrade", "slow-reader"} {
+		if !skipped[name] {
+			t.Errorf("%s was not skipped", name)
+		}
+	}
+	if skipped["cancellation"] || skipped["concurrency"] || skipped["memory"] {
+		t.Errorf("skipped: %v", skipped)
+	}
+}
+
+// Every check can fail, for the reason that it names.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ mode, check, got string }{
+		{"by-hand", "by-hand", "still runs after 10s"},
+		{"by-hand-silent", "by-hand", "no word of explanation"},
+		{"handshake", "handshake", `"hello"`},
+		{"name", "handshake", `reports the name "other"`},
+		{"describe", "describe", `version:"2"`},
+		{"schema", "describe", `"{"`},
+		{"config", "config", "no error"},
+		{"config-good", "config", "is wrong"},
+		{"config-silent", "config", "none for the key"},
+		{"prepare", "prepare", "no luck"},
+		{"unserved", "prepare", "no answer"},
+		{"claim-path", "claims", `"relative"`},
+		{"claim-match", "claims", "9"},
+		{"claim-hooks", "claims", `"start"`},
+		{"watch", "watch", "/test"},
+		{"optional", "optional", "what is that?"},
+		{"standby", "standby", "HTTP/1.1 "},
+		{"closes", "requests", "Connection: close"},
+		{"head", "requests", ""},
+		{"large-head", "large-head", "431"},
+		{"expect", "expect", "i/o timeout"},
+		{"expect-decline", "expect", "100 Continue, and then a decline"},
+		{"large-body", "large-body", "exited with status 5"},
+		{"decline-read", "decline", "declined after asking for the body"},
+		{"decline-changed", "decline", "5 bytes"},
+		{"echo", "echo", "differ from byte 100000 on"},
+		{"streaming", "streaming", "no answer"},
+		{"trailers", "trailers", `""`},
+		{"upgrade", "upgrade", "1000 bytes"},
+		{"upgrade-not", "upgrade", "426"},
+		{"slow-reader", "slow-reader", "no answer"},
+		{"concurrency", "concurrency", "no answer"},
+		{"cancellation", "cancellation", "15s later"},
+		{"hooks", "hooks", "no luck"},
+		{"health", "health", "DeadlineExceeded"},
+		{"sick", "health", "well: no luck"},
+		{"memory", "memory", "MiB more"},
+		{"idle", "idle", ""},
+		{"signals", "signals", "its end"},
+		{"logging", "logging", "flood"},
+		{"log-format", "logging", `"loud"`},
+		{"pre-shutdown", "pre-shutdown", "no luck"},
+		{"drain", "drain", "1"},
+		{"drain-stream", "drain", "1"},
+		{"stop", "stop", "status 7"},
+		{"host-death", "host-death", "runs 5s later"},
+	} {
+		t.Run(tc.mode, func(t *testing.T) {
+			t.Parallel()
+			opts := Options{Endpoints: "/test/check", Requests: 4000, Timeout: 15 * time.Second, Only: []string{tc.check}}
+			switch tc.mode {
+			case "expect", "slow-reader", "concurrency": // fail by taking too long
+				opts.Timeout = 6 * time.Second
+			}
+			if tc.check == "logging" {
+				opts.Only = []string{"concurrency", "memory", "logging"}
+			}
+			report := checkMode(t, tc.mode, opts)
+			got := report.Results[len(report.Results)-1]
+			t.Log(got)
+			if got.Status != Failed || !strings.Contains(got.Got, tc.got) || got.Expected == "" {
+				t.Errorf("want a failure with %q\n%s", tc.got, strings.Join(report.Log, "\n"))
+			}
+		})
+	}
+}
+
+// A stage of which nothing works does not stand in the way of the report.
+func TestNothingWorks(t *testing.T) {
+	t.Parallel()
+	report := checkMode(t, "handshake", Options{Timeout: 10 * time.Second})
+	if report.Count(Failed) != 1 || report.Count(Skipped) != len(checks())-2 {
+		t.Error(report.Summary())
+	}
+}
+
+func TestNoBinary(t *testing.T) {
+	t.Parallel()
+	if _, err := Run(t.Context(), Options{Binary: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
+		t.Errorf("%v", err)
+	}
+}
+
+func formats(t *testing.T, report *Report) {
+	t.Helper()
+	report.Results = append(report.Results, Result{Check: "odd", Status: Failed, Expected: "<a>", Got: "b\nc", Section: "docs/protocol.md#x"},
+		Result{Check: "none", Status: Skipped, Reason: "no \"reason\""})
+	var text, js, junit bytes.Buffer
+	for _, err := range []error{report.WriteText(&text), report.WriteJSON(&js), report.WriteJUnit(&junit)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, want := range []string{"ok    echo", "FAIL  odd", "expected  <a>", "see       docs/protocol.md#x", "1 failed, "} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("text does not say %q:\n%s", want, text.String())
+		}
+	}
+	var back Report
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Results) != len(report.Results) {
+		t.Errorf("%v: %d results", err, len(back.Results))
+	}
+	var suite junitSuite
+	if err := xml.Unmarshal(junit.Bytes(), &suite); err != nil || suite.Failures != 1 || suite.Skipped != report.Count(Skipped) || suite.Tests != len(report.Results) {
+		t.Errorf("%v: %+v", err, suite)
+	}
+}
+
+// Every section that a check names is there.
+func TestSections(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "protocol.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string]bool{}
+	notAnchor := regexp.MustCompile(`[^a-z0-9 -]`)
+	for line := range strings.Lines(string(text)) {
+		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			anchor := notAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			anchors[strings.ReplaceAll(anchor, " ", "-")] = true
+		}
+	}
+	for _, c := range checks() {
+		if !anchors[c.section] {
+			t.Errorf("check %s: docs/protocol.md has no section #%s", c.name, c.section)
+		}
+	}
+}
+
+// The list of checks in the documentation is the list of checks.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "protocol.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| check | what it looks at |\n|---|---|\n")
+	var want strings.Builder
+	for _, c := range checks() {
+		want.WriteString("| `" + c.name + "` | " + c.summary + " |\n")
+	}
+	if !strings.HasPrefix(table, want.String()+"\n") {
+		t.Errorf("docs/protocol.md, section 9, should have these rows:\n%s", want.String())
+	}
+}

@@ -1,0 +1,133 @@
+package stagecheck
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for _, result := range r.Results {
+		result.text(&b)
+	}
+	r.textEnd(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Result) text(b *strings.Builder) {
+	switch r.Status {
+	case Passed:
+		fmt.Fprintf(b, "ok    %-12s %s (%s)\n", r.Check, r.Summary, round(r.Took))
+	case Skipped:
+		fmt.Fprintf(b, "skip  %-12s %s: %s\n", r.Check, r.Summary, r.Reason)
+	default:
+		fmt.Fprintf(b, "FAIL  %-12s %s (%s)\n        expected  %s\n        got       %s\n        see       %s\n",
+			r.Check, r.Summary, round(r.Took), indent(r.Expected), indent(r.Got), r.Section)
+	}
+}
+
+// indent keeps the lines of a longer text in their column.
+func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n                  ") }
+
+func (r *Report) textEnd(b *strings.Builder) {
+	if len(r.Log) > 0 {
+		fmt.Fprintf(b, "the last of its log:\n        %s\n", strings.Join(r.Log, "\n        "))
+	}
+	name := r.Name
+	if r.Version != "" {
+		name += " " + r.Version
+	}
+	fmt.Fprintf(b, "%s: %d passed, %d failed, %d skipped in %s\n",
+		name, r.Count(Passed), r.Count(Failed), r.Count(Skipped), round(r.Took))
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// Text of a single result, for progress.
+func (r Result) String() string {
+	var b strings.Builder
+	r.text(&b)
+	return b.String()
+}
+
+// Summary is the last line of the text, behind the results.
+func (r *Report) Summary() string {
+	var b strings.Builder
+	r.textEnd(&b)
+	return b.String()
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+	Log      string      `xml:"system-err,omitempty"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Class   string        `xml:"classname,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitMessage `xml:"failure"`
+	Skipped *junitMessage `xml:"skipped"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// WriteJUnit writes the report as CI systems read it.
+func (r *Report) WriteJUnit(w io.Writer) error {
+	suite := junitSuite{
+		Name: "catena stage check " + r.Name, Tests: len(r.Results), Time: seconds(r.Took),
+		Failures: r.Count(Failed), Skipped: r.Count(Skipped), Log: strings.Join(r.Log, "\n"),
+	}
+	for _, result := range r.Results {
+		c := junitCase{Name: result.Check, Class: "catena.stage." + r.Name, Time: seconds(result.Took)}
+		switch result.Status {
+		case Failed:
+			c.Failure = &junitMessage{
+				Message: result.Summary,
+				Text:    fmt.Sprintf("expected %s\ngot %s\nsee %s", result.Expected, result.Got, result.Section),
+			}
+		case Skipped:
+			c.Skipped = &junitMessage{Message: result.Reason}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(suite); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
