@@ -147,7 +147,13 @@ func (s *server) checks() []front.Check {
 	all := withEtcd(s.stages.Checks())
 	checks := make([]front.Check, len(all))
 	for i, c := range all {
-		checks[i] = front.Check(c)
+		checks[i] = front.Check{Name: c.Name, Healthz: c.Healthz, Livez: c.Livez, Readyz: c.Readyz, Boot: c.Boot, Run: c.Run}
+		if !c.Required {
+			checks[i].Run = func(ctx context.Context) error {
+				_ = c.Run(ctx) // the server is well without the stage
+				return nil
+			}
+		}
 	}
 	return checks
 }
@@ -164,14 +170,14 @@ func (s *server) awaitDrain() {
 func withEtcd(checks []supervisor.Check) []supervisor.Check {
 	var etcd []supervisor.Check
 	for _, c := range checks {
-		if strings.HasSuffix(c.Name, "/etcd") {
+		if c.Required && strings.HasSuffix(c.Name, "/etcd") {
 			etcd = append(etcd, c)
 		}
 	}
 	if len(etcd) == 0 {
 		return checks
 	}
-	return append(checks, supervisor.Check{Name: "etcd", Healthz: true, Livez: true, Readyz: true,
+	return append(checks, supervisor.Check{Name: "etcd", Healthz: true, Livez: true, Readyz: true, Required: true,
 		Run: func(ctx context.Context) error {
 			for _, c := range etcd {
 				if err := c.Run(ctx); err != nil {
