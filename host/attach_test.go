@@ -1,0 +1,34 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+func TestAttachments(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
+	a, err := parseAttachments([]string{"hello", "other=/tmp/o"})
+	if err != nil || !strings.HasPrefix(a["hello"], "/run/user/7/catena-debug-") || filepath.Base(a["other"]) != "o" {
+		t.Errorf("got %v, %v", a, err)
+	}
+	for _, wrong := range [][]string{{""}, {"=x"}, {"a="}, {"a", "a=/x"}} {
+		if a, err := parseAttachments(wrong); err == nil {
+			t.Errorf("%q: got %v", wrong, a)
+		}
+	}
+	spec := supervisor.Spec{Name: "other", Binary: "/b", SHA256: "1", LivenessTimeout: 1, StartTimeout: 1, Standby: true}
+	a.apply(&spec)
+	if spec.Attach != "/tmp/o" || spec.Binary != "" || spec.LivenessTimeout != 0 || spec.StartTimeout < patience || spec.Standby {
+		t.Errorf("got %+v", spec)
+	}
+}
+
+func TestAttachUnknownStage(t *testing.T) {
+	_, _, err := run(t, "serve", "--config", write(t, ""), "--data-dir", t.TempDir(), "--attach", "helo")
+	if err == nil || !strings.Contains(err.Error(), `there is no stage "helo" in the chain, which is front, core, tail`) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/front"
+)
+
+func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
+	data := t.TempDir()
+	if err := private(claimsFile(data), []byte(`{"front": ["/apis"], "core": ["//*", "/apis/apps/*"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, "")
+	for path, want := range map[string][]string{
+		"/apis":              {"front answers, or declines; then core answers, or declines; then 404."},
+		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/*", "front  no     none covers the path", "GET /apis/apps/v1\n"},
+		"/else":              {"core   1.     //*", "tail   no     none covers the path  not known: it has not run", "No host runs"},
+	} {
+		out, _, err := run(t, "explain", "get", path, "--config", file, "--data-dir", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: no %q in\n%s", path, w, out)
+			}
+		}
+	}
+	for want, args := range map[string][]string{
+		"must begin with /":             {"GET", "api"},
+		"--as-group needs --as":         {"GET", "/api", "--as-group", "x"},
+		"known to a running host only":  {"GET", "/api", "--as", "jane"},
+		"accepts 2 arg(s), received 1":  {"GET"},
+		`"xml": this command prints te`: {"GET", "/", "-o", "xml"},
+	} {
+		_, _, err := run(t, append([]string{"explain", "--config", file, "--data-dir", data}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestExplanationInWords(t *testing.T) {
+	claims := func(name, path string) chain.StageClaims {
+		return chain.StageClaims{Name: name, Claims: []chain.Claim{{Path: path, Match: chain.Prefix}}}
+	}
+	for want, e := range map[string]*explanation{
+		"The host itself answers.":                                    {Host: true},
+		"No stage claims the path: 404.":                              {},
+		"503, since stage b does not know all of its paths":           {Incomplete: "b"},
+		"Stage a is down: requests that come to it wait, or get 503.": {},
+		`jane (in dev) may not get pods: no rule`:                     {Access: &front.Access{User: "jane", Groups: []string{"dev"}, Request: "get pods", Reason: "no rule"}},
+		`jane (in ) may get pods`:                                     {Access: &front.Access{User: "jane", Request: "get pods", Allowed: true}},
+	} {
+		e.Path, e.Running = "/x", true
+		if strings.Contains(want, "down") {
+			e.add(claims("a", "/x"), "down")
+		}
+		if got := strings.Join(e.sentences(), "\n"); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
