@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httputil"
@@ -37,7 +36,7 @@ func (c call) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if x == nil || x.id == "" {
 		c.log.Error("a request that did not come from the host cannot be handed on", "method", r.Method, "path", r.URL.Path)
-		writeStatus(w, http.StatusInternalServerError, "the request did not come from the host, so there is no next stage")
+		Error(w, "the request did not come from the host, so there is no next stage", http.StatusInternalServerError)
 		return
 	}
 	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, x.id))
@@ -77,7 +76,7 @@ func newProxy(transport http.RoundTripper, token string, log hclog.Logger) *http
 			if errors.Is(err, context.DeadlineExceeded) {
 				code = http.StatusGatewayTimeout
 			}
-			writeStatus(w, code, "the request could not be handed on to the next stage")
+			Error(w, "the request could not be handed on to the next stage", code)
 		},
 	}
 }
@@ -97,15 +96,4 @@ func rewrite(r *httputil.ProxyRequest, token string) {
 		out.Header.Set(h.key, h.value)
 	}
 	out.Header.Set("Authorization", "Bearer "+token)
-}
-
-// writeStatus answers with an error that Kubernetes' clients understand.
-func writeStatus(w http.ResponseWriter, code int, message string) {
-	body, _ := json.Marshal(map[string]any{
-		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{},
-		"status": "Failure", "message": message, "reason": "InternalError", "code": code,
-	})
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n'))
 }

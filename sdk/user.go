@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"encoding/json"
+	"slices"
 )
 
 // User is who made a request, as the host has authenticated it.
@@ -11,6 +12,11 @@ type User struct {
 	UID    string              `json:"uid,omitempty"`
 	Groups []string            `json:"groups,omitempty"`
 	Extra  map[string][]string `json:"extra,omitempty"`
+}
+
+// In tells whether the user is in one of these groups. Nobody, nil, is in none.
+func (u *User) In(groups ...string) bool {
+	return u != nil && slices.ContainsFunc(u.Groups, func(g string) bool { return slices.Contains(groups, g) })
 }
 
 // UserFrom returns the user of the request that ctx belongs to. It is nil if ctx is

@@ -1,0 +1,15 @@
+// Stage hello answers one path, and knows nothing of all others.
+package main
+
+import (
+	"github.com/catena-dev/catena/sdk"
+	"net/http"
+)
+
+func main() { sdk.Main(sdk.Stage{Name: "hello", New: hello}) }
+
+func hello(env *sdk.Env) (http.Handler, error) {
+	env.Claim("/hello")
+	answer := func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello\n")) }
+	return http.HandlerFunc(answer), nil
+}

@@ -1,0 +1,20 @@
+package stagetest
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Build builds the stage in a folder, such as ".", and returns the command for
+// StartProcess.
+func Build(t testing.TB, dir string) *exec.Cmd {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "stage")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build in %s: %v\n%s", dir, err, out)
+	}
+	return exec.Command(binary)
+}
