@@ -16,6 +16,7 @@ import (
 type webhook struct {
 	*httptest.Server
 	asked atomic.Int32
+	think func()
 }
 
 // webhookDelay is above the half second from which on upstream logs where time went.
@@ -23,7 +24,13 @@ const webhookDelay = 700 * time.Millisecond
 
 func startWebhook(t *testing.T) *webhook {
 	t.Helper()
-	w := &webhook{}
+	return startThinkingWebhook(t, func() { time.Sleep(webhookDelay) })
+}
+
+// startThinkingWebhook starts one that calls a function before it answers.
+func startThinkingWebhook(t *testing.T, think func()) *webhook {
+	t.Helper()
+	w := &webhook{think: think}
 	w.Server = httptest.NewTLSServer(http.HandlerFunc(w.review))
 	t.Cleanup(w.Close)
 	return w
@@ -36,7 +43,7 @@ func (h *webhook) review(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	time.Sleep(webhookDelay)
+	h.think()
 	fmt.Fprintf(w, `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": %q, "allowed": true}}`, review.Request.UID)
 }
 
@@ -53,6 +60,7 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
   failurePolicy: Ignore
+  timeoutSeconds: 30
   objectSelector: {matchLabels: {slow: "yes"}}
   rules:
   - {apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE], resources: [configmaps, widgets]}
