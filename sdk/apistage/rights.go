@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/kubernetes"
 
@@ -20,11 +21,26 @@ import (
 // right is something that the stage has to be allowed to do.
 type right struct{ verb, group, resource string }
 
-func (r right) String() string {
-	if r.group == "" {
-		return r.verb + " " + r.resource
+// sentence lists rights: "get namespaces, services; create subjectaccessreviews".
+func sentence(rights []right) string {
+	var verbs []string
+	resources := map[string][]string{}
+	for _, r := range rights {
+		if !slices.Contains(verbs, r.verb) {
+			verbs = append(verbs, r.verb)
+		}
+		resources[r.verb] = append(resources[r.verb], schema.GroupResource{Group: r.group, Resource: r.resource}.String())
 	}
-	return r.verb + " " + r.resource + "." + r.group
+	var parts, together []string
+	for i, verb := range verbs {
+		together = append(together, verb)
+		if i+1 < len(verbs) && slices.Equal(resources[verb], resources[verbs[i+1]]) {
+			continue
+		}
+		parts = append(parts, strings.Join(together, "/")+" "+strings.Join(resources[verb], ", "))
+		together = nil
+	}
+	return strings.Join(parts, "; ")
 }
 
 // requiredRights are those that admission and authorization need.
@@ -86,8 +102,8 @@ func (r *rights) await(ctx context.Context) bool {
 }
 
 // check asks the server about the stage's own rights.
-func (r *rights) check(ctx context.Context) ([]string, error) {
-	var missing []string
+func (r *rights) check(ctx context.Context) ([]right, error) {
+	var missing []right
 	for _, needed := range r.needed {
 		review, err := r.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -100,23 +116,23 @@ func (r *rights) check(ctx context.Context) ([]string, error) {
 		case err != nil:
 			return nil, err
 		case !review.Status.Allowed:
-			missing = append(missing, needed.String())
+			missing = append(missing, needed)
 		}
 	}
 	return missing, nil
 }
 
-func (r *rights) report(missing []string) {
+func (r *rights) report(missing []right) {
 	if len(missing) == 0 {
 		if r.missing.Swap(nil) != nil {
 			r.env.Log.Info("the stage has been granted its rights")
 		}
 		return
 	}
-	host := r.env.Host()
-	message := fmt.Sprintf("stage %q cannot run admission: user %q may not %s", r.env.Name, host.User, strings.Join(missing, ", "))
+	host, list := r.env.Host(), sentence(missing)
+	message := fmt.Sprintf("stage %q cannot run admission: its user %q may not %s", r.env.Name, host.User, list)
 	if before := r.missing.Swap(&message); before == nil || *before != message {
-		r.env.Log.Warn("the stage lacks rights: its resources cannot be written", "user", host.User, "missing", strings.Join(missing, ", "))
+		r.env.Log.Warn("the stage lacks rights: its resources cannot be written", "user", host.User, "missing", list)
 	}
 }
 

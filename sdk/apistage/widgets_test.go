@@ -3,6 +3,8 @@ package apistage_test
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/catena-dev/catena/sdk/apistage/deepcopy"
 )
 
 // Widget is something that a test makes.
@@ -63,33 +65,6 @@ type Paint struct {
 	Color string `json:"color"`
 }
 
-func (w *Widget) DeepCopyObject() runtime.Object {
-	out := *w
-	w.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Spec.Tags = append([]string(nil), w.Spec.Tags...)
-	out.Spec.Parts = nil
-	for _, p := range w.Spec.Parts {
-		if p.Weight != nil {
-			weight := *p.Weight
-			p.Weight = &weight
-		}
-		out.Spec.Parts = append(out.Spec.Parts, p)
-	}
-	return &out
-}
-
-func (l *WidgetList) DeepCopyObject() runtime.Object {
-	out := *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = nil
-	for i := range l.Items {
-		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*Widget))
-	}
-	return &out
-}
-
-func (p *Paint) DeepCopyObject() runtime.Object {
-	out := *p
-	p.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	return &out
-}
+func (w *Widget) DeepCopyObject() runtime.Object     { return deepcopy.Of(w) }
+func (l *WidgetList) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
+func (p *Paint) DeepCopyObject() runtime.Object      { return deepcopy.Of(p) }

@@ -97,10 +97,10 @@ func (o *object) schemaOf(t reflect.Type) spec.Schema {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return simple("[]byte")
 		}
-		items := o.element(t.Elem())
+		items := o.schemaOf(t.Elem())
 		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"array"}, Items: &spec.SchemaOrArray{Schema: &items}}}
 	case reflect.Map:
-		values := o.element(t.Elem())
+		values := o.schemaOf(t.Elem())
 		return spec.Schema{SchemaProps: spec.SchemaProps{
 			Type: []string{"object"}, AdditionalProperties: &spec.SchemaOrBool{Allows: true, Schema: &values},
 		}}
@@ -109,15 +109,6 @@ func (o *object) schemaOf(t reflect.Type) spec.Schema {
 	default:
 		return simple(t.Kind().String())
 	}
-}
-
-// element returns the schema of the elements of a list or a map.
-func (o *object) element(t reflect.Type) spec.Schema {
-	s := o.schemaOf(t)
-	if t.Kind() != reflect.Struct {
-		s.Default = zero(t)
-	}
-	return s
 }
 
 func simple(name string) spec.Schema {
