@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -46,6 +47,15 @@ func (p ConfigProblem) Error() string {
 		return p.Message
 	}
 	return p.Key + ": " + p.Message
+}
+
+// joinProblems is what Configure says of a configuration that ValidateConfig refuses.
+func joinProblems(problems []ConfigProblem) string {
+	all := make([]string, len(problems))
+	for i, p := range problems {
+		all[i] = p.Error()
+	}
+	return strings.Join(all, "; ")
 }
 
 // problemsOf returns the problems that err joins; what is none of them, as one without

@@ -87,6 +87,9 @@ func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*
 	if s.env != nil || s.stopping {
 		return nil, status.Error(codes.FailedPrecondition, "Configure was called already")
 	}
+	if problems := s.stage.validate(req.GetConfig()); len(problems) > 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "config of stage %q: %s", req.GetName(), joinProblems(problems))
+	}
 	env := newEnv(s.ctx, req, s.log, s.drain)
 	env.defaults = s.stage.Config
 	s.env, s.standby = env, req.GetStandby()
