@@ -18,6 +18,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/schema"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -79,8 +80,16 @@ func (s *Supervisor) newGeneration(ctx context.Context, st *stage, spec Spec, li
 // Name implements lifecycle.Link.
 func (g *generation) Name() string { return g.spec.Name }
 
-// validateConfig has the stage check its configuration. The error joins its problems.
+// validateConfig checks the stage's configuration against the schema that the stage
+// describes, and then has the stage check it. The error joins the problems.
 func (g *generation) validateConfig(ctx context.Context) error {
+	problems, err := schema.Check(g.proc.Description().GetConfigSchema(), g.spec.Config)
+	if err != nil {
+		return fmt.Errorf("stage %q: %w", g.Name(), err)
+	}
+	if len(problems) > 0 {
+		return schema.Errors(g.Name(), problems)
+	}
 	own, err := json.Marshal(g.spec.Config)
 	if err != nil {
 		return fmt.Errorf("encode stages.%s.config: %w", g.Name(), err)

@@ -1,0 +1,227 @@
+// Package schema checks a stage's own configuration against the JSON schema that the
+// stage describes. Validation is that of github.com/google/jsonschema-go (draft 7 and
+// draft 2020-12); this package finds the keys that its errors are about, and all of them.
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/catena-dev/catena/host/internal/suggest"
+)
+
+// Problem is what is wrong with one key.
+type Problem struct {
+	// Key is the dotted path inside the configuration; empty for all of it.
+	Key     string
+	Message string
+}
+
+// Check returns what is wrong with a configuration; nothing if the schema is empty. No
+// configuration is an empty one, and a key that is null is one that is not there. The
+// error says that the schema itself is none.
+func Check(text string, config map[string]any) ([]Problem, error) {
+	if text == "" {
+		return nil, nil
+	}
+	root := &jsonschema.Schema{}
+	if err := json.Unmarshal([]byte(text), root); err != nil {
+		return nil, fmt.Errorf("its configuration's schema is no JSON schema: %w", err)
+	}
+	resolved, err := root.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("its configuration's schema is no JSON schema: %w", err)
+	}
+	value, err := asJSON(config)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{root: root}
+	w.value("", root, value, 0)
+	if len(w.problems) > 0 || refers(root) {
+		return w.problems, nil
+	}
+	if err := resolved.Validate(value); err != nil { // what the walk does not look at
+		return []Problem{{Message: plain(err)}}, nil
+	}
+	return nil, nil
+}
+
+// refers says that a part of the schema refers to another. The library would follow a
+// reference to itself for ever; the walk does not.
+func refers(root *jsonschema.Schema) bool {
+	text, err := json.Marshal(root)
+	return err != nil || bytes.Contains(text, []byte(`"$ref"`)) || bytes.Contains(text, []byte(`"$dynamicRef"`))
+}
+
+// asJSON makes the values what JSON has, without those that are null.
+func asJSON(config map[string]any) (map[string]any, error) {
+	b, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	value := map[string]any{}
+	if err := json.Unmarshal(b, &value); err != nil {
+		return nil, err
+	}
+	if value == nil {
+		value = map[string]any{}
+	}
+	dropNull(value)
+	return value, nil
+}
+
+func dropNull(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(_ string, member any) bool { return member == nil })
+		for _, member := range v {
+			dropNull(member)
+		}
+	case []any:
+		for _, item := range v {
+			dropNull(item)
+		}
+	}
+}
+
+// walk goes through a value and its schema at the same time.
+type walk struct {
+	root     *jsonschema.Schema
+	problems []Problem
+}
+
+func (w *walk) report(key, format string, args ...any) {
+	w.problems = append(w.problems, Problem{Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+// maxDepth bounds schemas that refer to themselves.
+const maxDepth = 100
+
+func (w *walk) value(key string, s *jsonschema.Schema, value any, depth int) {
+	if s = w.refer(s); s == nil || depth > maxDepth {
+		return
+	}
+	if err := own(s, value); err != nil {
+		w.report(key, "%s", plain(err))
+		return
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		w.members(key, s, value, depth)
+	case []any:
+		if s.Items != nil {
+			for i, item := range value {
+				w.value(key+"["+strconv.Itoa(i)+"]", s.Items, item, depth+1)
+			}
+		}
+	}
+}
+
+func (w *walk) members(key string, s *jsonschema.Schema, value map[string]any, depth int) {
+	for _, name := range s.Required {
+		if _, ok := value[name]; !ok {
+			w.report(join(key, name), "is required")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(value)) {
+		switch member, known := s.Properties[name]; {
+		case known:
+			w.value(join(key, name), member, value[name], depth+1)
+		case len(s.PatternProperties) > 0 || s.AdditionalProperties == nil:
+		case isFalse(s.AdditionalProperties):
+			w.report(join(key, name), "unknown key%s", suggest.DidYouMean(name, slices.Sorted(maps.Keys(s.Properties))))
+		default:
+			w.value(join(key, name), s.AdditionalProperties, value[name], depth+1)
+		}
+	}
+}
+
+// refer follows a reference to a definition of the schema; nil if it is another kind.
+func (w *walk) refer(s *jsonschema.Schema) *jsonschema.Schema {
+	for range maxDepth {
+		if s == nil || s.Ref == "" {
+			return s
+		}
+		if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok {
+			s = w.root.Defs[name]
+		} else if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
+			s = w.root.Definitions[name]
+		} else if s.Ref == "#" {
+			s = w.root
+		} else {
+			return nil
+		}
+	}
+	return nil
+}
+
+// own checks what the schema says of the value itself, whatever it says of its members.
+func own(s *jsonschema.Schema, value any) error {
+	flat := &jsonschema.Schema{
+		Type: s.Type, Types: s.Types, Enum: s.Enum, Const: s.Const,
+		MultipleOf: s.MultipleOf, Minimum: s.Minimum, Maximum: s.Maximum,
+		ExclusiveMinimum: s.ExclusiveMinimum, ExclusiveMaximum: s.ExclusiveMaximum,
+		MinLength: s.MinLength, MaxLength: s.MaxLength, Pattern: s.Pattern,
+		MinItems: s.MinItems, MaxItems: s.MaxItems, UniqueItems: s.UniqueItems,
+		MinProperties: s.MinProperties, MaxProperties: s.MaxProperties,
+	}
+	resolved, err := flat.Resolve(nil)
+	if err != nil {
+		return err
+	}
+	return resolved.Validate(value)
+}
+
+// isFalse recognises the schema that no value has.
+func isFalse(s *jsonschema.Schema) bool {
+	text, err := json.Marshal(s)
+	return err == nil && (string(text) == "false" || string(text) == `{"not":{}}` || string(text) == `{"not":true}`)
+}
+
+func join(key, name string) string {
+	if key == "" || name == "" {
+		return key + name
+	}
+	return key + "." + name
+}
+
+var (
+	prefixes  = regexp.MustCompile(`^(validating [^:]+: )+`)
+	tooSmall  = regexp.MustCompile(`^minimum: \S+ is less than (\S+?)\.?0*$`)
+	tooLarge  = regexp.MustCompile(`^maximum: \S+ is greater than (\S+?)\.?0*$`)
+	wrongType = regexp.MustCompile(`^type: (?s:.*) has type "([^"]+)", want (?:one of )?"([^"]+)"$`)
+)
+
+// plain is the library's error in an operator's words.
+func plain(err error) string {
+	text := prefixes.ReplaceAllString(err.Error(), "")
+	if m := wrongType.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("want %s, got %s", m[2], m[1])
+	}
+	if m := tooSmall.FindStringSubmatch(text); m != nil {
+		return "must be at least " + m[1]
+	}
+	if m := tooLarge.FindStringSubmatch(text); m != nil {
+		return "must be at most " + m[1]
+	}
+	return strings.TrimSpace(text)
+}
+
+// Errors makes problems errors that name the key of the host's configuration.
+func Errors(stage string, problems []Problem) error {
+	var errs []error
+	for _, p := range problems {
+		errs = append(errs, fmt.Errorf("%s: %s (says stage %q)", join("stages."+stage+".config", p.Key), p.Message, stage))
+	}
+	return errors.Join(errs...)
+}

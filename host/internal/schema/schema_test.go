@@ -1,0 +1,101 @@
+package schema
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const text = `{
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["greeting"],
+  "properties": {
+    "greeting": {"type": "string", "minLength": 2},
+    "level": {"enum": ["low", "high"]},
+    "count": {"type": "integer", "minimum": 1, "maximum": 100},
+    "either": {"type": ["string", "integer"]},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "limits": {"type": "object", "additionalProperties": {"type": "number"}},
+    "tree": {"$ref": "#/$defs/node"}
+  },
+  "anyOf": [{"required": ["greeting"]}, {"required": ["level"]}],
+  "$defs": {"node": {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/node"}}, "additionalProperties": false}}
+}`
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	type config = map[string]any
+	for name, tc := range map[string]struct {
+		config config
+		want   []Problem
+	}{
+		"good": {config{"greeting": "hi", "count": 2, "tags": []string{"a"}, "limits": config{"x": 1.5}, "level": "low", "either": 1}, nil},
+		"none": {nil, []Problem{{"greeting", "is required"}}},
+		"null": {config{"greeting": "hi", "count": nil}, nil},
+		"all at once": {config{"greting": "hi", "count": "two", "tags": []any{"a", 1}}, []Problem{
+			{"greeting", "is required"},
+			{"count", "want integer, got string"},
+			{"greting", `unknown key (did you mean "greeting"?)`},
+			{"tags[1]", "want string, got integer"},
+		}},
+		"two types":  {config{"greeting": "hi", "either": true}, []Problem{{"either", "want string, integer, got boolean"}}},
+		"enum":       {config{"greeting": "hi", "level": "mid"}, []Problem{{"level", "enum: mid does not equal any of: [low high]"}}},
+		"minimum":    {config{"greeting": "hi", "count": 0}, []Problem{{"count", "must be at least 1"}}},
+		"maximum":    {config{"greeting": "hi", "count": 101}, []Problem{{"count", "must be at most 100"}}},
+		"additional": {config{"greeting": "hi", "limits": config{"x": "1"}}, []Problem{{"limits.x", "want number, got string"}}},
+		"reference":  {config{"greeting": "hi", "tree": config{"next": config{"nam": "x"}}}, []Problem{{"tree.next.nam", `unknown key (did you mean "name"?)`}}},
+	} {
+		got, err := Check(text, tc.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A schema that refers to itself is not followed for ever.
+func TestCheckReferenceToItself(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"$ref": "#"}`, `{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}`, `{"\u0024ref": "#"}`, `{"allOf": [{"$ref": "#"}]}`} {
+		if got, err := Check(text, map[string]any{"x": map[string]any{"x": 1}}); err != nil || got != nil {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// What the walk does not look at is found all the same.
+func TestCheckWhole(t *testing.T) {
+	t.Parallel()
+	got, err := Check(`{"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}`, map[string]any{"a": 1, "b": 2})
+	if err != nil || len(got) != 1 || !strings.Contains(got[0].Message, "oneOf") {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestBadSchema(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"nonsense", `{"type": 7}`, `{"$ref": "#/$defs/none"}`, `{"pattern": "("}`, `[]`} {
+		if got, err := Check(text, nil); err == nil || !strings.Contains(err.Error(), "is no JSON schema") {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if got, err := Check("", map[string]any{"a": 1}); err != nil || got != nil {
+		t.Errorf("no schema: %v, %v", got, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	err := Errors("hello", []Problem{{"a.b", "is wrong"}, {"", "is odd"}})
+	want := "stages.hello.config.a.b: is wrong (says stage \"hello\")\nstages.hello.config: is odd (says stage \"hello\")"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	if err := Errors("hello", nil); err != nil {
+		t.Error(err)
+	}
+}
