@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
+	"github.com/catena-dev/catena/test/internal/kubelet"
 )
 
 // The end of a server that 200 clients are using is as gentle as upstream's tests of its
@@ -68,9 +69,8 @@ func (o termination) run(t *testing.T) {
 	t.Cleanup(release) // before the webhook is closed
 	c := catena(t, cluster.Options{Flags: o.flags()})
 	apply(t, c.Server, hook.configuration())
-	startPod(t, c)
 	exec := startSession(t, c)
-	exec.echo(t, "before the end")
+	echoes(t, exec, "before the end")
 
 	short := o.startShort(t, c)
 	watches := startWatchers(t, c)
@@ -209,7 +209,7 @@ func (g *watchGroup) broken() []error {
 }
 
 // duringDelay checks that the server says that it ends, and serves as before.
-func (o termination) duringDelay(t *testing.T, c *cluster.Catena, exec *session, began time.Time) {
+func (o termination) duringDelay(t *testing.T, c *cluster.Catena, exec *kubelet.Session, began time.Time) {
 	t.Helper()
 	var ready visit
 	eventually(t, "/readyz fails", func() bool {
@@ -224,7 +224,7 @@ func (o termination) duringDelay(t *testing.T, c *cluster.Catena, exec *session,
 			t.Errorf("during the delay, %s is %d: %v", path, r.code, r.err)
 		}
 	}
-	exec.echo(t, "during the delay")
+	echoes(t, exec, "during the delay")
 }
 
 // afterDelay waits for the end of the delay, while requests are still in flight, and
@@ -252,7 +252,7 @@ func (o termination) afterDelay(t *testing.T, c *cluster.Catena, began time.Time
 }
 
 // ended checks that nothing is left when all requests have ended.
-func (o termination) ended(t *testing.T, c *cluster.Catena, exec *session) {
+func (o termination) ended(t *testing.T, c *cluster.Catena, exec *kubelet.Session) {
 	t.Helper()
 	eventually(t, "the host ends", func() bool {
 		select {
@@ -263,7 +263,7 @@ func (o termination) ended(t *testing.T, c *cluster.Catena, exec *session) {
 		}
 	})
 	select {
-	case <-exec.ended:
+	case <-exec.Ended():
 	case <-time.After(patience):
 		t.Error("the exec stream does not end with the host")
 	}

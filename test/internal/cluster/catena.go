@@ -22,6 +22,8 @@ type Options struct {
 	ConfigFile string
 	// PluginDirs are folders with plugins besides bin/plugins. (Catena only)
 	PluginDirs []string
+	// OwnPlugins leaves bin/plugins out. (Catena only)
+	OwnPlugins bool
 	// Set are further --set arguments. (Catena only)
 	Set []string
 }
@@ -91,7 +93,10 @@ func (c *Catena) Start(ctx context.Context) error {
 
 // Args is the command line of the host.
 func (c *Catena) Args(bin string) []string {
-	dirs := append([]string{filepath.Join(bin, "plugins")}, c.options.PluginDirs...)
+	dirs := c.options.PluginDirs
+	if !c.options.OwnPlugins {
+		dirs = append([]string{filepath.Join(bin, "plugins")}, dirs...)
+	}
 	args := []string{"serve", "--config", c.options.ConfigFile, "--data-dir", c.DataDir(),
 		"--set", "pluginDirs=" + strings.Join(dirs, ","), "--set", "apiserver.secure-port=0"}
 	for name, value := range c.commonFlags(c.options) {

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Status is what a test needs of "catena status -o json".
+type Status struct {
+	Stages []struct {
+		Stage      string
+		State      string
+		Generation string
+		PID        int
+		Restarts   int
+		Failure    string
+		Standby    *struct {
+			Generation, State string
+			PID               int
+		}
+		Others   []struct{ PID int }
+		LastSwap *struct {
+			At             time.Time
+			Result, Reason string
+		}
+	}
+	Signals []struct {
+		Name string
+		At   time.Time
+	}
+	LastReload *struct {
+		At    time.Time
+		Error string
+	}
+}
+
+// Command runs a command of bin/catena on the server's data folder. An error has what
+// the command has said.
+func (c *Catena) Command(ctx context.Context, args ...string) (string, error) {
+	bin, err := Bin()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "catena"), append(args, "--data-dir", c.DataDir())...)
+	cmd.Dir, cmd.Env = Root(), Environ()
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("catena %s: %w: %s", args[0], err, exit.Stderr)
+	}
+	return string(out), err
+}
+
+// Status asks the host where its stages stand.
+func (c *Catena) Status(ctx context.Context) (*Status, error) {
+	out, err := c.Command(ctx, "status", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{}
+	return s, json.Unmarshal([]byte(out), s)
+}
+
+// CertificateConfig is a client's configuration with a client certificate, made by
+// "catena kubeconfig".
+func (c *Catena) CertificateConfig(ctx context.Context, user string, groups ...string) (*rest.Config, error) {
+	args := []string{"kubeconfig", "--user", user}
+	for _, g := range groups {
+		args = append(args, "--group", g)
+	}
+	out, err := c.Command(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.RESTConfigFromKubeConfig([]byte(out))
+}
+
+// ClientCA is the file of the authority that signs clients' certificates.
+func (c *Catena) ClientCA() ([]byte, error) {
+	return os.ReadFile(filepath.Join(c.DataDir(), "pki", "ca.crt"))
+}
