@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -18,7 +16,7 @@ type Custom struct {
 	Object, List runtime.Object
 	// Plural is the name in paths.
 	Plural string
-	// Storage makes the storage, and Subresources those of subresources, by name.
+	// Storage makes the storage, and Subresources those of subresources by their names.
 	Storage      func(*Setup) (rest.Storage, error)
 	Subresources map[string]func(*Setup) (rest.Storage, error)
 }
@@ -42,17 +40,4 @@ func (c Custom) storage(setup *Setup) (map[string]rest.Storage, error) {
 		}
 	}
 	return storages, nil
-}
-
-// backend gives a registry storage of the author's.
-type backend struct{ decorator generic.StorageDecorator }
-
-func (b backend) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	return generic.RESTOptions{
-		StorageConfig:           storageConfig(resource),
-		Decorator:               b.decorator,
-		EnableGarbageCollection: true,
-		DeleteCollectionWorkers: 1,
-		ResourcePrefix:          resource.Group + "/" + resource.Resource,
-	}, nil
 }

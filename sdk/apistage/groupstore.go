@@ -63,8 +63,3 @@ func withoutProtobuf(all runtime.NegotiatedSerializer) runtime.NegotiatedSeriali
 	}
 	return negotiated{all, kept}
 }
-
-// storageConfig is for storage that does not look at it.
-func storageConfig(resource schema.GroupResource) *storagebackend.ConfigForResource {
-	return (&storagebackend.Config{}).ForResource(resource)
-}

@@ -63,10 +63,11 @@ type Kind[T Object] struct {
 	// keys are the labels, such as spec.color.
 	Fields map[string]func(T) string
 
-	// Backend replaces the store by storage of the author's: an implementation of
-	// storage.Interface. All else stays as it is.
-	Backend generic.StorageDecorator
-	// Customize is the last word on the registry before it is used.
+	// Storage replaces the store by storage of the author's own. It has to apply the
+	// strategy, with rest.BeforeCreate and rest.BeforeUpdate, for the functions above to
+	// be called. Status needs the store.
+	Storage func(*Setup, Strategy) (rest.StandardStorage, error)
+	// Customize is the last word on upstream's registry before it is used.
 	Customize func(*Setup, *genericregistry.Store) error
 }
 
@@ -127,29 +128,40 @@ func (k Kind[T]) storage(setup *Setup) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	k = k.names(kinds[0].Kind)
-	strategy := newStrategy(k, setup.Scheme, setup.GroupVersion.Group)
-	store, err := k.registry(setup, strategy)
+	storages, err := k.storages(setup, kinds[0].Kind)
 	if err != nil {
 		return nil, fmt.Errorf("resource %q: %w", k.Plural, err)
 	}
-	storages := map[string]rest.Storage{k.Plural: &kindREST{Store: store, shortNames: k.ShortNames, categories: k.Categories}}
+	return storages, nil
+}
+
+func (k Kind[T]) storages(setup *Setup, kind string) (map[string]rest.Storage, error) {
+	strategy := newStrategy(k, setup.Scheme, setup.GroupVersion.Group)
+	main, err := k.main(setup, strategy)
+	if err != nil {
+		return nil, err
+	}
+	storages := map[string]rest.Storage{k.Plural: newKindREST(main, kubectlNames{k.ShortNames, k.Categories}, k.Singular, strategy)}
 	if k.Status {
-		status, err := newStatusREST(store, strategy)
-		if err != nil {
-			return nil, fmt.Errorf("resource %q: %w", k.Plural, err)
+		if storages[k.Plural+"/status"], err = newStatusREST(main, strategy); err != nil {
+			return nil, err
 		}
-		storages[k.Plural+"/status"] = status
 	}
 	if k.Scale != nil {
-		storages[k.Plural+"/scale"] = &scaleREST[T]{store: store, scale: *k.Scale, versions: setup.versions(kinds[0].Kind)}
-	}
-	for name, make := range k.Subresources {
-		storages[k.Plural+"/"+name], err = make(setup, store)
-		if err != nil {
-			return nil, fmt.Errorf("resource %q: %w", k.Plural+"/"+name, err)
+		storages[k.Plural+"/scale"] = &scaleREST[T]{
+			store: main, scale: *k.Scale, versions: setup.versions(kind),
+			resource: schema.GroupResource{Group: setup.GroupVersion.Group, Resource: k.Plural},
 		}
 	}
-	return storages, nil
+	return storages, addSubresources(storages, setup, k.Plural, main, k.Subresources)
+}
+
+// main returns what has the objects.
+func (k Kind[T]) main(setup *Setup, strategy *strategy[T]) (rest.StandardStorage, error) {
+	if k.Storage != nil {
+		return k.Storage(setup, strategy)
+	}
+	return k.registry(setup, strategy)
 }
 
 // registry returns upstream's registry for the kind.
@@ -158,32 +170,19 @@ func (k Kind[T]) registry(setup *Setup, strategy *strategy[T]) (*genericregistry
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return k.new() },
 		NewListFunc:               func() runtime.Object { return reflect.New(reflect.TypeOf(k.List).Elem()).Interface().(runtime.Object) },
-		PredicateFunc:             strategy.predicate,
+		PredicateFunc:             strategy.Predicate,
 		DefaultQualifiedResource:  schema.GroupResource{Group: group, Resource: k.Plural},
 		SingularQualifiedResource: schema.GroupResource{Group: group, Resource: k.Singular},
 		CreateStrategy:            strategy,
 		UpdateStrategy:            strategy,
 		DeleteStrategy:            strategy,
 		ResetFieldsStrategy:       strategy,
-		TableConvertor:            Table(k.Columns...),
-	}
-	getter := setup.Config.RESTOptionsGetter
-	if k.Backend != nil {
-		getter = backend{k.Backend}
+		TableConvertor:            strategy,
 	}
 	if k.Customize != nil {
 		if err := k.Customize(setup, store); err != nil {
 			return nil, err
 		}
 	}
-	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: strategy.attributes})
+	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: setup.Config.RESTOptionsGetter, AttrFunc: strategy.attributes})
 }
-
-// kindREST is a registry with names for kubectl.
-type kindREST struct {
-	*genericregistry.Store
-	shortNames, categories []string
-}
-
-func (r *kindREST) ShortNames() []string { return r.shortNames }
-func (r *kindREST) Categories() []string { return r.categories }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
@@ -42,7 +41,8 @@ func (s Scale[T]) of(o T) *autoscalingv1.Scale {
 
 // scaleREST is upstream's for deployments, for any kind.
 type scaleREST[T Object] struct {
-	store    *genericregistry.Store
+	store    rest.StandardStorage
+	resource schema.GroupResource
 	scale    Scale[T]
 	versions []schema.GroupVersion
 }
@@ -106,9 +106,8 @@ type scaled[T Object] struct {
 
 func (s *scaled[T]) UpdatedObject(ctx context.Context, before runtime.Object) (runtime.Object, error) {
 	o := before.DeepCopyObject().(T)
-	resource := s.rest.store.DefaultQualifiedResource
 	if o.GetResourceVersion() == "" {
-		return nil, apierrors.NewNotFound(resource, s.name)
+		return nil, apierrors.NewNotFound(s.rest.resource, s.name)
 	}
 	fields := managedfields.NewScaleHandler(o.GetManagedFields(), s.rest.versions[0], s.rest.paths())
 	old := s.rest.scale.of(o)
@@ -129,7 +128,7 @@ func (s *scaled[T]) UpdatedObject(ctx context.Context, before runtime.Object) (r
 			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
 	}
 	if scale.UID != "" && scale.UID != o.GetUID() {
-		return nil, apierrors.NewConflict(resource, s.name, fmt.Errorf("the UID in the precondition is %s, that of the object is %s", scale.UID, o.GetUID()))
+		return nil, apierrors.NewConflict(s.rest.resource, s.name, fmt.Errorf("the UID in the precondition is %s, that of the object is %s", scale.UID, o.GetUID()))
 	}
 	*s.rest.scale.Replicas(o) = scale.Spec.Replicas
 	o.SetResourceVersion(scale.ResourceVersion)

@@ -2,6 +2,7 @@ package apistage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -19,7 +20,11 @@ type statusREST[T Object] struct {
 	strategy *statusStrategy[T]
 }
 
-func newStatusREST[T Object](store *genericregistry.Store, s *strategy[T]) (*statusREST[T], error) {
+func newStatusREST[T Object](main rest.StandardStorage, s *strategy[T]) (*statusREST[T], error) {
+	store, ok := main.(*genericregistry.Store)
+	if !ok {
+		return nil, errors.New("subresource status: only kinds in the store have it")
+	}
 	if _, ok := reflect.TypeFor[T]().Elem().FieldByName(statusField); !ok {
 		return nil, fmt.Errorf("subresource status: %v has no field %s", reflect.TypeFor[T](), statusField)
 	}

@@ -13,22 +13,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
+// Strategy is what a Kind says about its objects, for storage of the author's own.
+type Strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+	rest.TableConvertor
+	// Predicate tells which objects selectors select.
+	Predicate(label labels.Selector, field fields.Selector) storage.SelectionPredicate
+}
+
 // strategy does for a Kind what the strategies of upstream's registries do.
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
+	rest.TableConvertor
 	kind     Kind[T]
 	versions []schema.GroupVersion
 }
 
 func newStrategy[T Object](kind Kind[T], scheme *runtime.Scheme, group string) *strategy[T] {
 	return &strategy[T]{
-		ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator,
+		ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, TableConvertor: Table(kind.Columns...),
 		kind: kind, versions: scheme.PrioritizedVersionsForGroup(group),
 	}
 }
@@ -149,7 +160,7 @@ func (s *strategy[T]) attributes(object runtime.Object) (labels.Set, fields.Set,
 	return o.GetLabels(), selectable, nil
 }
 
-func (s *strategy[T]) predicate(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+func (s *strategy[T]) Predicate(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
 	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: s.attributes}
 }
 

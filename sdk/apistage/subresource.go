@@ -8,20 +8,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Subresource makes the storage of a subresource of a Kind, whose registry is store.
+// Subresource makes the storage of a subresource of a resource, whose objects are in store.
 // What the storage can do decides about its verbs: an implementation of rest.Getter can
 // be read, one of rest.NamedCreater takes POST, one of rest.Connecter any method.
-type Subresource func(setup *Setup, store *genericregistry.Store) (rest.Storage, error)
+type Subresource func(setup *Setup, store rest.StandardStorage) (rest.Storage, error)
 
 // Call is one request for a subresource that Action or Connect serves.
 type Call[T Object] struct {
 	*Setup
 	// Store has the objects of the kind, for changes that the call makes.
-	Store *genericregistry.Store
+	Store rest.StandardStorage
 	// Object is the one that the request names, as it is at the request's beginning.
 	Object T
 }
@@ -30,7 +29,7 @@ type Call[T Object] struct {
 // object that do returns. In has to be in the scheme. Admission has seen it; if
 // DryRun is among its options, do must change nothing.
 func Action[T, In Object](do func(ctx context.Context, call Call[T], in In, options *metav1.CreateOptions) (runtime.Object, error)) Subresource {
-	return func(setup *Setup, store *genericregistry.Store) (rest.Storage, error) {
+	return func(setup *Setup, store rest.StandardStorage) (rest.Storage, error) {
 		if _, _, err := setup.Scheme.ObjectKinds(newOf[In]()); err != nil {
 			return nil, fmt.Errorf("what the action takes is not in the scheme: %w", err)
 		}
@@ -40,7 +39,7 @@ func Action[T, In Object](do func(ctx context.Context, call Call[T], in In, opti
 
 type action[T, In Object] struct {
 	setup *Setup
-	store *genericregistry.Store
+	store rest.StandardStorage
 	do    func(context.Context, Call[T], In, *metav1.CreateOptions) (runtime.Object, error)
 }
 
@@ -63,14 +62,14 @@ func (a *action[T, In]) Create(ctx context.Context, name string, object runtime.
 // Connect answers requests with any of the methods for .../NAME/SUBRESOURCE with a
 // handler of net/http: downloads, streams, upgrades.
 func Connect[T Object](serve func(call Call[T], w http.ResponseWriter, r *http.Request), methods ...string) Subresource {
-	return func(setup *Setup, store *genericregistry.Store) (rest.Storage, error) {
+	return func(setup *Setup, store rest.StandardStorage) (rest.Storage, error) {
 		return &connect[T]{setup, store, serve, methods}, nil
 	}
 }
 
 type connect[T Object] struct {
 	setup   *Setup
-	store   *genericregistry.Store
+	store   rest.StandardStorage
 	serve   func(Call[T], http.ResponseWriter, *http.Request)
 	methods []string
 }
@@ -95,4 +94,16 @@ func newOf[T Object]() T { return reflect.New(reflect.TypeFor[T]().Elem()).Inter
 // Replace is for updates of a registry by an object that has been changed.
 func Replace(object runtime.Object) rest.UpdatedObjectInfo {
 	return rest.DefaultUpdatedObjectInfo(object)
+}
+
+// addSubresources adds the storages of a resource's subresources.
+func addSubresources(storages map[string]rest.Storage, setup *Setup, plural string, main rest.StandardStorage, subresources map[string]Subresource) error {
+	for name, make := range subresources {
+		storage, err := make(setup, main)
+		if err != nil {
+			return fmt.Errorf("subresource %q: %w", name, err)
+		}
+		storages[plural+"/"+name] = storage
+	}
+	return nil
 }
