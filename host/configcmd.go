@@ -23,22 +23,27 @@ func configCommand() *cobra.Command {
 		Short: "Check or show the configuration",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(configValidateCommand(), configShowCommand())
+	cmd.AddCommand(configValidateCommand(), configShowCommand(), configSchemaCommand())
 	return cmd
 }
 
 func configValidateCommand() *cobra.Command {
 	var flags configFlags
+	var withStages bool
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Print every error of the configuration",
 		Long: `Print every error of the configuration, with file and key: unknown keys, wrong
 types, stages that make no chain, binaries that cannot be started, flags of
 kube-apiserver that it does not have or that do not fit together. Nothing is
-started, created or changed. The exit code is 1 if there is an error.`,
+started, created or changed. The exit code is 1 if there is an error.
+
+What is below stages.NAME.config only the stage knows. With --with-stages, each stage's
+binary is started, asked for the schema of its configuration and for its own opinion,
+and ended; none is configured, and nothing is served.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			problems := validate(&flags)
+			problems := validate(cmd.Context(), &flags, withStages)
 			for _, p := range problems {
 				fmt.Fprintln(cmd.ErrOrStderr(), p)
 			}
@@ -50,27 +55,37 @@ started, created or changed. The exit code is 1 if there is an error.`,
 		},
 	}
 	flags.register(cmd)
+	cmd.Flags().BoolVar(&withStages, "with-stages", false, "start each stage's binary and have it check its own configuration")
 	return cmd
 }
 
 // validate returns everything that is wrong, one error for each line to print.
-func validate(flags *configFlags) []error {
+func validate(ctx context.Context, flags *configFlags, withStages bool) []error {
 	cfg, err := flags.load()
 	if err != nil {
 		return split(err)
 	}
 	_, chainErr := resolve(cfg)
-	return append(split(chainErr), split(located(cfg, validateFlags(cfg)))...)
+	parsed, flagsErr := checkFlags(ctx, cfg)
+	problems := append(split(chainErr), split(located(cfg, flagsErr))...)
+	if withStages && parsed != nil {
+		problems = append(problems, split(located(cfg, validateWithStages(ctx, cfg, parsed.List())))...)
+	}
+	return problems
 }
 
 // located puts in front of each of the joined errors where the key that it begins
-// with was set. Libraries that know nothing of layers name the key alone.
+// with was set. Libraries and stages, which know nothing of layers, name the key alone.
 func located(cfg *config.Config, err error) error {
 	all := split(err)
 	for i, e := range all {
 		key, _, _ := strings.Cut(e.Error(), ":")
 		key, _, _ = strings.Cut(key, ",")
-		if where := cfg.Where(key); strings.HasPrefix(key, "apiserver.") && where != "default" {
+		if !strings.HasPrefix(key, "apiserver.") && !strings.HasPrefix(key, "stages.") {
+			continue
+		}
+		key, _, _ = strings.Cut(key, "[") // the item of a list
+		if where := cfg.Where(key); where != "default" {
 			all[i] = fmt.Errorf("%s: %w", where, e)
 		}
 	}
@@ -80,17 +95,18 @@ func located(cfg *config.Config, err error) error {
 	return errors.Join(all...)
 }
 
-// validateFlags checks the flags of kube-apiserver as a start would. What
-// Kubernetes' code logs meanwhile says nothing that the errors do not.
-func validateFlags(cfg *config.Config) error {
+// checkFlags checks the flags of kube-apiserver as a start would. What Kubernetes' code
+// logs meanwhile says nothing that the errors do not. The flags are nil if they cannot
+// be read.
+func checkFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
 	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
-		return err
+		return nil, err
 	}
-	flags, err := front.ParseFlags(context.Background(), cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
+	flags, err := front.ParseFlags(ctx, cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return flags.Validate(context.Background())
+	return flags, flags.Validate(ctx)
 }
 
 // split takes joined errors apart.
