@@ -20,7 +20,7 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 RACE := ./host/internal/chain ./host/internal/config ./host/internal/lifecycle \
 	./host/internal/process ./host/internal/relay ./host/internal/supervisor ./sdk ./sdk/stagev1 ./sdk/stagetest
 
-.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-apiserver cross generate clean
+.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-apiserver cross generate examples generate-python clean
 
 all: build
 
@@ -39,6 +39,23 @@ kubectl: ## bin/tools/kubectl, of the same release
 	@mkdir -p bin/tools
 	$(GO) build -ldflags '$(TOOL_LDFLAGS)' -o bin/tools/kubectl k8s.io/kubernetes/cmd/kubectl
 
+EXAMPLES := $(patsubst examples/%/main.go,%,$(wildcard examples/*/main.go))
+
+examples: ## bin/examples/catena-stage-*, and what the examples in other languages need
+	@mkdir -p bin/examples
+	@for s in $(EXAMPLES); do \
+		echo "$(GO) build -o bin/examples/catena-stage-$$s ./examples/$$s"; \
+		$(GO) build -ldflags '$(LDFLAGS)' -o bin/examples/catena-stage-$$s ./examples/$$s || exit 1; \
+	done
+	@cd examples/node-hello && if [ node_modules/.package-lock.json -nt package-lock.json ]; then :; \
+	elif command -v npm >/dev/null; then \
+		echo "npm ci in examples/node-hello" && npm ci --no-audit --no-fund --loglevel=error || \
+			echo "npm's packages cannot be had: examples/node-hello is not tested"; \
+	else echo "no npm: examples/node-hello is not tested"; fi
+	@/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends python3-grpcio python3-protobuf; } || \
+		echo "no python3-grpcio and python3-protobuf: examples/python-hello is not tested"
+
 tools: ## the Kubernetes binaries that the tests run against Catena
 	@mkdir -p bin/tools
 	@for t in $(TOOLS); do \
@@ -47,7 +64,7 @@ tools: ## the Kubernetes binaries that the tests run against Catena
 	done
 	$(GO) build -ldflags '-s -w' -o bin/tools/etcd go.etcd.io/etcd/server/v3
 
-test: build tools test-unit test-race test-e2e ## everything that CI runs
+test: build tools examples test-unit test-race test-e2e ## everything that CI runs
 
 test-unit: ## vet, formatting and the tests of all packages
 	@test -z "$$(gofmt -l host sdk plugins test)" || { gofmt -l host sdk plugins test; exit 1; }
@@ -79,6 +96,9 @@ cross: ## everything for the platforms on which no test runs
 
 generate: ## sdk/stagev1/*.pb.go
 	GOFLAGS=-mod=mod $(GO) run github.com/bufbuild/buf/cmd/buf@v1.60.0 generate --path sdk/stagev1
+
+generate-python: ## examples/python-hello/stage_pb2.py; needs protobuf-compiler and libprotobuf-dev
+	protoc -I sdk/stagev1 --python_out=examples/python-hello stage.proto
 
 clean:
 	rm -rf bin

@@ -137,7 +137,11 @@ func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, 
 	path := strings.TrimSuffix(s.opts.Endpoints, "/") + "/" + name
 	probe, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	resp, id, err := st.begin(probe, http.MethodGet, path, nil, nil)
+	var change func(*http.Request)
+	if name == "upgrade" {
+		change = upgradeToEcho
+	}
+	resp, id, err := st.begin(probe, http.MethodGet, path, nil, change)
 	if err != nil {
 		return nil, "", want(fmt.Sprintf("the head of an answer to GET %s within %s", path, probeTime), "%v", err)
 	}

@@ -89,15 +89,17 @@ func checkTrailers(ctx context.Context, s *suite) error {
 	return sameBody("answer to POST "+path, body, a.body)
 }
 
+func upgradeToEcho(r *http.Request) {
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "echo")
+}
+
 func checkUpgrade(ctx context.Context, s *suite) error {
 	st, path, err := s.endpointPath(ctx, "upgrade")
 	if err != nil {
 		return err
 	}
-	resp, _, err := st.begin(ctx, http.MethodGet, path, nil, func(r *http.Request) {
-		r.Header.Set("Connection", "Upgrade")
-		r.Header.Set("Upgrade", "echo")
-	})
+	resp, _, err := st.begin(ctx, http.MethodGet, path, nil, upgradeToEcho)
 	if err != nil {
 		return want("101 for GET "+path+" with Upgrade: echo", "%v", err)
 	}

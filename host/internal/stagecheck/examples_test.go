@@ -1,0 +1,115 @@
+//go:build linux
+
+package stagecheck
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const examples = "../../../examples"
+
+// The stages in other languages pass all checks that apply to them, and are short.
+func TestOtherLanguages(t *testing.T) {
+	t.Parallel()
+	for name, available := range map[string]func(*testing.T){"node-hello": needNode, "python-hello": needPython} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			available(t)
+			binary := filepath.Join(examples, name, "catena-stage-"+name)
+			text, err := os.ReadFile(binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(text, []byte("\n")); n >= 150 {
+				t.Errorf("%s has %d lines, want fewer than 150", binary, n)
+			}
+			report, err := Run(t.Context(), Options{Binary: binary, Endpoints: "/" + name + "/check", Config: json.RawMessage(`{"greeting":"hi"}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(report.Summary())
+			for _, r := range report.Results {
+				if r.Status == Failed {
+					t.Error(r)
+				}
+			}
+			if report.Control != "folder" || report.Count(Passed) < 20 {
+				t.Errorf("control %s, %d checks passed", report.Control, report.Count(Passed))
+			}
+		})
+	}
+}
+
+func needNode(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed")
+	}
+	if _, err := os.Stat(filepath.Join(examples, "node-hello", "node_modules")); err != nil {
+		t.Skip("npm's packages are not installed: run make examples")
+	}
+}
+
+func needPython(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("/usr/bin/python3", "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
+		t.Skipf("python3-grpcio and python3-protobuf are not installed: %s", out)
+	}
+}
+
+// What the stage in Python knows of the protocol is part of it. The protocol may have more.
+func TestPythonProtocol(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	cmd := exec.Command("/usr/bin/python3", "-c", "import stage_pb2; print(stage_pb2.DESCRIPTOR.serialized_pb.hex())")
+	cmd.Dir = filepath.Join(examples, "python-hello")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var python descriptorpb.FileDescriptorProto
+	if err := proto.Unmarshal(raw, &python); err != nil {
+		t.Fatal(err)
+	}
+	known := fields(protodesc.ToFileDescriptorProto(stagev1.File_sdk_stagev1_stage_proto))
+	for key, value := range fields(&python) {
+		if known[key] != value {
+			t.Errorf("%s is %q in examples/python-hello/stage_pb2.py, %q in stage.proto; run make generate-python", key, value, known[key])
+		}
+	}
+}
+
+// fields flattens a file: names of fields and methods, with their numbers and types.
+func fields(file *descriptorpb.FileDescriptorProto) map[string]string {
+	all := map[string]string{}
+	for _, m := range file.GetMessageType() {
+		for _, f := range m.GetField() {
+			all[m.GetName()+"."+f.GetName()] = strings.Join([]string{
+				f.GetType().String(), f.GetLabel().String(), f.GetTypeName(), string(rune('0' + f.GetNumber())),
+			}, " ")
+		}
+	}
+	for _, s := range file.GetService() {
+		for _, m := range s.GetMethod() {
+			all[s.GetName()+"."+m.GetName()] = m.GetInputType() + " " + m.GetOutputType()
+		}
+	}
+	return all
+}
