@@ -32,6 +32,7 @@ const (
 func (s *server) buildChain(context.Context) error {
 	s.chain = relay.NewChain(relay.Config{
 		NotFound: http.HandlerFunc(s.notFound), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: s.observe,
+		Hold: relay.Limits{Requests: int(s.config().HoldRequests)},
 	})
 	s.front.SetChain(s.chain)
 
@@ -47,13 +48,15 @@ func (s *server) buildChain(context.Context) error {
 
 	s.stages, err = supervisor.New(supervisor.Options{
 		Chain: s.specs, DataDir: s.storage.Dir, RuntimeDir: s.run, Flags: s.flags.List(), HostSocket: socket,
-		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), HoldTimeout: s.cfg.HoldTimeout, Log: s.log, StageLog: s.others,
-		Publish: s.publish, ResourceSizes: s.resourceSizes,
+		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), HoldTimeout: s.config().HoldTimeout, Log: s.log, StageLog: s.others,
+		Publish: s.publish, ResourceSizes: s.resourceSizes, Events: s.event,
 	})
 	if err != nil {
 		return err
 	}
 	s.undo.add(s.stages.Stop)
+	go s.endByForce()
+	front.SetSupervision(front.Supervision{States: supervisor.States(), Stages: s.stageStates, Held: s.heldRequests})
 	return nil
 }
 
@@ -78,7 +81,7 @@ func (s *server) observe(h relay.Hop) {
 // caller is the process of a stage to which a token belongs.
 func (s *server) caller(token string) (relay.Caller, bool) {
 	id, ok := s.stages.Authenticate(token)
-	return relay.Caller{Stage: id.Stage, Delegates: id.Delegates}, ok
+	return relay.Caller{Stage: id.Stage, Delegates: id.Delegates, Staged: id.Staged}, ok
 }
 
 // as gives a request the identity that the configuration has for a stage.
@@ -89,9 +92,10 @@ func (s *server) as(r *http.Request, stage string) *http.Request {
 
 // startStages brings the chain up and says so, a line for each stage.
 func (s *server) startStages(ctx context.Context) error {
-	return s.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
+	return located(s.cfg, s.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
+		front.ObserveStart(stage, took)
 		fmt.Fprintf(s.out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
-	})
+	}))
 }
 
 // registerStages makes the stages' hooks, checks and signals part of the server.
@@ -147,13 +151,7 @@ func (s *server) checks() []front.Check {
 	all := withEtcd(s.stages.Checks())
 	checks := make([]front.Check, len(all))
 	for i, c := range all {
-		checks[i] = front.Check{Name: c.Name, Healthz: c.Healthz, Livez: c.Livez, Readyz: c.Readyz, Boot: c.Boot, Run: c.Run}
-		if !c.Required {
-			checks[i].Run = func(ctx context.Context) error {
-				_ = c.Run(ctx) // the server is well without the stage
-				return nil
-			}
-		}
+		checks[i] = front.Check(c)
 	}
 	return checks
 }
@@ -188,31 +186,16 @@ func withEtcd(checks []supervisor.Check) []supervisor.Check {
 		}})
 }
 
-// publish gives the relay a new state of the chain. A stage has one endpoint for as
-// long as its socket is the same, so that connections are used again.
+// publish gives the relay a new state of the chain.
 func (s *server) publish(stages []supervisor.Published) {
 	s.published.Store(&stages)
-	links := make([]relay.Link, len(stages))
+	links := make([]relay.Stage, len(stages))
 	claims := make([]chain.StageClaims, len(stages))
-	var replaced []*relay.Endpoint
 	for i, st := range stages {
-		old := s.endpoints[st.Name]
-		if old == nil || old.Socket() != st.Socket {
-			if old != nil {
-				replaced = append(replaced, old)
-			}
-			delete(s.endpoints, st.Name)
-			if st.Socket != "" {
-				s.endpoints[st.Name] = relay.NewEndpoint(st.Name, st.Socket)
-			}
-		}
-		links[i] = relay.Link{Name: st.Name, Endpoint: s.endpoints[st.Name]}
+		links[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Held: st.Held}
 		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
 	}
-	s.chain.Swap(&relay.Snapshot{Table: chain.NewTable(claims), Links: links})
-	for _, e := range replaced {
-		e.Close() // requests that it has go on
-	}
+	s.chain.Set(chain.NewTable(claims), links)
 	if err := s.saveClaims(claims); err != nil {
 		s.log.Warn("claims could not be saved for \"catena chain\"", "error", err)
 	}
@@ -226,13 +209,23 @@ func claimsOf(wire []*stagev1.Claim) []chain.Claim {
 	return claims
 }
 
+// claimTexts writes claims as people read them: /a/* covers everything below /a too, /a/+
+// one segment more.
+func claimTexts(claims []chain.Claim) []string {
+	suffix := map[chain.Match]string{chain.Prefix: "/*", chain.Child: "/+"}
+	texts := make([]string, len(claims))
+	for i, c := range claims {
+		texts[i] = c.Path + suffix[c.Match]
+	}
+	return texts
+}
+
 // saveClaims leaves the claims for "catena chain".
 func (s *server) saveClaims(stages []chain.StageClaims) error {
-	suffix := map[chain.Match]string{chain.Prefix: "/*", chain.Child: "/+"}
 	all := map[string][]string{}
 	for _, st := range stages {
-		for _, c := range st.Claims {
-			all[st.Name] = append(all[st.Name], c.Path+suffix[c.Match])
+		if len(st.Claims) > 0 {
+			all[st.Name] = claimTexts(st.Claims)
 		}
 	}
 	b, err := json.MarshalIndent(all, "", "  ")

@@ -15,7 +15,7 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 		return failed
 	}
 	ctx := x.r.Context()
-	c, err := e.get(ctx, redial)
+	c, err := e.get(ctx, redial, len(x.message.out))
 	if err != nil {
 		return x.failure(Unavailable, err)
 	}

@@ -59,6 +59,8 @@ type Config struct {
 	Carrier Carrier
 	// Observe is called at the end of each attempt to have a stage serve a request.
 	Observe func(Hop)
+	// Hold bounds the requests that wait for each stage.
+	Hold Limits
 }
 
 // Hop is how one attempt to have a stage serve a request ended.
@@ -119,7 +121,7 @@ func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *Chain) Only(stage string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := c.snapshot(w, r, stage); s != nil {
-			c.relayTo(w, r, s, stage)
+			c.relayTo(w, r, s, stage, s.Links[s.index(stage)].Endpoint)
 		}
 	})
 }

@@ -32,14 +32,18 @@ type Endpoint struct {
 	idle     []*conn // the longest unused first
 	inFlight int
 	closed   bool
+	hold     hold
 	// empty is closed when the endpoint is closed and has no exchange left.
 	empty chan struct{}
 }
 
 // NewEndpoint returns an endpoint for the socket of a stage. It connects when
 // there is a request. The caller has to Close it.
-func NewEndpoint(stage, socket string) *Endpoint {
+func NewEndpoint(stage, socket string) *Endpoint { return newEndpoint(stage, socket, Limits{}) }
+
+func newEndpoint(stage, socket string, limits Limits) *Endpoint {
 	return &Endpoint{
+		hold:  hold{limits: limits.withDefaults()},
 		stage: stage,
 		addr:  net.UnixAddr{Name: socket, Net: "unix"},
 		empty: make(chan struct{}),
@@ -69,6 +73,7 @@ func (e *Endpoint) Close() {
 		return
 	}
 	e.closed = true
+	e.hold.release()
 	for _, c := range e.idle {
 		c.release()
 	}
@@ -89,10 +94,16 @@ func (e *Endpoint) Wait(ctx context.Context) error {
 }
 
 // get begins an exchange: it returns a connection, an idle one unless redial is
-// set. Each get that returns no error is followed by one put.
-func (e *Endpoint) get(ctx context.Context, redial bool) (*conn, error) {
+// set. Each get that returns no error is followed by one put. Size is that of the
+// request, if it has to wait.
+func (e *Endpoint) get(ctx context.Context, redial bool, size int) (*conn, error) {
 	for {
 		c, err := e.begin(redial)
+		if err == errHeld {
+			if err = e.awaitResume(ctx, size); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +115,7 @@ func (e *Endpoint) get(ctx context.Context, redial bool) (*conn, error) {
 		}
 		e.put(c, false)
 	}
-	c, err := e.dial(ctx)
+	c, err := e.dial(ctx, size)
 	if err != nil {
 		e.put(nil, false)
 		return nil, err
@@ -118,6 +129,9 @@ func (e *Endpoint) begin(redial bool) (*conn, error) {
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil, errClosed
+	}
+	if e.hold.gate != nil {
+		return nil, errHeld
 	}
 	e.inFlight++
 	n := len(e.idle)
@@ -157,15 +171,22 @@ func (e *Endpoint) put(c *conn, keep bool) {
 	}
 }
 
-func (e *Endpoint) dial(ctx context.Context) (*conn, error) {
+func (e *Endpoint) dial(ctx context.Context, size int) (*conn, error) {
 	var d net.Dialer
-	for {
+	for waits := false; ; {
 		c, err := d.DialContext(ctx, "unix", e.addr.Name)
 		if err == nil {
 			return newConn(c.(*net.UnixConn))
 		}
 		if !errors.Is(err, syscall.EAGAIN) {
 			return nil, err
+		}
+		if !waits {
+			if _, err := e.enter(size); err != nil {
+				return nil, fmt.Errorf("the backlog of the stage's socket is full, and too many requests wait for it already")
+			}
+			waits = true
+			defer e.leave(size)
 		}
 		select {
 		case <-ctx.Done():

@@ -66,7 +66,7 @@ func TestPoolIsBounded(t *testing.T) {
 	defer e.Close()
 	var all []*conn
 	for range maxIdle + 10 {
-		c, err := e.get(t.Context(), false)
+		c, err := e.get(t.Context(), false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestPoolIsBounded(t *testing.T) {
 		t.Errorf("%d idle connections, want %d", n, maxIdle)
 	}
 	last := all[len(all)-1]
-	if c, _ := e.get(t.Context(), false); c != last {
+	if c, _ := e.get(t.Context(), false, 0); c != last {
 		t.Error("not the one that was used last")
 	}
 	old := e.idle[0]
@@ -101,11 +101,11 @@ func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	stage := startStage(t)
 	e := NewEndpoint("a", stage.socket)
-	idle, err := e.get(t.Context(), true)
+	idle, err := e.get(t.Context(), true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy, err := e.get(t.Context(), true)
+	busy, err := e.get(t.Context(), true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestCloseWaits(t *testing.T) {
 	if !busy.fresh() {
 		t.Error("the connection in use has been closed")
 	}
-	if _, err := e.get(t.Context(), false); !errors.Is(err, errClosed) {
+	if _, err := e.get(t.Context(), false, 0); !errors.Is(err, errClosed) {
 		t.Errorf("get: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -153,7 +153,7 @@ func TestFullBacklog(t *testing.T) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			c, err := e.get(ctx, true)
+			c, err := e.get(ctx, true, 0)
 			if err != nil {
 				t.Error(err)
 				return
@@ -175,7 +175,7 @@ func TestFullBacklog(t *testing.T) {
 		all.Go(func() { // more than fit
 			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			if c, err := e.get(short, true); err == nil {
+			if c, err := e.get(short, true, 0); err == nil {
 				e.put(c, false)
 			} else if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("full backlog: %v", err)

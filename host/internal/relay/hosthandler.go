@@ -30,6 +30,9 @@ type Caller struct {
 	// Delegates are the stages that the process was told of as standing behind it. It may
 	// call them whatever the chain has become since.
 	Delegates []string
+	// Staged are the sockets of those among them that come into the chain together with
+	// the process, and do not serve in it yet.
+	Staged map[string]string
 }
 
 // ServeHTTP implements http.Handler.
@@ -89,6 +92,10 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, i
 func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, caller Caller, delegate string) {
 	if !slices.Contains(caller.Delegates, delegate) {
 		http.Error(w, "stage "+strconv.Quote(delegate)+" is not behind stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
+		return
+	}
+	if socket := caller.Staged[delegate]; socket != "" {
+		h.Chain.staged(delegate, socket).ServeHTTP(w, h.As(r, caller.Stage))
 		return
 	}
 	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, caller.Stage))

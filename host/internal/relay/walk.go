@@ -32,15 +32,26 @@ func (c *Chain) relayAfter(w http.ResponseWriter, r *http.Request, s *Snapshot, 
 }
 
 // relayTo hands the request to one stage alone.
-func (c *Chain) relayTo(w http.ResponseWriter, r *http.Request, s *Snapshot, stage string) {
-	x := walk{exchange: newExchange(c, w, r), snapshot: s, after: stage}
+func (c *Chain) relayTo(w http.ResponseWriter, r *http.Request, s *Snapshot, stage string, e *Endpoint) {
+	x := walk{exchange: newExchange(c, w, r), snapshot: s}
 	defer x.release()
 	x.stage = stage
-	if x.hop(s, s.Links[s.index(stage)].Endpoint) {
+	if x.hop(s, e) {
 		return
 	}
 	x.leave()
 	c.config.NotFound.ServeHTTP(w, r)
+}
+
+// staged returns a handler for a process of a stage that does not serve in the chain yet.
+func (c *Chain) staged(stage, socket string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s := c.snapshot(w, r, ""); s != nil {
+			e := newEndpoint(stage, socket, c.config.Hold)
+			defer e.Close()
+			c.relayTo(w, r, s, stage, e)
+		}
+	})
 }
 
 // inOrder asks the stages in the order in which they stood when the request came. It
@@ -49,7 +60,14 @@ func (x *walk) inOrder() (taken bool) {
 	s, path := x.snapshot, x.r.URL.Path
 	i := s.Table.First(path)
 	if x.after != "" {
-		i = s.Table.Next(path, s.index(x.after))
+		at := s.index(x.after)
+		if at < 0 { // a process that does not serve in the chain yet, or no longer
+			x.stage = x.after
+			x.failure(Unavailable, errNoStage)
+			x.answerFailure()
+			return true
+		}
+		i = s.Table.Next(path, at)
 	}
 	for i >= 0 {
 		next := s.Table.Next(path, i)

@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"context"
+	"errors"
+)
+
+// Limits bound the requests that wait for a stage which is down for a moment. What is
+// beyond them is Unavailable at once.
+type Limits struct {
+	Requests int
+	// Bytes are those of the requests' heads, and of their bodies if these are not
+	// streamed.
+	Bytes int64
+}
+
+// The limits if others are not given.
+const (
+	DefaultHoldRequests = 1000
+	DefaultHoldBytes    = 64 << 20
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.Requests <= 0 {
+		l.Requests = DefaultHoldRequests
+	}
+	if l.Bytes <= 0 {
+		l.Bytes = DefaultHoldBytes
+	}
+	return l
+}
+
+var (
+	errHeld = errors.New("its process has ended, another is coming up")
+	errFull = errors.New("its process has ended, another is coming up, and too many requests wait for it already")
+)
+
+// hold is a queue of requests. It belongs to an endpoint, whose lock guards it.
+type hold struct {
+	limits Limits
+	// gate is closed when they are to wait no longer; nil if there is no need to wait.
+	gate     chan struct{}
+	requests int
+	bytes    int64
+}
+
+// Hold makes requests that come from now on wait until Resume or Close.
+func (e *Endpoint) Hold() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.hold.gate == nil && !e.closed {
+		e.hold.gate = make(chan struct{})
+	}
+}
+
+// Resume lets the requests go on.
+func (e *Endpoint) Resume() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold.release()
+}
+
+func (h *hold) release() {
+	if h.gate != nil {
+		close(h.gate)
+		h.gate = nil
+	}
+}
+
+// Waiting returns how many requests wait for the stage.
+func (e *Endpoint) Waiting() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hold.requests
+}
+
+// enter counts a request of that size as one that waits, if there is room for it.
+func (e *Endpoint) enter(size int) (gate <-chan struct{}, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := &e.hold
+	if h.requests >= h.limits.Requests || h.bytes+int64(size) > h.limits.Bytes {
+		return nil, errFull
+	}
+	h.requests++
+	h.bytes += int64(size)
+	return h.gate, nil
+}
+
+func (e *Endpoint) leave(size int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold.requests--
+	e.hold.bytes -= int64(size)
+}
+
+// awaitResume waits until requests can go on.
+func (e *Endpoint) awaitResume(ctx context.Context, size int) error {
+	gate, err := e.enter(size)
+	if err != nil {
+		return err
+	}
+	defer e.leave(size)
+	if gate == nil {
+		return nil // it has been resumed in the meantime
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

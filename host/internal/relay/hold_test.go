@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// held returns a chain of one stage that is being held, and the function that sets
+// whether it is.
+func held(t *testing.T, limits Limits) (*Chain, func(socket string, held bool)) {
+	t.Helper()
+	socket := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	chain := NewChain(Config{Hold: limits})
+	set := func(s string, held bool) {
+		if s == "same" {
+			s = socket
+		}
+		chain.Set(order(1), []Stage{{Name: "a", Socket: s, Held: held}})
+	}
+	set("same", true)
+	t.Cleanup(func() { chain.Set(order(0), nil) })
+	return chain, set
+}
+
+// send has n requests made, and returns a function that waits for their statuses.
+func send(chain *Chain, n int, body string) func() map[int]int {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	statuses := map[int]int{}
+	for range n {
+		all.Go(func() {
+			rec := httptest.NewRecorder()
+			chain.ServeHTTP(rec, httptest.NewRequest("POST", "/", strings.NewReader(body)))
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[rec.Code]++
+		})
+	}
+	return func() map[int]int {
+		all.Wait()
+		return statuses
+	}
+}
+
+func waiting(chain *Chain) int { return chain.Loads()[0].Waiting }
+
+// TestHold shows how requests wait for a stage, writes too, and what ends that.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		end  func(set func(string, bool), other string)
+		want int
+	}{
+		"another process on the same socket": {func(set func(string, bool), _ string) { set("same", false) }, http.StatusTeapot},
+		"another process on its own socket":  {func(set func(string, bool), other string) { set(other, false) }, http.StatusOK},
+		"it does not come back":              {func(set func(string, bool), _ string) { set("", false) }, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := serveStage(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			chain, set := held(t, Limits{})
+			statuses := send(chain, 20, "x")
+			eventually(t, "20 requests to wait", func() bool { return waiting(chain) == 20 })
+			set("same", true) // what is published again in the meantime changes nothing
+			if n := waiting(chain); n != 20 {
+				t.Errorf("%d wait", n)
+			}
+			tc.end(set, other)
+			if got := statuses(); got[tc.want] != 20 {
+				t.Errorf("statuses %v, want 20 times %d", got, tc.want)
+			}
+			eventually(t, "the queue is empty", func() bool { return waiting(chain) == 0 })
+		})
+	}
+}
+
+// TestHoldIsBounded shows that what is beyond the limits is refused at once, with leave
+// to try again.
+func TestHoldIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]Limits{
+		"requests": {Requests: 5},
+		"bytes":    {Bytes: 6000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chain, set := held(t, limits)
+			body := strings.Repeat("x", 1000)
+			statuses := send(chain, 5, body)
+			eventually(t, "5 requests to wait", func() bool { return waiting(chain) == 5 })
+			rec := httptest.NewRecorder()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			chain.ServeHTTP(rec, httptest.NewRequest("GET", "/", strings.NewReader(body)).WithContext(ctx))
+			if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
+				t.Errorf("beyond the limit: %d, Retry-After %q", rec.Code, rec.Header().Get("Retry-After"))
+			}
+			set("same", false)
+			if got := statuses(); got[http.StatusTeapot] != 5 {
+				t.Errorf("statuses %v", got)
+			}
+		})
+	}
+}
+
+// TestHeldRequestEndsWithItsContext shows that nobody waits longer than it wants to.
+func TestHeldRequestEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	chain, _ := held(t, Limits{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		chain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+	}()
+	eventually(t, "it waits", func() bool { return waiting(chain) == 1 })
+	cancel(errors.New("the client has gone"))
+	<-done
+	if n := waiting(chain); n != 0 {
+		t.Errorf("%d wait", n)
+	}
+}
