@@ -19,76 +19,18 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/host/internal/relay"
 )
-
-// The test binary is also the stages: this variable has the stage's name.
-const envStage = "SUPERVISOR_TEST_STAGE"
-
-func TestMain(m *testing.M) {
-	if name := os.Getenv(envStage); name != "" {
-		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: newTestStage, Validate: validateTestStage, ConfigSchema: os.Getenv(envSchema)})
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-func validateTestStage(config []byte, _ []string) []sdk.ConfigProblem {
-	if strings.Contains(string(config), `"hook":"refused"`) {
-		return []sdk.ConfigProblem{{Key: "hook", Message: "no such hook"}}
-	}
-	return nil
-}
-
-// newTestStage serves /NAME with the names of the stages behind it and its
-// process id, and writes what happens to it into a file.
-func newTestStage(env *sdk.Env) (http.Handler, error) {
-	var cfg struct{ Log, Hook, Complete string }
-	if err := env.Config(&cfg); err != nil {
-		return nil, err
-	}
-	note := func(what string) {
-		f, err := os.OpenFile(cfg.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err == nil {
-			fmt.Fprintln(f, what, env.Name)
-			f.Close()
-		}
-	}
-	var behind []string
-	for _, d := range env.Delegates() {
-		behind = append(behind, fmt.Sprint(d.Name, d.ListedPaths))
-	}
-	note("configure")
-	env.Claim("/" + env.Name)
-	env.ListPaths("/" + env.Name)
-	if cfg.Complete != "" {
-		find(env, cfg.Complete)
-	}
-	env.OnPrepareRun(func(context.Context) error { note("prepare"); return nil })
-	env.PostStartHook("start", func(context.Context) error {
-		note("post-start")
-		switch cfg.Hook {
-		case "fail":
-			return errors.New("the hook does not like it")
-		case "exit": // as klog.Fatal in one of Kubernetes' hooks
-			env.Log.Error("the hook ends the process")
-			os.Exit(255)
-		}
-		return nil
-	})
-	env.PreShutdownHook("leave", func(context.Context) error { note("pre-shutdown"); return nil })
-	env.OnDestroy(func() { note("destroy") })
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "%d %v", os.Getpid(), behind)
-	}), nil
-}
 
 type fixture struct {
 	*Supervisor
 	log string
 
+	relay *relay.Chain
+
 	mu        sync.Mutex
 	published []Published
+	happened  []Event
 }
 
 // start brings up a chain of the stages a, b and c.
@@ -112,8 +54,16 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.published = chain
+			f.relay.Set(table(chain), stages(chain))
+		},
+		HostSocket: filepath.Join(run, "host.sock"),
+		Events: func(e Event) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.happened = append(f.happened, e)
 		},
 	}
+	f.serve(t, opts.HostSocket)
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
 			Name: name, Binary: self, User: "user-" + name, StartTimeout: 20 * time.Second, Required: true,

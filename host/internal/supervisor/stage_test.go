@@ -1,0 +1,159 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// The test binary is also the stages: this variable has the stage's name.
+const envStage = "SUPERVISOR_TEST_STAGE"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(envStage); name != "" {
+		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: newTestStage, Validate: validateTestStage, ConfigSchema: os.Getenv(envSchema)})
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func validateTestStage(config []byte, _ []string) []sdk.ConfigProblem {
+	if strings.Contains(string(config), `"hook":"refused"`) {
+		return []sdk.ConfigProblem{{Key: "hook", Message: "no such hook"}}
+	}
+	return nil
+}
+
+// newTestStage serves /NAME with the names of the stages behind it and its
+// process id, and writes what happens to it into a file.
+func newTestStage(env *sdk.Env) (http.Handler, error) {
+	var cfg testConfig
+	if err := env.Config(&cfg); err != nil {
+		return nil, err
+	}
+	note := func(what string) {
+		f, err := os.OpenFile(cfg.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			fmt.Fprintln(f, what, env.Name)
+			f.Close()
+		}
+	}
+	var behind []string
+	for _, d := range env.Delegates() {
+		behind = append(behind, fmt.Sprint(d.Name, d.ListedPaths))
+	}
+	note("configure")
+	env.Claim("/" + env.Name)
+	env.ListPaths(append(cfg.Paths, "/"+env.Name)...)
+	env.Claim(cfg.Paths...)
+	env.ClaimPrefix(cfg.See...)
+	if cfg.Sick != "" {
+		env.HealthCheck("well", sdk.HealthKinds{Readyz: true}, func(context.Context) error {
+			if _, err := os.Stat(cfg.Sick); err == nil {
+				return errors.New("it is sick")
+			}
+			return nil
+		})
+	}
+	for _, signal := range []string{"HasBeenReady", "ShutdownInitiated"} {
+		go func() {
+			select {
+			case <-env.Signal(signal):
+				note(signal)
+			case <-env.Context().Done():
+			}
+		}()
+	}
+	if cfg.Complete != "" {
+		find(env, cfg.Complete)
+	}
+	env.OnPrepareRun(func(context.Context) error { note("prepare"); return nil })
+	env.PostStartHook("start", func(ctx context.Context) error {
+		note("post-start")
+		if cfg.Ask != "" {
+			return ask(ctx, env, cfg.Ask)
+		}
+		switch cfg.Hook {
+		case "fail":
+			return errors.New("the hook does not like it")
+		case "exit": // as klog.Fatal in one of Kubernetes' hooks
+			env.Log.Error("the hook ends the process")
+			os.Exit(255)
+		}
+		return nil
+	})
+	env.PreShutdownHook("leave", func(context.Context) error { note("pre-shutdown"); return nil })
+	env.OnDestroy(func() { note("destroy") })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/"+env.Name && !slices.Contains(cfg.Paths, r.URL.Path):
+			env.Next.ServeHTTP(w, r)
+		case r.FormValue("slow") != "":
+			awaitFile(r.Context(), r.FormValue("slow"))
+			fallthrough
+		default:
+			if cfg.Status != 0 {
+				w.WriteHeader(cfg.Status)
+			}
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%d %v%s", os.Getpid(), behind, body)
+		}
+	}), nil
+}
+
+// testConfig is what a test can make of a stage.
+type testConfig struct {
+	Log, Hook, Complete string
+	// Paths are served besides /NAME, and See are prefixes that are claimed and handed on.
+	Paths, See []string
+	// Sick is the file at whose sight the readiness check fails.
+	Sick string
+	// Status is what requests are answered with.
+	Status int
+	// Ask is a stage behind, which the post-start hook asks until it answers.
+	Ask string
+}
+
+// ask returns when a delegate has answered a call.
+func ask(ctx context.Context, env *sdk.Env, name string) error {
+	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://host/"+name, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set(stagev1.HeaderDelegate, name)
+		resp, err := env.Client().Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		switch resp.StatusCode {
+		case http.StatusOK:
+			return nil
+		case http.StatusServiceUnavailable:
+		default:
+			return fmt.Errorf("delegate %s: %s", name, resp.Status)
+		}
+	}
+	return ctx.Err()
+}
+
+// awaitFile returns when a file exists.
+func awaitFile(ctx context.Context, file string) {
+	for ctx.Err() == nil {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
