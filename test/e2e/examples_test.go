@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+// startMiddleware starts a Catena with all middleware examples in front of the
+// aggregator.
+func startMiddleware(t *testing.T) *system {
+	t.Helper()
+	dir := t.TempDir()
+	for _, example := range []string{"hello", "readonly", "ratelimit", "cache", "tenancy"} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "catena-stage-"+example), "./examples/"+example)
+		build.Dir = cluster.Root()
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: []string{
+		`stages.readonly={"delegate":"hello","config":{"message":"come back on Monday"}}`,
+		`stages.hello={"delegate":"ratelimit"}`,
+		`stages.ratelimit={"delegate":"cache","config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
+		`stages.cache={"delegate":"tenancy","config":{"ttl":"1h"}}`,
+		`stages.tenancy={"delegate":"aggregator"}`,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &system{Catena: c, config: c.Config(cluster.Admin), users: map[string]string{}}
+	t.Cleanup(func() {
+		if err := s.stop(t.Failed()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.makeClients(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// answer is what a user gets for a GET.
+func (s *system) answer(t *testing.T, user, path string) (*http.Response, string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(s.Config(user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// The middleware examples do to kubectl's requests what their READMEs say, each behind
+// the others.
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	s := startMiddleware(t)
+	k := s.kubectlAs(t, cluster.Admin)
+	k.run("create", "clusterrole", "everyone", "--verb=*", "--resource=configmaps")
+	k.run("create", "clusterrolebinding", "everyone", "--clusterrole=everyone", "--group=system:authenticated")
+	k.run("create", "clusterrole", "hello", "--verb=get", "--non-resource-url=/hello")
+	k.run("create", "clusterrolebinding", "hello", "--clusterrole=hello", "--user=alice")
+	k.run("create", "configmap", "first", "--from-literal=a=1")
+	alice := k.with(s.users[cluster.Alice])
+
+	t.Run("hello", func(t *testing.T) {
+		alice.in(t).equal("hello", "get", "--raw", "/hello")
+		k.with(s.users[cluster.Bob]).in(t).fail("", []string{"get", "--raw", "/hello"}, "forbidden")
+	})
+	t.Run("readonly", func(t *testing.T) {
+		alice.in(t).equal("1", "get", "configmap", "first", "-o", "jsonpath={.data.a}")
+		alice.in(t).fail("", []string{"create", "configmap", "second"}, "come back on Monday")
+		alice.in(t).fail("", []string{"delete", "configmap", "first"}, "come back on Monday")
+		k.in(t).run("create", "configmap", "second")
+	})
+	t.Run("ratelimit", func(t *testing.T) {
+		last := 0
+		for range 21 {
+			resp, _ := s.answer(t, cluster.Bob, "/api/v1/namespaces/default/configmaps")
+			last = resp.StatusCode
+		}
+		if resp, body := s.answer(t, cluster.Bob, "/api/v1/namespaces/default/configmaps"); last != 429 || resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%d, %d %s", last, resp.StatusCode, body)
+		}
+	})
+	t.Run("cache", func(t *testing.T) {
+		const list = "/api/v1/namespaces/default/configmaps?resourceVersion=0"
+		_, first := s.answer(t, cluster.Alice, list)
+		resp, second := s.answer(t, cluster.Alice, list)
+		if resp.Header.Get("Age") == "" || first != second {
+			t.Errorf("not from memory: %v", resp.Header)
+		}
+		k.in(t).run("create", "configmap", "third")
+		if resp, third := s.answer(t, cluster.Alice, list); resp.Header.Get("Age") != "" {
+			t.Errorf("from memory after a write: %s", third)
+		}
+	})
+	t.Run("tenancy", func(t *testing.T) { tenant(t, s, k.in(t)) })
+	t.Run("metrics", func(t *testing.T) {
+		k := k.in(t)
+		k.contains("/metrics", k.run("get", "--raw", "/metrics"),
+			`cache_requests_total{result="hit",stage="cache"} 1`, `ratelimit_users{stage="ratelimit"} 1`,
+			`catena_stage_scrape_success{stage="hello"} 1`, `catena_relay_hops_total{outcome="declined",stage="readonly"}`,
+			`apiserver_request_total{`, `stage="core"`, `process_start_time_seconds{stage="tenancy"}`, `etcd_request_duration_seconds_count{`)
+	})
+}
+
+func tenant(t *testing.T, s *system, k *kubectl) {
+	k.run("create", "namespace", "tenant-acme")
+	k.run("create", "configmap", "other")
+	k.pipe(strings.TrimSpace(`
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: tenant-acme},
+ rules: [{nonResourceURLs: ["/tenants/acme/*"], verbs: [get]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: tenant-acme},
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant-acme}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`),
+		"apply", "-f", "-")
+	acme := []string{"--server", s.URL + "/tenants/acme", "-n", "tenant-acme"}
+	k.run(append(acme, "create", "configmap", "mine")...)
+	alice := k.with(s.users[cluster.Alice])
+	alice.equal("configmap/mine", append(acme, "get", "configmaps", "-A", "-o", "name")...)
+	alice.fail("", append(acme, "get", "nodes"), "NotFound")
+	alice.fail("", append(acme, "get", "configmaps", "-n", "default"), "tenant acme cannot reach this path")
+	alice.fail("", []string{"--server", s.URL + "/tenants/other", "-n", "tenant-acme", "get", "configmaps"}, "Forbidden")
+}
