@@ -13,21 +13,12 @@ import (
 	"path/filepath"
 
 	"github.com/catena-dev/catena/host/internal/config"
-	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // adminSocketName is the socket in the runtime folder on which the commands
 // "catena status" and "catena swap" reach a running host. The folder keeps other
 // users out.
 const adminSocketName = "admin.sock"
-
-// swapRequest is the body of POST /swap.
-type swapRequest struct {
-	Stage string `json:"stage"`
-	// Binary is the absolute path of the new binary; empty for the present one.
-	Binary string `json:"binary,omitempty"`
-}
 
 // openAdmin serves the admin socket.
 func (s *server) openAdmin(context.Context) error {
@@ -36,40 +27,14 @@ func (s *server) openAdmin(context.Context) error {
 		return fmt.Errorf("socket for commands: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.stages.Status()) })
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.status()) })
 	mux.HandleFunc("POST /swap", s.serveSwap)
+	mux.HandleFunc("POST /reload", s.serveReload)
 	mux.HandleFunc("GET /explain", s.serveExplain)
 	srv := &http.Server{Handler: mux, ErrorLog: s.log.StandardLogger(nil)}
 	go func() { _ = srv.Serve(l) }()
 	s.undo.add(srv.Close)
 	return nil
-}
-
-func (s *server) serveSwap(w http.ResponseWriter, r *http.Request) {
-	var req swapRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	swapped, err := s.swap(r.Context(), req)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
-	}
-	writeJSON(w, swapped)
-}
-
-func (s *server) swap(ctx context.Context, req swapRequest) (*supervisor.Swapped, error) {
-	if req.Binary == "" {
-		return s.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{})
-	}
-	b, err := process.Check(req.Binary)
-	if err != nil {
-		return nil, err
-	}
-	return s.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) {
-		spec.Binary, spec.SHA256 = b.Path, "" // the digest was that of another binary
-	}})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

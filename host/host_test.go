@@ -224,26 +224,6 @@ func TestExampleConfigurationsLoad(t *testing.T) {
 	}
 }
 
-func TestReloadKnowsWhatCanChange(t *testing.T) {
-	was := load(t, write(t, ""))
-	for more, want := range map[string]string{
-		"":                             "map[] []",
-		"log: {level: debug}\n":        "map[] [log.level]",
-		"apiserver: {v: 2}\n":          "map[] [apiserver.v]",
-		"  extra: {delegate: front}\n": "map[] [stages.extra.delegate",
-	} {
-		stages, fixed := compare(was, load(t, write(t, more)))
-		fixed = slices.DeleteFunc(fixed, func(key string) bool { return key == "pluginDirs" }) // each test file has its own
-		if got := fmt.Sprint(stages, fixed); !strings.HasPrefix(got, strings.TrimSuffix(want, "]")) {
-			t.Errorf("%q: got %s, want %s", more, got, want)
-		}
-	}
-	is := load(t, write(t, "log: {level: info}\n"), "stages.core.config={\"a\": 1}", "stages.tail.env.X=1")
-	if stages, _ := compare(was, is); !stages["core"] || !stages["tail"] || len(stages) != 2 {
-		t.Errorf("changed stages: %v", stages)
-	}
-}
-
 func load(t *testing.T, file string, set ...string) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Options{Files: []string{file}, Set: set})

@@ -2,15 +2,53 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"os/signal"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/config"
-	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
+
+// reloaded is how the latest reload of the configuration went.
+type reloaded struct {
+	At time.Time `json:"at"`
+	// Error says why nothing has changed; empty if the configuration is in effect.
+	Error string `json:"error,omitempty"`
+	supervisor.Applied
+	// Settings are keys whose new value is in effect without a new process.
+	Settings []string `json:"settings,omitempty"`
+}
+
+// String says what has changed, for people.
+func (r *reloaded) String() string {
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"added", r.Added}, {"removed", r.Removed}, {"swapped", r.Swapped}, {"set", r.Settings}} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.what+" "+strings.Join(p.names, ", "))
+		}
+	}
+	if r.Reordered {
+		parts = append(parts, "reordered")
+	}
+	switch {
+	case r.Error != "":
+		return "not applied: " + r.Error
+	case len(parts) == 0:
+		return "applied, nothing has changed"
+	}
+	return "applied: " + strings.Join(parts, "; ")
+}
 
 // reloadOnHangup applies the configuration as it is by then, whenever SIGHUP comes.
 func (s *server) reloadOnHangup(ctx context.Context) {
@@ -21,101 +59,126 @@ func (s *server) reloadOnHangup(ctx context.Context) {
 			return
 		case <-s.hangup:
 		}
-		swapped, err := s.reload(ctx)
-		if err != nil {
-			s.log.Error("configuration not applied", "swapped", swapped, "error", err)
-			continue
-		}
-		s.log.Info("configuration applied", "swapped", swapped)
+		_, _ = s.reload(ctx) // which says in the log how it went
 	}
 }
 
-// reload reads the configuration and swaps the stages that it changes, and those
-// whose binary has changed, from the tail to the head. A configuration that is
-// wrong, or changes anything else, changes nothing; after a swap that fails, those
-// before it stand. It returns the stages that it has swapped.
-func (s *server) reload(ctx context.Context) (swapped []string, err error) {
+func (s *server) serveReload(w http.ResponseWriter, r *http.Request) {
+	if !s.serving.Load() {
+		http.Error(w, errNoReload.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	result, err := s.reload(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	writeJSON(w, result)
+}
+
+// reload reads the configuration and applies it: the smallest set of swaps, additions,
+// removals and re-orderings of stages, and what needs no new process. A configuration
+// that is wrong, or that changes what only a restart applies, changes nothing. One
+// reload at a time. How it went is kept, counted and logged.
+func (s *server) reload(ctx context.Context) (*reloaded, error) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	result := &reloaded{At: time.Now()}
+	err := s.applyConfig(ctx, result)
+	if err != nil {
+		result.Error = err.Error()
+		front.ObserveReload(front.Failed, result.At)
+		s.log.Error("configuration not applied, nothing has changed", "error", err)
+	} else {
+		front.ObserveReload(front.Succeeded, result.At)
+		s.log.Info("configuration " + result.String())
+	}
+	s.lastReload.Store(result)
+	return result, err
+}
+
+func (s *server) applyConfig(ctx context.Context, result *reloaded) error {
 	cfg, err := s.load()
 	if err != nil {
-		return nil, err
+		return listProblems(err)
+	}
+	settings, fixed := compare(s.config(), cfg)
+	if len(fixed) > 0 {
+		return fmt.Errorf("only a restart of the host applies %s", strings.Join(fixed, ", "))
 	}
 	wanted, err := specs(cfg, s.attach)
 	if err != nil {
-		return nil, err
+		return listProblems(err)
 	}
-	changed, fixed := compare(s.cfg, cfg)
-	if len(fixed) > 0 {
-		return nil, fmt.Errorf("needs a restart of the host: %s", strings.Join(fixed, ", "))
+	applied, err := s.stages.Apply(ctx, wanted)
+	if err != nil {
+		return err
 	}
-	for _, spec := range slices.Backward(wanted) {
-		if spec.Attach != "" {
-			continue
-		}
-		digest, err := process.Digest(spec.Binary)
-		if err != nil {
-			return swapped, err
-		}
-		if !changed[spec.Name] && digest == s.digests[spec.Name] {
-			continue
-		}
-		if _, err := s.stages.Swap(ctx, spec.Name, supervisor.SwapOptions{Change: func(old *supervisor.Spec) { *old = spec }}); err != nil {
-			return swapped, err
-		}
-		s.digests[spec.Name] = digest
-		swapped = append(swapped, spec.Name)
-	}
-	s.cfg = cfg
-	return swapped, nil
+	result.Applied = applied
+	result.Settings = unattached(settings, applied)
+	s.present.Store(cfg)
+	s.setLogLevels(cfg.Log)
+	return nil
 }
 
-// compare returns the stages whose part of the configuration differs, and the keys
-// that differ and that only a restart applies.
-func compare(was, is *config.Config) (stages map[string]bool, fixed []string) {
-	values := func(c *config.Config) map[string]string {
-		m := map[string]string{}
-		for _, s := range c.Effective() {
-			m[s.Key] = s.Text()
-		}
-		return m
+// config is the configuration that is in effect.
+func (s *server) config() *config.Config { return s.present.Load() }
+
+func (s *server) setLogLevels(l config.Log) {
+	s.log.SetLevel(hclog.LevelFromString(l.Level))
+	s.others.SetLevel(hclog.LevelFromString(l.StageLevel))
+}
+
+// isLive tells whether the key of a setting takes effect without a restart of the host.
+func isLive(key string) bool {
+	switch section, _, _ := strings.Cut(key, "."); section {
+	case "stages", "watchPlugins", "pluginDirs":
+		return true
 	}
+	return key == "log.level" || key == "log.stageLevel"
+}
+
+// compare returns the keys that differ: those that take effect while the host runs, and
+// those that only a restart applies.
+func compare(was, is *config.Config) (live, fixed []string) {
 	before, after := values(was), values(is)
-	stages = map[string]bool{}
-	differs := func(key string) {
-		name, rest, ok := strings.Cut(strings.TrimPrefix(key, "stages."), ".")
-		_, old := was.Stages[name]
-		_, current := is.Stages[name]
-		if ok && strings.HasPrefix(key, "stages.") && rest != "delegate" && old && current {
-			stages[name] = true
-		} else if !slices.Contains(fixed, key) {
-			fixed = append(fixed, key)
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			before[key] = ""
 		}
 	}
 	for key, value := range before {
-		if now, ok := after[key]; !ok || now != value {
-			differs(key)
-		}
-	}
-	for key := range after {
-		if _, ok := before[key]; !ok {
-			differs(key)
-		}
-	}
-	slices.Sort(fixed)
-	return stages, fixed
-}
-
-// noteDigests keeps what the running binaries are, to know them from later ones.
-func (s *server) noteDigests() error {
-	s.digests = map[string]string{}
-	for _, spec := range s.specs {
-		if spec.Attach != "" {
+		if now, ok := after[key]; ok && now == value {
 			continue
 		}
-		digest, err := process.Digest(spec.Binary)
-		if err != nil {
-			return err
+		if isLive(key) {
+			live = append(live, key)
+		} else {
+			fixed = append(fixed, key)
 		}
-		s.digests[spec.Name] = digest
 	}
-	return nil
+	slices.Sort(live)
+	slices.Sort(fixed)
+	return live, fixed
 }
+
+// values are the settings by key, each as JSON would have it, so that none is empty.
+func values(c *config.Config) map[string]string {
+	m := map[string]string{}
+	for _, s := range c.Effective() {
+		m[s.Key] = fmt.Sprintf("%#v", s.Value)
+	}
+	return m
+}
+
+// unattached leaves out the keys of stages that the applied change tells of by name.
+func unattached(keys []string, a supervisor.Applied) []string {
+	told := slices.Concat(a.Added, a.Removed, a.Swapped)
+	return slices.DeleteFunc(keys, func(key string) bool {
+		rest, ok := strings.CutPrefix(key, "stages.")
+		stage, name, _ := strings.Cut(rest, ".")
+		return ok && (slices.Contains(told, stage) || name == "delegate")
+	})
+}
+
+var errNoReload = errors.New("the server is starting: try again when it is ready")

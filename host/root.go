@@ -29,7 +29,7 @@ A first session:
 		SilenceUsage:  true,
 	}
 	root.SetOut(out)
-	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(),
+	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(),
 		kubeconfigCommand(), stageCommand(), versionCommand())
 	return root
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -30,12 +27,11 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server in the foreground",
 		Long: `Run the server in the foreground until SIGINT or SIGTERM, then let requests finish
-and stop every stage; a second signal ends it at once. SIGHUP reads the
-configuration again and swaps the stages whose part of it, or whose binary, has
-changed; what cannot change while the server runs is reported and changes nothing.
-The first start makes a
-certificate authority, the certificates and keys of the server, and
-DATA_DIR/admin.kubeconfig; later starts reuse them.
+and stop every stage; a second signal does not wait for requests, and a third does not
+wait for anything. SIGHUP reads the configuration again and applies it as "catena
+reload" does: what cannot change while the server runs is reported, and then nothing
+changes. The first start makes a certificate authority, the certificates and keys of
+the server, and DATA_DIR/admin.kubeconfig; later starts reuse them.
 
 Messages go to standard error. Standard output gets one line for each stage that
 comes up and, when the server is ready, the lines to paste for a first session.`,
@@ -57,9 +53,9 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return err
 			}
-			ctx, stop := shutdownContext(cmd.Context())
+			ctx, force, stop := shutdownContext(cmd.Context())
 			defer stop()
-			return serve(ctx, cfg, flags.load, attach, cmd.OutOrStdout())
+			return serve(ctx, force, cfg, flags.load, attach, cmd.OutOrStdout())
 		},
 	}
 	flags.register(cmd)
@@ -80,36 +76,16 @@ func listProblems(err error) error {
 	return fmt.Errorf("the configuration has %d errors:\n%w", len(all), err)
 }
 
-// shutdownContext ends with the first SIGINT or SIGTERM. The second ends the
-// process at once; the stages notice that and end too.
-func shutdownContext(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		select {
-		case s := <-signals:
-			cancel(fmt.Errorf("%w: %s", errSignal, s))
-		case <-ctx.Done():
-			return
-		}
-		<-signals
-		os.Exit(130)
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
-// errSignal is why the server ends when it was asked to.
-var errSignal = errors.New("signal")
-
 // newLogger returns the logger of the host and of others that it logs for: the
-// stages, Kubernetes' code in the host and etcd.
+// stages, Kubernetes' code in the host and etcd. Each has a level of its own, which can
+// be changed at any time for all loggers that were made from it.
 func newLogger(l config.Log) (host, others hclog.Logger) {
-	host = hclog.New(&hclog.LoggerOptions{
-		Name: "catena", Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json",
-		Output: os.Stderr, IndependentLevels: true,
-	})
-	others = host.ResetNamed("catena")
-	others.SetLevel(hclog.LevelFromString(l.StageLevel))
-	return host, others
+	var output sync.Mutex
+	logger := func(level string) hclog.Logger {
+		return hclog.New(&hclog.LoggerOptions{
+			Name: "catena", Level: hclog.LevelFromString(level), JSONFormat: l.Format == "json",
+			Output: os.Stderr, Mutex: &output,
+		})
+	}
+	return logger(l.Level), logger(l.StageLevel)
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,7 +21,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/pki"
-	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -29,7 +30,7 @@ import (
 // server is one run of the host. What is opened is registered in undo at once, so
 // that an error at any step, as well as a planned end, closes it in reverse order.
 type server struct {
-	cfg     *config.Config
+	cfg     *config.Config // that of the start; see config
 	load    func() (*config.Config, error)
 	attach  attachments
 	out     io.Writer
@@ -54,18 +55,32 @@ type server struct {
 	endDrain  func()        // ends the drain before that
 	ran       bool          // the front has been run, and so has closed itself
 	hangup    chan os.Signal
-	// digests of the running binaries, which reload alone uses.
-	digests map[string]string
+	// force is closed when the server is to end without regard to requests.
+	force <-chan struct{}
 	// published is what the stages have last reported.
 	published atomic.Pointer[[]supervisor.Published]
+	// over is closed when serve returns.
+	over chan struct{}
+
+	present    atomic.Pointer[config.Config]
+	lastReload atomic.Pointer[reloaded]
+	reloading  sync.Mutex
+	// serving says that the chain is up, so that it can be changed.
+	serving atomic.Bool
+
+	mu      sync.Mutex
+	signals []lifecycleSignal
 }
 
 // serve runs the server until ctx ends, or until something fails that it cannot
-// do without. Mistakes of the operator are found before anything is started. Load
-// reads the configuration anew, for SIGHUP.
-func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), attach attachments, out io.Writer) (err error) {
+// do without. Mistakes of the operator are found before anything is started. When force
+// is closed, it ends without regard to requests. Load reads the configuration anew.
+func serve(ctx context.Context, force <-chan struct{}, cfg *config.Config, load func() (*config.Config, error), attach attachments, out io.Writer) (err error) {
 	log, others := newLogger(cfg.Log)
-	s := &server{cfg: cfg, load: load, attach: attach, out: out, log: log, others: others, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+	s := &server{cfg: cfg, load: load, attach: attach, out: out, log: log, others: others, force: force, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+	s.over = make(chan struct{})
+	defer close(s.over)
+	s.present.Store(cfg)
 	defer func() { err = errors.Join(err, s.undo.close()) }()
 	s.hangup = make(chan os.Signal, 1)
 	signal.Notify(s.hangup, syscall.SIGHUP)
@@ -80,36 +95,6 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		}
 	}
 	return s.serve(ctx)
-}
-
-// findBinaries reports all binaries that cannot be started.
-func (s *server) findBinaries(context.Context) error {
-	var err error
-	s.specs, err = specs(s.cfg, s.attach)
-	return err
-}
-
-// specs is what the supervisor makes the stages from. The error joins what is
-// wrong with their binaries.
-func specs(cfg *config.Config, attach attachments) ([]supervisor.Spec, error) {
-	var all []supervisor.Spec
-	errs := []error{attach.check(cfg)}
-	for _, st := range cfg.Chain() {
-		var b process.Binary
-		if attach[st.Name] == "" {
-			var err error
-			b, err = findBinary(cfg, st.Name)
-			errs = append(errs, err)
-		}
-		all = append(all, supervisor.Spec{
-			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
-			User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
-			LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
-			Required: true,
-		})
-		attach.apply(&all[len(all)-1])
-	}
-	return all, errors.Join(errs...)
 }
 
 // openData takes the data folder for this process and makes the one for sockets.
@@ -196,10 +181,11 @@ func (s *server) renewCertificates(ctx context.Context) {
 // stages start.
 func (s *server) openFront(ctx context.Context) error {
 	var err error
-	s.front, err = front.New(ctx, front.Options{Flags: s.flags, ListedPaths: s.listedPaths, Metrics: s.metrics, Log: s.log.Named("front")})
+	s.front, err = front.New(ctx, front.Options{Flags: s.flags, ListedPaths: s.listedPaths, Metrics: s.metrics, Signal: s.signaled, Log: s.log.Named("front")})
 	if err != nil {
 		return err
 	}
+	s.front.HandleChain(http.HandlerFunc(s.serveChain))
 	s.undo.add(func() error {
 		if s.ran {
 			return nil
@@ -239,14 +225,14 @@ func (s *server) serve(ctx context.Context) error {
 		}
 	}()
 	go s.announce(ctx)
-	if err := s.noteDigests(); err != nil {
-		return err
-	}
+	front.ObserveConfig(s.started)
+	s.serving.Store(true)
 	go s.reloadOnHangup(ctx)
+	go s.watchPlugins(ctx)
 	go s.renewCertificates(ctx)
 	s.log.Info("serving", "address", s.front.Addr().String())
 	s.ran = true
-	err := s.front.Run(ctx)
+	err := s.runFront(ctx)
 	s.awaitDrain()
 	s.log.Info("no longer serving", "address", s.front.Addr().String())
 	return err

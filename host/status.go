@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -23,8 +23,10 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Print where each stage of a running host stands",
 		Long: `Print where each stage of the host that runs on the data folder stands: its state,
-since when, its process and version, how often it was restarted, and why the
-latest process that failed did.`,
+since when, its process and version, how often it was restarted, its standby, how the
+latest swap ended and what it is on probation for, why the latest process that failed
+did, and how the latest reload of the configuration went. With -o json also the
+lifecycle signals that the server has come to.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -36,7 +38,7 @@ latest process that failed did.`,
 			}
 			last := ""
 			for {
-				var all []supervisor.Status
+				var all hostStatus
 				if err := callAdmin(cmd.Context(), cfg, http.MethodGet, "/status", nil, &all); err != nil {
 					return err
 				}
@@ -59,7 +61,15 @@ latest process that failed did.`,
 }
 
 // fingerprint is the same for two states that an operator would not tell apart.
-func fingerprint(all []supervisor.Status) string {
+func fingerprint(all hostStatus) string {
+	all.Stages = slices.Clone(all.Stages)
+	for i, st := range all.Stages {
+		if st.Probation != nil {
+			p := *st.Probation
+			p.Requests = 0 // every request counts
+			all.Stages[i].Probation = &p
+		}
+	}
 	b, err := json.Marshal(all)
 	if err != nil {
 		return err.Error()
@@ -76,7 +86,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func printStatus(out io.Writer, format string, all []supervisor.Status) error {
+func printStatus(out io.Writer, format string, all hostStatus) error {
 	if format == "json" {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
@@ -84,28 +94,63 @@ func printStatus(out io.Writer, format string, all []supervisor.Status) error {
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "STAGE\tSTATE\tFOR\tGENERATION\tPID\tVERSION\tRESTARTS\tCLAIMS")
-	for _, s := range all {
+	for _, s := range all.Stages {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\n", s.Stage, s.State, age(s.Since), s.Generation, s.PID, s.Version, s.Restarts, s.Claims)
+		if s.Standby != nil {
+			printGeneration(w, "standby", *s.Standby)
+		}
 		for _, g := range s.Others {
-			fmt.Fprintf(w, "  other\t%s\t%s\t%s\t%d\t\t\t\n", g.State, age(g.Since), g.Generation, g.PID)
+			printGeneration(w, "other", g)
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, s := range all {
-		if s.Attached {
-			if _, err := fmt.Fprintf(out, "%s is a process that was started by hand; this host never kills it\n", s.Stage); err != nil {
-				return err
-			}
-		}
-		if s.Failure != "" {
-			if _, err := fmt.Fprintf(out, "last failure of %s\n", s.Failure); err != nil {
+	for _, s := range all.Stages {
+		for _, line := range remarks(s) {
+			if _, err := fmt.Fprintln(out, line); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	if all.LastReload == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "configuration read %s ago %s\n", age(all.LastReload.At), all.LastReload)
+	return err
+}
+
+func printGeneration(w io.Writer, role string, g supervisor.Generation) {
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t\t\t\n", role, g.State, age(g.Since), g.Generation, g.PID)
+}
+
+// remarks is what has no column.
+func remarks(s supervisor.Status) []string {
+	var lines []string
+	if s.Attached {
+		lines = append(lines, s.Stage+" is a process that was started by hand; this host never kills it")
+	}
+	if !s.Required {
+		lines = append(lines, s.Stage+" is not required: the server is ready without it")
+	}
+	if s.StandbyFailure != "" {
+		lines = append(lines, fmt.Sprintf("%s has no standby: %s", s.Stage, s.StandbyFailure))
+	}
+	if p := s.Probation; p != nil {
+		lines = append(lines, fmt.Sprintf("%s is on probation for %s: %d of %d requests have failed; %s would take over again",
+			s.Stage, time.Until(p.Until).Round(time.Second), p.Failed, p.Requests, p.From))
+	}
+	if l := s.LastSwap; l != nil {
+		line := fmt.Sprintf("last swap of %s %s ago: %s", s.Stage, age(l.At), l.Result)
+		if l.Reason != "" {
+			line += ": " + l.Reason
+		}
+		lines = append(lines, line)
+	}
+	if s.Failure != "" {
+		lines = append(lines, "last failure of "+s.Failure)
+	}
+	return lines
 }
 
 func age(since time.Time) string {
@@ -113,44 +158,4 @@ func age(since time.Time) string {
 		return "-"
 	}
 	return time.Since(since).Round(time.Second).String()
-}
-
-func swapCommand() *cobra.Command {
-	var flags configFlags
-	var binary string
-	cmd := &cobra.Command{
-		Use:   "swap STAGE",
-		Short: "Replace the process of a stage of a running host by a new one",
-		Long: `Start a new process of a stage beside the one that serves, wait until it is ready,
-move new requests to it at one point in time, and let the old one finish what it
-has. If the new one does not become ready, the old one stays and the command says
-why. With --binary the new process is started from that file, and so are later
-restarts, until the host ends.`,
-		Example: `  catena swap core
-  catena swap hello --binary ./catena-stage-hello-v2`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := flags.loadForFolders()
-			if err != nil {
-				return err
-			}
-			if binary != "" {
-				if binary, err = filepath.Abs(binary); err != nil {
-					return err
-				}
-			}
-			var swapped supervisor.Swapped
-			err = callAdmin(cmd.Context(), cfg, http.MethodPost, "/swap", swapRequest{Stage: args[0], Binary: binary}, &swapped)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stage %s swapped: %s → %s (version %s, ready after %s)\n",
-				swapped.Stage, swapped.From, swapped.To, swapped.Version, swapped.Ready.Round(time.Millisecond))
-			return err
-		},
-	}
-	flags.register(cmd)
-	cmd.Flags().StringVar(&binary, "binary", "", "`file` of the new process; the present one if not given")
-	_ = cmd.MarkFlagFilename("binary")
-	return cmd
 }

@@ -25,6 +25,8 @@ type Check struct {
 	// Boot says that the check fails while the server starts: /livez has
 	// livez-grace-period for it.
 	Boot bool
+	// Required says that the endpoints fail if the check does. If not, they only show it.
+	Required bool
 	// Run returns nil if all is well. It is to be bounded in time: an endpoint
 	// answers when all its checks have returned.
 	Run func(context.Context) error
@@ -103,6 +105,8 @@ type round struct {
 	checks   []Check
 	excluded []string
 	lines    bytes.Buffer
+	// ran says that upstream has answered, and not a stage before there was an endpoint.
+	ran bool
 }
 
 type roundKey struct{}
@@ -114,7 +118,7 @@ func (c *checks) serveAll(w http.ResponseWriter, r *http.Request, endpoint strin
 	r = this.in(r)
 	answer := bufferedAnswer{header: w.Header(), status: http.StatusOK}
 	next.ServeHTTP(&answer, r)
-	if endpoint == "readyz" && answer.status == http.StatusOK {
+	if endpoint == "readyz" && answer.status == http.StatusOK && this.ran {
 		c.wasReady()
 	}
 	body := answer.body.Bytes()
@@ -158,6 +162,7 @@ func (c *checks) check(r *http.Request) error {
 		endpoint, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		this = &round{endpoint: endpoint, checks: c.of(endpoint)}
 	}
+	this.ran = true
 	var failed []error
 	for _, check := range this.checks {
 		if slices.Contains(this.excluded, check.Name) {
@@ -166,6 +171,10 @@ func (c *checks) check(r *http.Request) error {
 		}
 		if err := c.run(r.Context(), this.endpoint, check); err != nil {
 			_ = slis.ObserveHealthcheck(context.Background(), check.Name, this.endpoint, slis.Error)
+			if !check.Required {
+				fmt.Fprintf(&this.lines, "[-]%s failed: not required\n", check.Name)
+				continue
+			}
 			fmt.Fprintf(&this.lines, "[-]%s failed: reason withheld\n", check.Name)
 			failed = append(failed, fmt.Errorf("%s: %w", check.Name, err))
 			continue

@@ -23,7 +23,7 @@ func TestChecks(t *testing.T) {
 	}
 	var all []front.Check
 	add := func(name string, healthz, livez, readyz bool) {
-		all = append(all, front.Check{Name: name, Healthz: healthz, Livez: livez, Readyz: readyz, Run: run})
+		all = append(all, front.Check{Name: name, Healthz: healthz, Livez: livez, Readyz: readyz, Required: true, Run: run})
 	}
 	s.SetChecks(func() []front.Check { return all })
 	add("core/all", true, true, true)
@@ -57,7 +57,7 @@ func passes(context.Context) error { return nil }
 func fails(context.Context) error  { return errTest }
 
 func check(name string, run func(context.Context) error) front.Check {
-	return front.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Run: run}
+	return front.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Required: true, Run: run}
 }
 
 // Checks come and go with the stages, in the lists as well as by path.
@@ -69,7 +69,7 @@ func TestChecksCanChangeAtAnyTime(t *testing.T) {
 	s.SetChecks(func() []front.Check { return *now.Load() })
 	s.run(t)
 	admin := s.admin(t)
-	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	eventually(t, "start", func() bool { return admin.get(t, "/livez?exclude=b/bad").code == http.StatusOK })
 
 	for _, step := range []struct {
 		path, has, hasNot string
@@ -91,9 +91,11 @@ func TestChecksCanChangeAtAnyTime(t *testing.T) {
 		}
 	}
 
-	now.Store(&[]front.Check{check("a/ok", passes), check("c/new", passes)})
+	optional := check("d/optional", fails)
+	optional.Required = false
+	now.Store(&[]front.Check{check("a/ok", passes), check("c/new", passes), optional})
 	s.waitReady(t)
-	if a := admin.get(t, "/readyz?verbose"); strings.Contains(a.body, "b/bad") || !strings.Contains(a.body, "[+]c/new ok\n") {
+	if a := admin.get(t, "/readyz?verbose"); strings.Contains(a.body, "b/bad") || !strings.Contains(a.body, "[+]c/new ok\n[-]d/optional failed: not required\n") {
 		t.Errorf("after the change: %s", a.body)
 	}
 	if a := admin.get(t, "/readyz/b/bad"); a.code != http.StatusServiceUnavailable { // there is no chain that could say 404
@@ -114,7 +116,7 @@ func TestLivezHasAGraceForTheStart(t *testing.T) {
 	s.SetChecks(func() []front.Check { return []front.Check{boot} })
 	s.run(t)
 	admin := s.admin(t)
-	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	eventually(t, "start", func() bool { return admin.get(t, "/readyz?exclude=a/boot").code == http.StatusOK })
 	for path, want := range map[string]int{"/livez": 200, "/livez/a/boot": 200, "/readyz": 500, "/readyz/a/boot": 500, "/healthz": 500} {
 		if a := admin.get(t, path); a.code != want {
 			t.Errorf("%s: %d %s, want %d", path, a.code, a.body, want)

@@ -30,6 +30,9 @@ type connections struct {
 	// closed is closed with the listener.
 	closed    chan struct{}
 	closeOnce sync.Once
+	// refusing says that connections are closed as they come. The listener itself has to
+	// stay open: upstream takes it for a fault if that is closed by somebody else.
+	refusing atomic.Bool
 
 	mu   sync.Mutex
 	open map[*connection]struct{}
@@ -49,6 +52,10 @@ func (c *connections) Close() error {
 // Accept implements net.Listener.
 func (c *connections) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
+	for err == nil && c.refusing.Load() {
+		_ = conn.Close()
+		conn, err = c.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +68,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	c.open[tracked] = struct{}{}
 	return tracked, nil
 }
+
+func (c *connections) refuse() { c.refusing.Store(true) }
 
 func (c *connections) closeAll() {
 	c.mu.Lock()

@@ -42,3 +42,10 @@ func (f *Front) Run(ctx context.Context) error {
 // Fail ends Run, which returns the error after its shutdown; so does a Run that is
 // yet to come. The first error counts.
 func (f *Front) Fail(err error) { f.fail(err) }
+
+// Abort ends all connections and takes no new one, for a server that is not to wait for
+// its requests. Run goes on, and is not worth waiting for.
+func (f *Front) Abort() {
+	f.listener.refuse()
+	f.listener.closeAll()
+}

@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -20,8 +21,9 @@ func TestMetricsOfStages(t *testing.T) {
 		Stages: func() []front.StageState { return *stages.Load() },
 		Held:   func() int64 { return 7 },
 	})
-	front.ObserveStart("core", 300*time.Millisecond)
-	front.ObserveSwap("core", front.RolledBack)
+	fresh := fmt.Sprint("s", time.Now().UnixNano()) // counters count on if the test is run twice
+	front.ObserveStart(fresh, 300*time.Millisecond)
+	front.ObserveSwap(fresh, front.RolledBack)
 	front.ObserveReload(front.Succeeded, time.Unix(1234, 0))
 	front.ObserveReload(front.Failed, time.Unix(5678, 0))
 	s := start(t, open(t), func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "") })
@@ -32,13 +34,17 @@ func TestMetricsOfStages(t *testing.T) {
 		`catena_stage_state{stage="gone",state="down"} 1`,
 		`catena_stage_restarts_total{stage="core"} 2`,
 		`catena_held_requests 7`,
-		`catena_swaps_total{result="rollback",stage="core"} 1`,
-		`catena_stage_start_duration_seconds_bucket{stage="core",le="0.5"} 1`,
-		`catena_config_reloads_total{result="success"} 1`, `catena_config_reloads_total{result="failure"} 1`,
+		`catena_swaps_total{result="rollback",stage="` + fresh + `"} 1`,
+		`catena_stage_start_duration_seconds_bucket{stage="` + fresh + `",le="0.5"} 1`,
 		`catena_config_last_reload_success_timestamp_seconds 1234`,
 	} {
 		if !strings.Contains(a.body, "\n"+want+"\n") {
 			t.Errorf("no %s", want)
+		}
+	}
+	for _, result := range []string{"success", "failure"} {
+		if !strings.Contains(a.body, `catena_config_reloads_total{result="`+result+`"} `) {
+			t.Errorf("no reloads with result %s", result)
 		}
 	}
 	stages.Store(&[]front.StageState{{Stage: "core", State: "serving"}})

@@ -83,7 +83,7 @@ func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change,
 func (c *change) hold(ctx context.Context, st *stage) error {
 	if st.name == c.swap {
 		if !st.changing.try() {
-			return fmt.Errorf("stage %q: a swap or a restart is under way, try again when it is over", st.name)
+			return fmt.Errorf("stage %q: %w", st.name, ErrBusy)
 		}
 	} else if err := st.changing.wait(ctx); err != nil {
 		return fmt.Errorf("stage %q: a restart is under way: %w", st.name, err)

@@ -47,7 +47,7 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 	}
 	defer s.running.Done()
 	if !s.changing.try() {
-		return nil, fmt.Errorf("stage %q: another swap or change of the chain is under way, try again when it is over", name)
+		return nil, fmt.Errorf("stage %q: %w", name, ErrBusy)
 	}
 	defer s.changing.done()
 	specs := s.specs()
