@@ -54,23 +54,7 @@ func checkPreShutdown(ctx context.Context, s *suite) error {
 			return want("the pre-shutdown hook "+name+" to succeed", "%s", reason(err))
 		}
 	}
-	return st.serves(ctx, "while pre-shutdown hooks run")
-}
-
-// serves checks that requests are answered as before.
-func (st *stage) serves(ctx context.Context, when string) error {
-	if st.path == "" {
-		return nil
-	}
-	expected := fmt.Sprintf("GET %s answered with %d %s", st.path, st.status, when)
-	a, err := st.do(ctx, http.MethodGet, st.path, nil, nil)
-	if err != nil {
-		return want(expected, "%v", err)
-	}
-	if a.status != st.status {
-		return want(expected, "status %d", a.status)
-	}
-	return nil
+	return st.again(ctx, "while pre-shutdown hooks run")
 }
 
 const (
@@ -179,7 +163,7 @@ func checkSignals(ctx context.Context, s *suite) error {
 		case <-time.After(deathTime):
 		}
 	}
-	return st.serves(ctx, "after the signals")
+	return st.again(ctx, "after the signals")
 }
 
 func checkLogging(ctx context.Context, s *suite) error {
@@ -234,7 +218,7 @@ func checkDrain(ctx context.Context, s *suite) error {
 	if err := <-ended; err != nil {
 		return want("a stream that ends properly when the stage drains", "%v", err)
 	}
-	return st.serves(ctx, "after Drain")
+	return st.again(ctx, "after Drain")
 }
 
 func checkStop(ctx context.Context, s *suite) error {

@@ -125,6 +125,22 @@ func (s *suite) path(ctx context.Context) (*stage, string, error) {
 	return nil, "", want("an answer to an ordinary request on one of "+strings.Join(paths, ", "), "%v", errors.Join(errs...))
 }
 
+// again asks once more for the path that has answered before. What a stage answers is
+// its own business, and may be "too many requests"; that it cannot answer is not.
+func (st *stage) again(ctx context.Context, when string) error {
+	if st.path == "" {
+		return nil
+	}
+	a, err := st.do(ctx, http.MethodGet, st.path, nil, nil)
+	if err == nil && a.status != st.status && a.status >= http.StatusInternalServerError {
+		err = fmt.Errorf("status %d", a.status)
+	}
+	if err != nil {
+		return want(fmt.Sprintf("an answer to GET %s, such as the %d of before, %s", st.path, st.status, when), "%v", err)
+	}
+	return nil
+}
+
 // endpointPath returns the path of a check endpoint, if the stage serves it.
 func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, error) {
 	st, err := s.prepared(ctx)

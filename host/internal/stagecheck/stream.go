@@ -176,7 +176,8 @@ func checkConcurrency(ctx context.Context, s *suite) error {
 		}
 		defer resp.Body.Close()
 	}
-	return st.storm(ctx, path, st.status)
+	when := fmt.Sprintf("each of %d times, %d at a time, while others are unfinished", total, parallel)
+	return st.requests(ctx, total, parallel, func(ctx context.Context) error { return st.again(ctx, when) })
 }
 
 // half begins a request whose body the stage has to ask for, and does not send it.
@@ -186,20 +187,6 @@ func (st *stage) half(ctx context.Context, path string) (*rawConn, error) {
 		return nil, err
 	}
 	return conn, conn.head(http.MethodPost, path, "Content-Length: 1000000", "Expect: 100-continue")
-}
-
-// storm makes many requests, of which each must be answered alike.
-func (st *stage) storm(ctx context.Context, path string, status int) error {
-	return st.requests(ctx, total, parallel, func(ctx context.Context) error {
-		a, err := st.do(ctx, http.MethodGet, path, nil, nil)
-		if err == nil && a.status != status {
-			err = fmt.Errorf("status %d", a.status)
-		}
-		if err != nil {
-			return want(fmt.Sprintf("status %d for each of %d requests to %s, %d at a time", status, total, path, parallel), "%v", err)
-		}
-		return nil
-	})
 }
 
 // requests calls one n times, workers at a time, until the first error.
