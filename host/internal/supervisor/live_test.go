@@ -133,11 +133,11 @@ func (f *fixture) settled(t *testing.T) {
 		}
 		return len(f.everyone()) == len(f.chain())
 	})
-	f.Supervisor.mu.Lock()
-	defer f.Supervisor.mu.Unlock()
-	if got, want := len(f.listeners), len(f.chain()); got != want {
-		t.Errorf("%d sockets are open, want %d", got, want)
-	}
+	eventually(t, "one socket for each stage is open", func() bool {
+		f.Supervisor.mu.Lock()
+		defer f.Supervisor.mu.Unlock()
+		return len(f.listeners) == len(f.chain())
+	})
 }
 
 // ready starts a chain and waits until its hooks have run.
