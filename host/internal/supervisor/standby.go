@@ -80,7 +80,8 @@ func (s *Supervisor) newStandby(st *stage, current *generation) (*generation, er
 	if !current.proc.Description().GetStandby() {
 		return nil, fmt.Errorf("stage %q: %w", st.name, errNoStandby)
 	}
-	g, err := s.prepare(s.background, st, current.spec, current.listener, true)
+	// Not current.spec: what the configuration has changed since needs no new process.
+	g, err := s.prepare(s.background, st, st.present(), current.listener, true)
 	if err != nil {
 		return nil, err
 	}
