@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -39,6 +40,7 @@ type Env struct {
 	generation string
 	transport  *http.Transport
 	metrics    *registries
+	tracers    trace.TracerProvider
 
 	ctx      context.Context
 	draining *drain
@@ -80,6 +82,7 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 		ctx:        ctx,
 		draining:   draining,
 		metrics:    newRegistries(log),
+		tracers:    noTracers(),
 		reports:    newReports(),
 	}
 	proxy := newProxy(e.transport, e.host.Token, log)

@@ -25,6 +25,8 @@ type exchange struct {
 	arrived  shape
 	bodyRead atomic.Bool
 
+	// held: the host holds back the body until it is asked for.
+	held bool
 	// answered: the final status has been written, or the connection taken over.
 	answered bool
 	declined bool
@@ -58,11 +60,12 @@ func newExchange(w http.ResponseWriter, r *http.Request, d *drain) (*exchange, *
 	ctx := r.Context()
 	ctx, x.cancel = withTimeout(ctx, r.Header.Get(stagev1.HeaderTimeout))
 	// net/http looks at its own request for the body, so that one stays as it is.
-	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	r = r.WithContext(context.WithValue(withTrace(ctx, r.Header), exchangeKey{}, x))
 	if r.Body != http.NoBody {
 		r.Body = &watchedBody{ReadCloser: r.Body, read: &x.bodyRead}
 	}
 	x.arrived = shapeOf(r)
+	x.held = r.ContentLength != 0 && r.Header.Get("Expect") != ""
 	return x, r
 }
 
@@ -157,6 +160,14 @@ func (x *exchange) begin() {
 	}
 }
 
+// askForBody is called before a successful answer begins: after that, net/http would
+// not ask for the body any more, and a handler that reads it later would wait for ever.
+func (x *exchange) askForBody() {
+	if x.held && !x.answered && !x.bodyRead.Load() {
+		x.writer.WriteHeader(http.StatusContinue)
+	}
+}
+
 // end is called when the handler has returned without a panic.
 func (x *exchange) end() {
 	switch {
@@ -176,6 +187,9 @@ func (x *exchange) WriteHeader(code int) {
 	if x.declined {
 		return
 	}
+	if code >= http.StatusOK && code < http.StatusMultipleChoices {
+		x.askForBody()
+	}
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
 		x.begin()
 	}
@@ -186,6 +200,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 	if x.declined {
 		return 0, errDeclined
 	}
+	x.askForBody()
 	x.begin()
 	return x.writer.Write(p)
 }
@@ -194,6 +209,7 @@ func (x *exchange) WriteString(s string) (int, error) {
 	if x.declined {
 		return 0, errDeclined
 	}
+	x.askForBody()
 	x.begin()
 	return io.WriteString(x.writer, s)
 }
@@ -202,6 +218,7 @@ func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
 	if x.declined {
 		return 0, errDeclined
 	}
+	x.askForBody()
 	x.begin()
 	return io.Copy(x.writer, r)
 }
@@ -212,6 +229,7 @@ func (x *exchange) FlushError() error {
 	if x.declined {
 		return errDeclined
 	}
+	x.askForBody()
 	x.begin()
 	return http.NewResponseController(x.writer).Flush()
 }

@@ -70,6 +70,7 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host = "http", hostName
 	dropInternal(r.Header)
+	putTrace(r.Context(), r.Header)
 	r.Header.Set("Authorization", "Bearer "+a.token)
 	return a.transport.RoundTrip(r)
 }

@@ -92,6 +92,7 @@ func rewrite(r *httputil.ProxyRequest, token string) {
 		}
 	}
 	dropInternal(out.Header)
+	putTrace(r.In.Context(), out.Header)
 	if h, ok := r.In.Context().Value(hostHeaderKey{}).(hostHeader); ok {
 		out.Header.Set(h.key, h.value)
 	}

@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -95,6 +96,9 @@ func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*
 	s.env, s.standby = env, req.GetStandby()
 	var handler http.Handler
 	err := guard(s.log, "New", func() (err error) {
+		if err = env.startTracing(s.stage.Tracing); err != nil {
+			return fmt.Errorf("tracing: %w", err)
+		}
 		handler, err = s.stage.New(env)
 		return err
 	})

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"runtime/debug"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -33,6 +35,10 @@ type Stage struct {
 	// must have no side effect. If both are nil, wrong configurations are found when
 	// New is called.
 	Validate func(config []byte, flags []string) []ConfigProblem
+	// Tracing returns the provider of Env.Tracer; package tracing has one that exports
+	// where the server does. It is called before New. Without it, or if it returns nil,
+	// spans are passed on and not exported.
+	Tracing func(env *Env) (trace.TracerProvider, error)
 }
 
 // ConfigProblem is what is wrong with one key of a configuration.
