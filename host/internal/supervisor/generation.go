@@ -50,6 +50,8 @@ type generation struct {
 
 	mu     sync.Mutex
 	report report
+	// complaint is what has been said of claims that do not count.
+	complaint string
 	// behind is what it has been told of the stages behind it.
 	behind []lifecycle.Report[report]
 	// inherited is what is reported in the place of report until all signals have come.

@@ -38,7 +38,7 @@ func (g *generation) reachable() map[string]string {
 func (g *generation) setReport(paths []string, claims []*stagev1.Claim) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.report.paths, g.report.claims = paths, claims
+	g.report.paths, g.report.claims = paths, g.accept(claims)
 }
 
 func (g *generation) reported() report {

@@ -38,6 +38,7 @@ type Supervisor struct {
 	changing turn
 	// publishing is held while what is published is put together and handed over.
 	publishing sync.Mutex
+	pace       pacer
 	probation  atomic.Pointer[probation]
 	signals    signals
 
@@ -169,7 +170,7 @@ func (s *Supervisor) event(g *generation, e *stagev1.Event) {
 		}
 	}
 	if changed && g.stage.generation() == g {
-		s.publish()
+		s.publishSoon()
 	}
 	if sizes := e.GetResourceSizes(); len(sizes) > 0 && s.opts.ResourceSizes != nil {
 		s.opts.ResourceSizes(sizes)
