@@ -108,3 +108,10 @@ func touch(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 }
+
+func removeFile(t *testing.T, file string) {
+	t.Helper()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // The test binary is also the stages: this variable has the stage's name.
@@ -97,6 +98,11 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path != "/"+env.Name && !slices.Contains(cfg.Paths, r.URL.Path):
+			if cfg.Hand != "" && r.FormValue("wait") != "" {
+				awaitFile(r.Context(), cfg.Hand)
+				env.Call.ServeHTTP(w, r)
+				return
+			}
 			env.Next.ServeHTTP(w, r)
 		case r.FormValue("slow") != "":
 			awaitFile(r.Context(), r.FormValue("slow"))
@@ -118,6 +124,8 @@ type testConfig struct {
 	Paths, See []string
 	// Sick is the file at whose sight the readiness check fails.
 	Sick string
+	// Hand is the file before whose sight slow requests are not handed on.
+	Hand string
 	// Status is what requests are answered with.
 	Status int
 	// Ask is a stage behind, which the post-start hook asks until it answers.
@@ -126,23 +134,17 @@ type testConfig struct {
 
 // ask returns when a delegate has answered a call.
 func ask(ctx context.Context, env *sdk.Env, name string) error {
+	delegates := env.Delegates()
+	i := slices.IndexFunc(delegates, func(d sdk.Delegate) bool { return d.Name == name })
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://host/"+name, nil)
-		if err != nil {
-			return err
-		}
-		req.Header.Set(stagev1.HeaderDelegate, name)
-		resp, err := env.Client().Do(req)
-		if err != nil {
-			return err
-		}
-		resp.Body.Close()
-		switch resp.StatusCode {
+		rec := httptest.NewRecorder()
+		delegates[i].Handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/"+name, nil))
+		switch rec.Code {
 		case http.StatusOK:
 			return nil
 		case http.StatusServiceUnavailable:
 		default:
-			return fmt.Errorf("delegate %s: %s", name, resp.Status)
+			return fmt.Errorf("delegate %s: %d %s", name, rec.Code, rec.Body)
 		}
 	}
 	return ctx.Err()
@@ -156,4 +158,16 @@ func awaitFile(ctx context.Context, file string) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// suspend stops a process, and returns when it stands still.
+func suspend(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process is suspended", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") T ")
+	})
 }

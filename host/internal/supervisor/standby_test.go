@@ -86,13 +86,11 @@ func TestStandbyTakesOverFromASuspendedProcess(t *testing.T) {
 	t.Parallel()
 	f := ready(t, func(o *Options) {
 		withStandby(o)
-		o.Chain[1].LivenessTimeout = time.Second
+		o.Chain[1].LivenessTimeout = 4 * time.Second
 	})
 	eventually(t, "there is a standby", func() bool { return f.standby() != 0 })
 	standby := f.standby()
-	if err := syscall.Kill(f.pid("b"), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	suspend(t, f.pid("b"))
 	if status, body := f.ask("GET", "/b", ""); status != http.StatusOK || !strings.HasPrefix(body, fmt.Sprint(standby, " ")) {
 		t.Errorf("%d %s, want it from %d", status, body, standby)
 	}
@@ -110,11 +108,7 @@ func TestStandbyThatEndsIsReplaced(t *testing.T) {
 	}
 	eventually(t, "there is another", func() bool { return f.standby() != 0 && f.standby() != old })
 	old, dead := f.standby(), f.pid("b")
-	for pid, signal := range map[int]syscall.Signal{old: syscall.SIGSTOP} {
-		if err := syscall.Kill(pid, signal); err != nil {
-			t.Fatal(err)
-		}
-	}
+	suspend(t, old)
 	if err := syscall.Kill(dead, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

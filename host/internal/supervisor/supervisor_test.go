@@ -284,9 +284,7 @@ func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := f.chain()[0].generation()
-	if err := syscall.Kill(g.proc.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	suspend(t, g.proc.PID())
 	defer func() { _ = syscall.Kill(g.proc.PID(), syscall.SIGCONT) }()
 	done := make(chan error, 1)
 	go func() { done <- g.check(t.Context(), "anything") }()
@@ -380,9 +378,7 @@ func TestSuspendedStageIsKilledAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := f.pid("c")
-	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	suspend(t, old)
 	eventually(t, "another process serves", func() bool {
 		st := f.Status()[2]
 		return st.PID != old && st.State == "serving"

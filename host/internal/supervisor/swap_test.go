@@ -1,0 +1,184 @@
+package supervisor
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSwapThatListsOtherPathsSwapsThoseInFront tells the stages in front of what a stage
+// has got, together with it.
+func TestSwapThatListsOtherPathsSwapsThoseInFront(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	c := f.pid("c")
+	stop := f.clients(t, "/a", "/b", "/c")
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
+		s.Config = map[string]any{"log": f.log, "paths": []string{"/more"}}
+	}})
+	if err != nil || !slices.Equal(swapped.Also, []string{"a"}) {
+		t.Fatalf("%+v, %v", swapped, err)
+	}
+	if status, body := f.ask("GET", "/a", ""); status != http.StatusOK || !strings.HasSuffix(body, "[b[/b /more] c[/c]]") && !strings.HasSuffix(body, "[b[/more /b] c[/c]]") {
+		t.Errorf("a: %d %s", status, body)
+	}
+	if status, body := f.ask("GET", "/more", ""); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	stop()
+	f.settled(t)
+	if f.pid("c") != c {
+		t.Error("a stage behind was swapped")
+	}
+}
+
+// TestNewStagesCanCallEachOtherBeforeTheyServe adds two stages, of which the one is not
+// ready before it has reached the other.
+func TestNewStagesCanCallEachOtherBeforeTheyServe(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	specs := f.specs()
+	d, e := like(specs[0], "d"), like(specs[0], "e")
+	d.Config = map[string]any{"log": f.log, "ask": "e"}
+	if _, err := f.Apply(t.Context(), append(specs, d, e)); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := f.ask("GET", "/d", ""); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestRequestKeepsTheOrderOfItsArrival has a stage hand a request on after the chain
+// behind it has changed.
+func TestRequestKeepsTheOrderOfItsArrival(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "go")
+	// a sees all and hands on what is not its own; slow requests wait in it.
+	f := ready(t, func(o *Options) { o.Chain[0].Config["see"], o.Chain[0].Config["hand"] = []string{"/"}, file })
+	specs := f.specs()
+	answers := make(chan string)
+	for _, path := range []string{"/b", "/c"} {
+		go func() {
+			status, body := f.ask("GET", path+"?wait=1", "")
+			answers <- http.StatusText(status) + " " + body
+		}()
+	}
+	eventually(t, "two requests wait in a", func() bool { return f.relay.Loads()[0].InFlight == 2 })
+	if _, err := f.Apply(t.Context(), []Spec{specs[0], specs[2], like(specs[1], "d"), specs[1]}); err != nil {
+		t.Fatal(err)
+	}
+	touch(t, file)
+	for range 2 {
+		if got := <-answers; !strings.HasPrefix(got, "OK ") {
+			t.Error(got)
+		}
+	}
+	f.settled(t)
+}
+
+// TestTwoSwapsAtOnce refuses the second, whichever stage it is for, and lets a change of
+// the chain wait.
+func TestTwoSwapsAtOnce(t *testing.T) {
+	t.Parallel()
+	sick := filepath.Join(t.TempDir(), "sick")
+	touch(t, sick)
+	f := ready(t, nil)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
+			s.Config = map[string]any{"log": f.log, "sick": sick}
+		}})
+		first <- err
+	}()
+	eventually(t, "the swap has begun", func() bool { return len(f.kinds(SwapBegun)) == 1 })
+	for _, name := range []string{"b", "c"} {
+		if _, err := f.Swap(t.Context(), name, SwapOptions{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "under way") {
+			t.Errorf("second swap, of %s: %v", name, err)
+		}
+	}
+	specs := f.specs()
+	go func() {
+		_, err := f.Apply(t.Context(), []Spec{specs[0], specs[2]})
+		second <- err
+	}()
+	removeFile(t, sick)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if got := f.names(); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("chain %q", got)
+	}
+	f.settled(t)
+}
+
+// TestProcessThatDiesDuringItsSwap holds requests until the new generation takes over.
+func TestProcessThatDiesDuringItsSwap(t *testing.T) {
+	t.Parallel()
+	sick := filepath.Join(t.TempDir(), "sick")
+	touch(t, sick)
+	f := ready(t, nil)
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
+			s.Config = map[string]any{"log": f.log, "sick": sick}
+		}})
+		done <- err
+	}()
+	eventually(t, "the swap has begun", func() bool { return len(f.kinds(SwapBegun)) == 1 })
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
+	answer := make(chan int, 1)
+	go func() {
+		status, _ := f.ask("POST", "/b", "x")
+		answer <- status
+	}()
+	eventually(t, "a request waits", func() bool { return f.relay.Loads()[1].Waiting == 1 })
+	removeFile(t, sick)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if status := <-answer; status != http.StatusOK {
+		t.Errorf("the request that waited: %d", status)
+	}
+	f.settled(t)
+}
+
+// TestRequestsInTheBacklogOfADeadProcess have not been executed: they go to the process
+// that comes instead, writes too.
+func TestRequestsInTheBacklogOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	f := ready(t, func(o *Options) { o.HoldTimeout = time.Minute })
+	suspend(t, f.pid("b"))
+	answer := make(chan int, 5)
+	for range cap(answer) {
+		go func() {
+			status, _ := f.ask("POST", "/b", "x")
+			answer <- status
+		}()
+	}
+	eventually(t, "the requests are under way", func() bool { return f.relay.Loads()[1].InFlight >= cap(answer) })
+	st := f.chain()[1]
+	if err := st.changing.wait(t.Context()); err != nil { // as if a restart took long
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
+	st.changing.done()
+	for range cap(answer) {
+		if status := <-answer; status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+	}
+}
