@@ -87,25 +87,30 @@ func absent(err error) bool {
 }
 
 // Attach waits until a process of the stage that was started by hand is there, connects
-// to it and lets it describe itself. ctx and StartTimeout bound the wait. The folder
-// spec.Attach has to keep other users out, and the process has to be this user's.
+// to it and lets it describe itself. ctx, AttachWait and StartTimeout bound the wait. The
+// folder spec.Attach has to keep other users out, and the process has to be this user's.
 func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 	spec = spec.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, spec.StartTimeout)
 	defer cancel()
+	waiting := ctx
+	if spec.AttachWait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, spec.AttachWait)
+		defer cancel()
+	}
 	said := ""
 	for {
 		a, err := attach(ctx, spec)
 		if !absent(err) {
 			return a, err
 		}
-		if said != err.Error() {
+		if said != err.Error() && spec.AttachWait == 0 {
 			said = err.Error()
 			spec.Logger.Info("waiting for a process of the stage to attach to", "start", "--debug="+spec.Attach, "now", said)
 		}
 		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("stage %q: no process to attach to within the time; start it with --debug=%s: %w (%w)", spec.Stage, spec.Attach, err, context.Cause(ctx))
+		case <-waiting.Done():
+			return nil, fmt.Errorf("stage %q: there is no process to attach to, start one with --debug=%s: %w (%w)", spec.Stage, spec.Attach, err, context.Cause(waiting))
 		case <-time.After(attachPoll):
 		}
 	}

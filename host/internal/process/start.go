@@ -36,8 +36,10 @@ type Spec struct {
 	Name string
 	// Attach, if not empty, is the folder of the sockets of a process that was started
 	// by hand: Bring attaches to that and starts nothing. Of the members below, only
-	// StartTimeout and Logger count then.
+	// AttachWait, StartTimeout and Logger count then.
 	Attach string
+	// AttachWait is how long to wait for such a process; StartTimeout if 0.
+	AttachWait time.Duration
 	// Binary is the path of what to start. It is checked as by Check.
 	Binary string
 	// SHA256, if not empty, is the digest that the binary must have, in hexadecimal.

@@ -82,8 +82,9 @@ func (s *Supervisor) takeDown(g *generation) {
 // time, or is nil if the stage has never been up, however often it takes, unless a
 // planned change does so first.
 func (s *Supervisor) restart(st *stage, dead *generation, ran time.Duration) {
-	policy := process.DefaultBackoff()
-	if st.present().Attach != "" {
+	policy, said := process.DefaultBackoff(), ""
+	attached := st.present().Attach != ""
+	if attached {
 		policy.Max = time.Second // somebody is at work on it
 	}
 	for st.waitsFor(dead) {
@@ -96,7 +97,10 @@ func (s *Supervisor) restart(st *stage, dead *generation, ran time.Duration) {
 			return
 		}
 		st.failed(err)
-		st.log.Error("stage could not be restarted, trying again", "error", err)
+		if text := err.Error(); !attached || text != said { // somebody may take hours
+			said = text
+			st.log.Error("stage could not be restarted, trying again", "error", err)
+		}
 		ran = 0
 	}
 }

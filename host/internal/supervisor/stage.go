@@ -204,16 +204,28 @@ func (g *generation) configureRequest(behind []lifecycle.Report[report]) (*stage
 	return req, nil
 }
 
+// attachWait is how long a try to attach again waits for a process. The stage can be
+// changed between two tries.
+const attachWait = time.Second
+
 // processSpec is what a generation's process is started from.
 func (g *generation) processSpec() process.Spec {
+	logger, wait := g.stage.output, time.Duration(0)
+	if g.spec.Attach != "" {
+		logger = g.stage.log
+		if g.stage.generation() != nil {
+			wait = attachWait
+		}
+	}
 	return process.Spec{
 		Stage:        g.spec.Name,
 		Binary:       g.spec.Binary,
 		Attach:       g.spec.Attach,
+		AttachWait:   wait,
 		SHA256:       g.spec.SHA256,
 		Listener:     g.listener,
 		Env:          g.spec.Env,
-		Logger:       g.stage.output,
+		Logger:       logger,
 		StartTimeout: g.spec.StartTimeout,
 		RuntimeDir:   g.stage.opts.RuntimeDir,
 	}
