@@ -20,6 +20,8 @@ type Options struct {
 	Name string
 	// Config is the stage's own configuration as JSON; none if empty.
 	Config json.RawMessage
+	// Flags are the API server's, each as name=value, for stages that are API servers.
+	Flags []string
 	// Env is added to the stage's environment.
 	Env map[string]string
 	// Paths are sent ordinary requests; paths that the stage claims if empty.

@@ -29,6 +29,7 @@ type stage struct {
 	name       string
 	dir        string
 	dataDir    string
+	flags      []string
 	token      string
 	client     *http.Client // makes requests that the relay takes to the stage
 	next       *behind
@@ -46,7 +47,7 @@ type stage struct {
 // launch starts the binary and builds the chain around it: the stage, and one behind
 // it that answers everything.
 func (s *suite) launch(ctx context.Context) (*stage, error) {
-	st := &stage{name: s.binary.Name, token: rand.Text()}
+	st := &stage{name: s.binary.Name, flags: s.opts.Flags, token: rand.Text()}
 	if err := s.build(ctx, st); err != nil {
 		st.close()
 		return nil, err
@@ -102,6 +103,7 @@ func (st *stage) configure(ctx context.Context, config json.RawMessage, standby 
 	resp, err := st.rpc.Configure(ctx, &stagev1.ConfigureRequest{
 		Name:   st.name,
 		Config: config,
+		Flags:  st.flags,
 		Host: &stagev1.Host{
 			Socket: st.hostSocket(), Token: st.token, User: "stagecheck", Groups: []string{"system:authenticated"},
 			ServerVersion: "v1.0.0", ExternalUrl: "https://localhost:6443",

@@ -1,0 +1,205 @@
+// Package scaffold writes the repository of a new stage: program, test, Makefile,
+// README, configuration and CI file. It uses the standard library and the go command only.
+package scaffold
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// Kind is what the new stage is.
+type Kind string
+
+const (
+	// Middleware is a net/http handler that answers some paths and hands on the rest.
+	Middleware Kind = "middleware"
+	// API is a Kubernetes-style API group.
+	API Kind = "api"
+)
+
+// Kinds lists the kinds.
+func Kinds() []string { return []string{string(Middleware), string(API)} }
+
+// Options say what to write.
+type Options struct {
+	// Name of the stage.
+	Name string
+	Kind Kind
+	// Module is the path of the Go module; example.com/NAME if empty.
+	Module string
+	// Dir is the folder to create; NAME in the current one if empty.
+	Dir string
+	// SDK is the version of the SDK, or the folder of a clone of Catena; the latest if empty.
+	SDK string
+}
+
+// Module of the SDK.
+const sdkModule = "github.com/catena-dev/catena"
+
+//go:embed templates
+var templates embed.FS
+
+// values are what the templates use.
+type values struct {
+	Name, Module string
+	// Title is the name as a Go type: NoteBook for note-books.
+	Title string
+	// SDK is the SDK's module, SDKDir the clone to take it from, and SDKVersion its
+	// version; each may be empty but the first.
+	SDK, SDKDir, SDKVersion string
+	// CheckVersion is what CI gets "catena stage check" from.
+	CheckVersion string
+	// Plural is what objects of the kind are called in paths.
+	Plural string
+	API    bool
+}
+
+var (
+	validName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,26}[a-z0-9])?$`)
+	validModule  = regexp.MustCompile(`^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$`)
+	validVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*$`)
+)
+
+func (o Options) values() (values, error) {
+	v := values{Name: o.Name, Module: o.Module, Title: title(o.Name), SDK: sdkModule, CheckVersion: "latest", API: o.Kind == API}
+	if v.API {
+		v.Title = title(singular(o.Name))
+	}
+	v.Plural = strings.ToLower(v.Title) + "s"
+	if v.Module == "" {
+		v.Module = "example.com/" + o.Name
+	}
+	switch {
+	case !validName.MatchString(o.Name):
+		return v, fmt.Errorf("name %q: a stage's name has 1 to 28 lower case letters, digits and inner dashes", o.Name)
+	case o.Kind == API && o.Name[0] >= '0' && o.Name[0] <= '9':
+		return v, fmt.Errorf("name %q: the name of an API group's kind begins with a letter", o.Name)
+	case !slices.Contains(Kinds(), string(o.Kind)):
+		return v, fmt.Errorf("kind %q: want %s", o.Kind, strings.Join(Kinds(), " or "))
+	case !validModule.MatchString(v.Module):
+		return v, fmt.Errorf("module %q: is no path of a Go module", v.Module)
+	case o.SDK == "" || o.SDK == "latest":
+		return v, nil
+	case validVersion.MatchString(o.SDK):
+		v.SDKVersion, v.CheckVersion = o.SDK, o.SDK
+		return v, nil
+	}
+	return v, v.useClone(o.SDK)
+}
+
+// useClone takes the SDK from a folder.
+func (v *values) useClone(dir string) error {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(abs, "go.mod"))
+	if err != nil || !bytes.HasPrefix(text, []byte("module "+sdkModule+"\n")) {
+		return fmt.Errorf("SDK %q: is neither a version, such as v0.1.0, nor a folder with a clone of %s", dir, sdkModule)
+	}
+	v.SDKDir = abs
+	return nil
+}
+
+// title makes a Go type's name.
+func title(name string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(name, "-") {
+		if word != "" {
+			b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+		}
+	}
+	return b.String()
+}
+
+// singular takes the s off a name in the plural.
+func singular(name string) string {
+	if one, ok := strings.CutSuffix(name, "s"); ok && one != "" && !strings.HasSuffix(one, "s") && !strings.HasSuffix(one, "-") {
+		return one
+	}
+	return name
+}
+
+// Write creates the folder and returns it with the files in it, sorted. It fails if the
+// folder exists and is not empty.
+func Write(o Options) (dir string, files []string, err error) {
+	v, err := o.values()
+	if err != nil {
+		return "", nil, err
+	}
+	dir = o.Dir
+	if dir == "" {
+		dir = o.Name
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return "", nil, fmt.Errorf("folder %s: is not empty", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", nil, err
+	}
+	for _, set := range []string{"common", string(o.Kind)} {
+		written, err := writeSet(dir, path.Join("templates", set), v)
+		if err != nil {
+			return "", nil, err
+		}
+		files = append(files, written...)
+	}
+	slices.Sort(files)
+	return dir, files, nil
+}
+
+// writeSet executes all templates of a folder. In their names, "dot-" stands for a dot
+// and "+" for a slash.
+func writeSet(dir, set string, v values) ([]string, error) {
+	entries, err := templates.ReadDir(set)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".tmpl")
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "dot-", "."), "+", "/")
+		t, err := template.ParseFS(templates, path.Join(set, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		var text bytes.Buffer
+		if err := t.Execute(&text, v); err != nil {
+			return nil, err
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+// Resolve lets the go command find out which versions of which modules the stage needs.
+func Resolve(ctx context.Context, dir string) error {
+	cmd := exec.CommandContext(ctx, "go", "mod", "tidy")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return errors.New("the go command is not installed; install Go, then run go mod tidy")
+	}
+	if err != nil {
+		return fmt.Errorf("go mod tidy: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}

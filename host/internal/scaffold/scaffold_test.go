@@ -1,0 +1,99 @@
+package scaffold
+
+import (
+	"go/format"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What is written is formatted, mentions no template, and is what the list says.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	for _, kind := range Kinds() {
+		dir := filepath.Join(t.TempDir(), "new")
+		got, files, err := Write(Options{Name: "note-book", Kind: Kind(kind), Module: "github.com/me/note-book", Dir: dir, SDK: "v0.3.0"})
+		if err != nil || got != dir {
+			t.Fatalf("%s, %v", got, err)
+		}
+		for _, want := range []string{".github/workflows/ci.yaml", ".gitignore", "Makefile", "README.md", "catena.yaml", "go.mod", "main.go", "main_test.go"} {
+			if !slices.Contains(files, want) {
+				t.Errorf("%s: no %s", kind, want)
+			}
+		}
+		for _, file := range files {
+			checkFile(t, filepath.Join(dir, file))
+		}
+		mod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if !strings.Contains(string(mod), "module github.com/me/note-book\n") || !strings.Contains(string(mod), "require "+sdkModule+" v0.3.0\n") {
+			t.Errorf("%s", mod)
+		}
+		if _, _, err := Write(Options{Name: "note-book", Kind: Kind(kind), Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
+			t.Errorf("a second time: %v", err)
+		}
+	}
+}
+
+func checkFile(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) == 0 || strings.Contains(string(text), "{{.") || strings.Contains(string(text), "<no value>") {
+		t.Errorf("%s:\n%s", file, text)
+	}
+	if filepath.Ext(file) != ".go" {
+		return
+	}
+	formatted, err := format.Source(text)
+	if err != nil || string(formatted) != string(text) {
+		t.Errorf("%s is not formatted: %v\n%s", file, err, text)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		opts Options
+		want string
+	}{
+		{Options{Name: "", Kind: Middleware}, "1 to 28 lower case letters"},
+		{Options{Name: "Greeter", Kind: Middleware}, `name "Greeter"`},
+		{Options{Name: "a/b", Kind: Middleware}, `name "a/b"`},
+		{Options{Name: "a-", Kind: Middleware}, "inner dashes"},
+		{Options{Name: strings.Repeat("a", 29), Kind: Middleware}, "28"},
+		{Options{Name: "1st", Kind: API}, "begins with a letter"},
+		{Options{Name: "a", Kind: "plugin"}, "want middleware or api"},
+		{Options{Name: "a", Kind: Middleware, Module: "not a module"}, "no path of a Go module"},
+		{Options{Name: "a", Kind: Middleware, SDK: "/nowhere"}, "neither a version"},
+	} {
+		tc.opts.Dir = filepath.Join(t.TempDir(), "new")
+		_, _, err := Write(tc.opts)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %s", tc.opts, err, tc.want)
+		}
+		if _, err := os.Stat(tc.opts.Dir); err == nil {
+			t.Errorf("%+v: the folder was made", tc.opts)
+		}
+	}
+}
+
+// The SDK of a clone is taken from there.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, _, err := Write(Options{Name: "a", Kind: Middleware, Dir: dir, SDK: "../../.."}); err != nil {
+		t.Fatal(err)
+	}
+	mod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if !strings.Contains(string(mod), "replace "+sdkModule+" => "+root+"\n") {
+		t.Errorf("%s", mod)
+	}
+}
