@@ -36,8 +36,14 @@ func (s *server) announce(ctx context.Context) {
 		time.Since(s.started).Round(10*time.Millisecond), path)
 }
 
-// ready asks the server's own /readyz.
-func (s *server) ready(ctx context.Context) bool {
+// ready asks the server's own /readyz. When ctx ends in the midst of that, the filters
+// break the request off with a panic, which in a server would end the connection.
+func (s *server) ready(ctx context.Context) (ok bool) {
+	defer func() {
+		if aborted := recover(); aborted != nil && aborted != http.ErrAbortHandler { //nolint:errorlint // panics with this very value
+			panic(aborted)
+		}
+	}()
 	r, err := http.NewRequestWithContext(front.WithLoopbackUser(ctx, "system:apiserver", []string{"system:masters"}), http.MethodGet, "/readyz", nil)
 	if err != nil {
 		return false

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if transcript := os.Getenv(envLife); transcript != "" {
+		sdk.Main(lifeStage(transcript))
+		return
+	}
 	if name := os.Getenv(envStage); name != "" {
 		stage := sdk.Stage{Name: name, New: func(*sdk.Env) (h http.Handler, err error) { return nil, nil }}
 		if name == "core" {
