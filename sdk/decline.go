@@ -19,6 +19,9 @@ func Decline(w http.ResponseWriter) {
 }
 
 func (x *exchange) decline() {
+	if x.declined {
+		return
+	}
 	if x.answered {
 		panic("stage declines a request after it has begun to answer it")
 	}
@@ -27,6 +30,12 @@ func (x *exchange) decline() {
 	}
 	x.answered, x.declined = true, true
 	writeDecline(x.writer, x)
+}
+
+// refuse tells whether the request has been declined, so that it cannot be answered.
+func (x *exchange) refuse() bool {
+	x.afterwards = x.afterwards || x.declined
+	return x.declined
 }
 
 // writeDecline writes what the host takes for a decline. The status is for people who

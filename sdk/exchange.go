@@ -25,12 +25,13 @@ type exchange struct {
 	arrived  shape
 	bodyRead atomic.Bool
 
-	// held: the host holds back the body until it is asked for.
-	held bool
+	early early
 	// answered: the final status has been written, or the connection taken over.
 	answered bool
 	declined bool
 	hijacked net.Conn
+	// afterwards: the handler has tried to answer what it had declined.
+	afterwards bool
 
 	userHeader string
 	auditLevel string
@@ -62,10 +63,10 @@ func newExchange(w http.ResponseWriter, r *http.Request, d *drain) (*exchange, *
 	// net/http looks at its own request for the body, so that one stays as it is.
 	r = r.WithContext(context.WithValue(withTrace(ctx, r.Header), exchangeKey{}, x))
 	if r.Body != http.NoBody {
-		r.Body = &watchedBody{ReadCloser: r.Body, read: &x.bodyRead}
+		r.Body = &watchedBody{ReadCloser: r.Body, read: &x.bodyRead, lost: &x.early.lost}
 	}
 	x.arrived = shapeOf(r)
-	x.held = r.ContentLength != 0 && r.Header.Get("Expect") != ""
+	x.early.held = r.ContentLength != 0 && r.Header.Get("Expect") != ""
 	return x, r
 }
 
@@ -142,10 +143,14 @@ func (x *exchange) untouched(r *http.Request) bool {
 type watchedBody struct {
 	io.ReadCloser
 	read *atomic.Bool
+	lost *atomic.Bool // see early
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
 	b.read.Store(true)
+	if b.lost.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	return b.ReadCloser.Read(p)
 }
 
@@ -160,19 +165,12 @@ func (x *exchange) begin() {
 	}
 }
 
-// askForBody is called before a successful answer begins: after that, net/http would
-// not ask for the body any more, and a handler that reads it later would wait for ever.
-func (x *exchange) askForBody() {
-	if x.held && !x.answered && !x.bodyRead.Load() {
-		x.writer.WriteHeader(http.StatusContinue)
-	}
-}
-
 // end is called when the handler has returned without a panic.
 func (x *exchange) end() {
 	switch {
 	case x.hijacked != nil, x.declined:
 	case x.answered:
+		x.letGo()
 		x.writeLateNotes(x.writer.Header())
 	default:
 		x.begin() // the server writes the head
@@ -184,58 +182,64 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.writer }
 func (x *exchange) Header() http.Header { return x.writer.Header() }
 
 func (x *exchange) WriteHeader(code int) {
-	if x.declined {
+	if x.refuse() {
 		return
-	}
-	if code >= http.StatusOK && code < http.StatusMultipleChoices {
-		x.askForBody()
 	}
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
 		x.begin()
 	}
-	x.writer.WriteHeader(code)
+	if !x.keepHead(code) {
+		x.writer.WriteHeader(code)
+	}
 }
 
 func (x *exchange) Write(p []byte) (int, error) {
-	if x.declined {
+	if x.refuse() {
 		return 0, errDeclined
 	}
-	x.askForBody()
 	x.begin()
+	if x.keep(p) {
+		return len(p), nil
+	}
 	return x.writer.Write(p)
 }
 
 func (x *exchange) WriteString(s string) (int, error) {
-	if x.declined {
+	if x.refuse() {
 		return 0, errDeclined
 	}
-	x.askForBody()
 	x.begin()
+	if x.keep([]byte(s)) {
+		return len(s), nil
+	}
 	return io.WriteString(x.writer, s)
 }
 
 func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
-	if x.declined {
+	if x.refuse() {
 		return 0, errDeclined
 	}
-	x.askForBody()
+	if x.waits() {
+		return io.Copy(struct{ io.Writer }{x}, r)
+	}
 	x.begin()
+	x.letGo()
 	return io.Copy(x.writer, r)
 }
 
 func (x *exchange) Flush() { _ = x.FlushError() }
 
 func (x *exchange) FlushError() error {
-	if x.declined {
+	if x.refuse() {
 		return errDeclined
 	}
-	x.askForBody()
 	x.begin()
+	x.letGo()
 	return http.NewResponseController(x.writer).Flush()
 }
 
 func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if x.declined {
+	if x.refuse() {
 		return nil, nil, errDeclined
 	}
 	x.writeNotes(x.writer.Header()) // for who writes the head from it

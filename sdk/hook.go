@@ -28,8 +28,8 @@ func (e *Env) PreShutdownHook(name string, f func(context.Context) error) {
 type hooks struct{ byName map[string]*hook }
 
 type hook struct {
-	run func(context.Context) error
-	ran bool
+	run          func(context.Context) error
+	ran, running bool
 }
 
 func (h *hooks) add(name string, f func(context.Context) error) error {
@@ -50,6 +50,10 @@ func (h *hooks) add(name string, f func(context.Context) error) error {
 
 func (h *hooks) names() []string { return slices.Sorted(maps.Keys(h.byName)) }
 
+func (h *hooks) running() []string {
+	return slices.DeleteFunc(h.names(), func(name string) bool { return !h.byName[name].running })
+}
+
 // take returns the hook to run, once.
 func (h *hooks) take(name string) (*hook, error) {
 	k := h.byName[name]
@@ -68,13 +72,20 @@ func (h *hooks) take(name string) (*hook, error) {
 func (e *Env) runHook(ctx context.Context, set *hooks, name string) error {
 	e.mu.Lock()
 	k, err := set.take(name)
+	if err == nil {
+		k.running = true
+	}
 	e.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	e.hookRuns.Go(func() {
-		done <- guard(e.Log, "hook "+name, func() error { return k.run(e.ctx) })
+		err := guard(e.Log, "hook "+name, func() error { return k.run(e.ctx) })
+		e.mu.Lock()
+		k.running = false
+		e.mu.Unlock()
+		done <- err
 	})
 	select {
 	case err := <-done:
@@ -94,5 +105,9 @@ func (e *Env) awaitHooks(ctx context.Context) {
 	select {
 	case <-done:
 	case <-ctx.Done():
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		names := append(e.start.running(), e.shutdown.running()...)
+		e.Log.Warn("hooks have not ended with the stage", "hooks", names)
 	}
 }

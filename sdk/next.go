@@ -39,6 +39,9 @@ func (c call) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Error(w, "the request did not come from the host, so there is no next stage", http.StatusInternalServerError)
 		return
 	}
+	if x.refuse() {
+		return // the host asks the next stage already
+	}
 	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, x.id))
 }
 

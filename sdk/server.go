@@ -40,6 +40,9 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(x, r)
 	s.handler.ServeHTTP(x, r)
 	x.end()
+	if x.afterwards {
+		s.log.Error("handler has answered a request that it had declined: nobody gets that answer", "method", r.Method, "path", r.URL.Path)
+	}
 }
 
 // panicText is kube-apiserver's.

@@ -242,7 +242,9 @@ func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.St
 	if s.env != nil {
 		ctx, cancel := context.WithTimeout(ctx, stopGrace)
 		defer cancel()
-		s.drain.wait(ctx)
+		if n := s.drain.wait(ctx); n > 0 {
+			s.log.Warn("requests have not ended with the stage", "requests", n)
+		}
 		s.env.awaitHooks(ctx)
 		s.env.runDestroy()
 	}
