@@ -81,13 +81,12 @@ func (s *server) observe(h relay.Hop) {
 // caller is the process of a stage to which a token belongs.
 func (s *server) caller(token string) (relay.Caller, bool) {
 	id, ok := s.stages.Authenticate(token)
-	return relay.Caller{Stage: id.Stage, Delegates: id.Delegates, Staged: id.Staged}, ok
+	return relay.Caller{Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: id.Staged}, ok
 }
 
-// as gives a request the identity that the configuration has for a stage.
-func (s *server) as(r *http.Request, stage string) *http.Request {
-	user, groups := s.stages.IdentityOf(stage)
-	return r.WithContext(front.WithLoopbackUser(r.Context(), user, groups))
+// as gives a request the identity that the configuration has for the stage that calls.
+func (s *server) as(r *http.Request, caller relay.Caller) *http.Request {
+	return r.WithContext(front.WithLoopbackUser(r.Context(), caller.User, caller.Groups))
 }
 
 // startStages brings the chain up and says so, a line for each stage.

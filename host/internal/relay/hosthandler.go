@@ -20,13 +20,16 @@ type HostHandler struct {
 	Caller func(token string) (caller Caller, ok bool)
 	// API is the server as clients see it, with all of its filters.
 	API http.Handler
-	// As returns the request with the identity of a stage in its context.
-	As func(r *http.Request, stage string) *http.Request
+	// As returns the request with the identity of the caller in its context.
+	As func(r *http.Request, caller Caller) *http.Request
 }
 
 // Caller is a process of a stage that calls the host.
 type Caller struct {
 	Stage string
+	// User and Groups are its identity.
+	User   string
+	Groups []string
 	// Delegates are the stages that the process was told of as standing behind it. It may
 	// call them whatever the chain has become since.
 	Delegates []string
@@ -55,7 +58,7 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case delegate != "":
 		h.serveDelegate(w, r, caller, delegate)
 	default:
-		h.API.ServeHTTP(w, h.As(r, caller.Stage))
+		h.API.ServeHTTP(w, h.As(r, caller))
 	}
 }
 
@@ -95,8 +98,8 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 		return
 	}
 	if socket := caller.Staged[delegate]; socket != "" {
-		h.Chain.staged(delegate, socket).ServeHTTP(w, h.As(r, caller.Stage))
+		h.Chain.staged(delegate, socket).ServeHTTP(w, h.As(r, caller))
 		return
 	}
-	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, caller.Stage))
+	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, caller))
 }

@@ -50,7 +50,7 @@ func newHost(t testing.TB, stages ...string) *host {
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "API for %v: %s %v", r.Context().Value(userKey{}), r.URL.Path, r.Header)
 		}),
-		As: func(r *http.Request, stage string) *http.Request { return withUser(r, "stage "+stage) },
+		As: func(r *http.Request, caller Caller) *http.Request { return withUser(r, "stage "+caller.Stage) },
 	})
 	h.Server = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		chain.ServeHTTP(w, withUser(r, "alice"))

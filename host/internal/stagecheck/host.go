@@ -42,7 +42,7 @@ func (st *stage) serve() error {
 			return relay.Caller{Stage: st.name, Delegates: []string{behindName}}, token == st.token
 		},
 		API: http.HandlerFunc(serveAPI),
-		As:  func(r *http.Request, _ string) *http.Request { return r },
+		As:  func(r *http.Request, _ relay.Caller) *http.Request { return r },
 	}
 	err := errors.Join(
 		st.listen(nextSocket, st.next),

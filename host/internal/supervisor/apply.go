@@ -89,6 +89,9 @@ func (s *Supervisor) change(ctx context.Context, r request) (Applied, *change, e
 	if p := s.probation.Load(); p != nil {
 		p.accept("another change of the chain has begun")
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
 	c, err := s.newChange(ctx, p, r)
 	if err != nil {
 		return Applied{}, nil, err

@@ -47,7 +47,7 @@ func (f *fixture) serve(t *testing.T, socket string) {
 		t.Fatal(err)
 	}
 	srv := &http.Server{Handler: &relay.HostHandler{
-		Chain: f.relay, API: f.relay, As: func(r *http.Request, _ string) *http.Request { return r },
+		Chain: f.relay, API: f.relay, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
 		Caller: func(token string) (relay.Caller, bool) {
 			id, ok := f.Authenticate(token)
 			return relay.Caller{Stage: id.Stage, Delegates: id.Delegates, Staged: id.Staged}, ok

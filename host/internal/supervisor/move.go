@@ -20,6 +20,9 @@ func (c *change) move() error {
 	s := c.supervisor
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
+	if s.isStopping() {
+		return errStopping
+	}
 	var generations []*generation
 	c.before = s.chain()
 	chain := make([]*stage, len(c.links))
@@ -71,7 +74,9 @@ func (c *change) settle() {
 			m.stage.log.Info("stage swapped", "from", m.old.ID(), "to", m.next.id, "version", m.next.version(), "ready", c.ready.Round(time.Millisecond))
 			m.stage.swapEnded(SwapDone, m.old.ID(), m.next.id, "", c.ready)
 		}
-		s.renewStandby(m.stage)
+		if p == nil {
+			s.renewStandby(m.stage)
+		}
 	}
 	if c.plan.reordered && s.opts.Events != nil {
 		s.opts.Events(Event{Kind: ChainReordered, At: time.Now()})

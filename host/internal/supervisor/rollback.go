@@ -49,6 +49,9 @@ func (p *probation) accept(reason string) {
 			m.stage.swapEnded(SwapAccepted, m.old.ID(), m.next.id, reason, p.length)
 		}
 	}
+	for _, m := range p.moved {
+		p.supervisor.renewStandby(m.stage)
+	}
 	p.supervisor.retireAll(p.moved)
 }
 
@@ -56,6 +59,9 @@ func (p *probation) accept(reason string) {
 // generations. It says whether the change has been taken back, by whomever.
 func (p *probation) rollBack(reason string) bool {
 	s := p.supervisor
+	if s.isStopping() {
+		return false
+	}
 	if !p.finish() {
 		return p.moved[0].stage.waitsFor(p.moved[0].old)
 	}
@@ -80,7 +86,9 @@ func (p *probation) rollBack(reason string) bool {
 		m.stage.log.Error("swap rolled back", "from", m.next.ID(), "to", m.old.ID(), "reason", reason)
 		m.stage.swapEnded(SwapRolledBack, m.old.ID(), m.next.ID(), reason, 0)
 		back = append(back, moved{stage: m.stage, old: m.next})
-		s.renewStandby(m.stage)
+		if !m.stage.hasStandby() {
+			s.renewStandby(m.stage)
+		}
 	}
 	s.retireAll(back)
 	return true

@@ -47,13 +47,9 @@ func (s *Supervisor) Stop() error {
 	s.setStopping()
 	s.awaitTold()
 	s.cancel()
-	for _, g := range s.everyone() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		g.stop(ctx, "the server stops")
-		cancel()
-		s.forget(g)
-	}
+	s.stopAll()
 	s.running.Wait()
+	s.stopAll() // what was just being started
 	s.mu.Lock()
 	listeners := slices.Collect(maps.Keys(s.listeners))
 	s.mu.Unlock()
@@ -62,6 +58,15 @@ func (s *Supervisor) Stop() error {
 		errs = append(errs, s.close(l))
 	}
 	return errors.Join(errs...)
+}
+
+func (s *Supervisor) stopAll() {
+	for _, g := range s.everyone() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		g.stop(ctx, "the server stops")
+		cancel()
+		s.forget(g)
+	}
 }
 
 // everyone are the generations whose processes have not been seen to end: those of the

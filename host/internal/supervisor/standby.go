@@ -146,6 +146,13 @@ func (s *Supervisor) stillAnswers(g *generation, timeout time.Duration) error {
 	return g.answers(ctx)
 }
 
+// hasStandby tells whether there is one for the current generation.
+func (s *stage) hasStandby() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.standby != nil && s.current != nil && s.standby.listener == s.current.listener
+}
+
 func (s *stage) standsBy(g *generation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -206,16 +206,6 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	}, true
 }
 
-// IdentityOf returns who a stage is in its calls to the host.
-func (s *Supervisor) IdentityOf(name string) (user string, groups []string) {
-	st, err := s.stage(name)
-	if err != nil {
-		return "", nil
-	}
-	spec := st.present()
-	return spec.User, spec.Groups
-}
-
 // Signals returns the mux-and-discovery signals of all stages as STAGE/SIGNAL.
 // It is to be called when Start has returned.
 func (s *Supervisor) Signals() map[string]<-chan struct{} {

@@ -151,12 +151,16 @@ func (g *generation) unready(ctx context.Context) error {
 // the chain: its requests finish, its watches end over time, its pre-shutdown hooks run.
 func (s *Supervisor) retire(g *generation) {
 	g.retired.Store(true)
+	if err := g.proc.Err(); err != nil { // the requests that wait for it must not wait longer
+		_ = g.machine.To(lifecycle.Failed, err.Error())
+		s.forget(g)
+		_ = s.close(g.listener)
+		return
+	}
 	spec := g.stage.present()
 	ctx, cancel := context.WithTimeout(s.background, spec.DrainTimeout)
 	g.drain(ctx, spec.DrainSpread)
-	if g.machine.State().Ended() {
-		// It crashed before it was replaced.
-	} else if err := lifecycle.RunPreShutdown(ctx, g.preShutdownHooks(), spec.DrainTimeout); err != nil && ctx.Err() == nil {
+	if err := lifecycle.RunPreShutdown(ctx, g.preShutdownHooks(), spec.DrainTimeout); err != nil && ctx.Err() == nil {
 		g.stage.log.Warn("pre-shutdown hook of the old generation failed", "generation", g.id, "error", err)
 	}
 	cancel()
