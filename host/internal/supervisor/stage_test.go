@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,13 +68,18 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 		})
 	}
 	for _, signal := range []string{"HasBeenReady", "ShutdownInitiated"} {
+		noted := sync.OnceFunc(func() { note(signal) })
 		go func() {
+			<-env.Signal(signal)
+			noted()
+		}()
+		env.OnDestroy(func() { // the process ends before the goroutine has run, maybe
 			select {
 			case <-env.Signal(signal):
-				note(signal)
-			case <-env.Context().Done():
+				noted()
+			default:
 			}
-		}()
+		})
 	}
 	if cfg.Complete != "" {
 		find(env, cfg.Complete)

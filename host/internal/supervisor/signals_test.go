@@ -1,0 +1,45 @@
+package supervisor
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStagesAreToldOfSignals shows that every process is told of every signal, also one
+// that comes later, and before the server is gone.
+func TestStagesAreToldOfSignals(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	seen := func(event string) int {
+		n := 0
+		for _, e := range f.events(t) {
+			if e == event {
+				n++
+			}
+		}
+		return n
+	}
+	f.Notify("MuxAndDiscoveryComplete", time.Now())
+	f.Notify("HasBeenReady", time.Now())
+	eventually(t, "all know that the server has been ready", func() bool {
+		return seen("HasBeenReady a") == 1 && seen("HasBeenReady b") == 1 && seen("HasBeenReady c") == 1
+	})
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the next process of b knows it too", func() bool { return seen("HasBeenReady b") == 2 })
+	if seen("ShutdownInitiated a") != 0 {
+		t.Error("a signal that has not come")
+	}
+	f.Notify("ShutdownInitiated", time.Now())
+	if err := f.Stop(); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"ShutdownInitiated a", "ShutdownInitiated b", "ShutdownInitiated c"} {
+		if !slices.Contains(f.events(t), want) {
+			t.Errorf("no %q in %q", want, f.events(t))
+		}
+	}
+}
