@@ -12,7 +12,7 @@ func TestClaimAsText(t *testing.T) {
 		{Claim{"/a", Exact}, "/a", []string{"/a"}, []string{"/a/", "/a/b", "/"}},
 		{Claim{"/a", Prefix}, "/a/*", []string{"/a", "/a/", "/a/b/c"}, []string{"/ab", "/"}},
 		{Claim{"/a/", Prefix}, "/a//*", []string{"/a/", "/a/b"}, []string{"/a"}},
-		{Claim{"/", Prefix}, "//*", []string{"/", "/a", "/a/b"}, nil},
+		{Claim{"/", Prefix}, "/*", []string{"/", "/a", "/a/b"}, nil},
 		{Claim{"/a", Child}, "/a/+", []string{"/a/b", "/a/b/"}, []string{"/a", "/a/b/c"}},
 	} {
 		if got := tc.claim.String(); got != tc.text {

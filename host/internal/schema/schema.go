@@ -206,7 +206,7 @@ var (
 func plain(err error) string {
 	text := prefixes.ReplaceAllString(err.Error(), "")
 	if m := wrongType.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("want %s, got %s", m[2], m[1])
+		return fmt.Sprintf("want %s, got %s", strings.ReplaceAll(strings.TrimPrefix(m[2], "null, "), ", ", " or "), m[1])
 	}
 	if m := tooSmall.FindStringSubmatch(text); m != nil {
 		return "must be at least " + m[1]
