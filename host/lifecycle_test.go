@@ -26,9 +26,9 @@ const patienceOfTests = 60 * time.Second
 
 // life is a host in a process of its own, with one stage that is this test binary.
 type life struct {
-	dir, config, notes string
-	cmd                *exec.Cmd
-	ended              chan struct{}
+	dir, plugins, config, notes string
+	cmd                         *exec.Cmd
+	ended                       chan struct{}
 
 	mu   sync.Mutex
 	log  []map[string]any // what the host has logged
@@ -38,9 +38,30 @@ type life struct {
 // startLife starts the host with a configuration of the stage and more lines.
 func startLife(t *testing.T, stageConfig string, more ...string) *life {
 	t.Helper()
-	l := &life{dir: t.TempDir(), ended: make(chan struct{})}
+	l := newLife(t, "life")
+	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + l.plugins + "]\n" +
+		"log: {format: json, stageLevel: debug}\n" + strings.Join(more, "\n") + "\nstages:\n  life:\n" +
+		"    env: {" + envLife + ": 'life:" + l.notes + "'}\n    config: {" + stageConfig + "}\n"
+	if len(more) == 0 {
+		text += "apiserver: {" + lifeFlags + "}\n"
+	}
+	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.start(t)
+	return l
+}
+
+// newLife is a host that has not been started, with plugins for stages.
+func newLife(t *testing.T, stages ...string) *life {
+	t.Helper()
+	l := &life{dir: t.TempDir(), plugins: pluginDir(t, stages...), ended: make(chan struct{})}
 	l.config, l.notes = filepath.Join(l.dir, "catena.yaml"), filepath.Join(l.dir, "notes")
-	l.write(t, pluginDir(t, "life"), stageConfig, more...)
+	return l
+}
+
+func (l *life) start(t *testing.T) {
+	t.Helper()
 	l.cmd = exec.Command(os.Args[0], "serve", "--config", l.config, "--data-dir", filepath.Join(l.dir, "data"))
 	l.cmd.Env = append(os.Environ(), envCommand+"=1")
 	stderr, err := l.cmd.StderrPipe()
@@ -55,21 +76,6 @@ func startLife(t *testing.T, stageConfig string, more ...string) *life {
 		_ = l.cmd.Process.Kill()
 		<-l.ended
 	})
-	return l
-}
-
-// write writes the configuration.
-func (l *life) write(t *testing.T, plugins, stageConfig string, more ...string) {
-	t.Helper()
-	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + plugins + "]\n" +
-		"log: {format: json, stageLevel: debug}\n" + strings.Join(more, "\n") + "\nstages:\n  life:\n" +
-		"    env: {" + envLife + ": 'life:" + l.notes + "'}\n    config: {" + stageConfig + "}\n"
-	if !strings.Contains(text, "apiserver:") {
-		text += "apiserver: {" + lifeFlags + "}\n"
-	}
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 const lifeFlags = "bind-address: 127.0.0.1, secure-port: 0, shutdown-send-retry-after: true"

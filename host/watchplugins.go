@@ -15,21 +15,20 @@ import (
 // watchPlugins swaps a stage whenever its binary is replaced by another, as long as the
 // configuration says so.
 func (s *server) watchPlugins(ctx context.Context) {
+	unused := func(f pluginwatch.File, err error) {
+		s.log.Error("changed plugin is not used, the stage goes on with the old one", "stage", f.Stage, "path", f.Path, "error", err)
+	}
 	pluginwatch.Watch(ctx, pluginwatch.Options{
-		Files:  s.watchedBinaries,
-		Digest: process.Digest,
-		Problem: func(f pluginwatch.File, err error) {
-			s.log.Warn("changed plugin is not used, the stage goes on with the old one", "stage", f.Stage, "error", err)
-		},
-		Changed: func(ctx context.Context, f pluginwatch.File, digest string) bool {
+		Files:   s.watchedBinaries,
+		Digest:  process.Digest,
+		Problem: unused,
+		Changed: func(ctx context.Context, f pluginwatch.File, digest string) (again bool) {
 			err := s.useBinary(ctx, f, digest)
-			switch {
-			case err == nil, ctx.Err() != nil:
-			case errors.Is(err, supervisor.ErrBusy):
+			if errors.Is(err, supervisor.ErrBusy) {
 				return true
-			default:
-				s.log.Error("changed plugin is not used, the stage goes on with the old one; it is tried again when the file changes again",
-					"stage", f.Stage, "path", f.Path, "error", err)
+			}
+			if err != nil && ctx.Err() == nil {
+				unused(f, err)
 			}
 			return false
 		},
