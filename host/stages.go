@@ -49,7 +49,7 @@ func (s *server) buildChain(context.Context) error {
 	s.stages, err = supervisor.New(supervisor.Options{
 		Chain: s.specs, DataDir: s.storage.Dir, RuntimeDir: s.run, Flags: s.flags.List(), HostSocket: socket,
 		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), HoldTimeout: s.config().HoldTimeout, Log: s.log, StageLog: s.others,
-		Publish: s.publish, ResourceSizes: s.resourceSizes, Events: s.event,
+		Publish: s.publish, AwaitEmpty: s.chain.AwaitEmpty, ResourceSizes: s.resourceSizes, Events: s.event,
 	})
 	if err != nil {
 		return err

@@ -90,6 +90,7 @@ type Chain struct {
 	config  Config
 	state   atomic.Pointer[Snapshot]
 	flights flights
+	leaving leaving
 }
 
 // NewChain returns a chain without a stage: until the first Swap, it is Unavailable.

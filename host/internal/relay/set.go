@@ -42,6 +42,7 @@ func (c *Chain) Set(table Table, stages []Stage) {
 	}
 	c.Swap(s)
 	for _, e := range old {
+		c.leaving.add(e)
 		e.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,6 +28,9 @@ type Options struct {
 	// Publish is called with the whole chain, from head to tail, whenever what
 	// the relay has to know of it has changed. Calls come one at a time.
 	Publish func([]Published)
+	// AwaitEmpty, if it is not nil, returns when the relay has no request left at a
+	// socket that is published no longer, or with an error when ctx ends.
+	AwaitEmpty func(ctx context.Context, socket string) error
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)

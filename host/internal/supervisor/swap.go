@@ -160,6 +160,10 @@ func (s *Supervisor) retire(g *generation) {
 	spec := g.stage.present()
 	ctx, cancel := context.WithTimeout(s.background, spec.DrainTimeout)
 	g.drain(ctx, spec.DrainSpread)
+	if s.opts.AwaitEmpty != nil {
+		// The stage has counted what has reached it. A request may be on its way still.
+		_ = s.opts.AwaitEmpty(ctx, g.listener.Path())
+	}
 	if err := lifecycle.RunPreShutdown(ctx, g.preShutdownHooks(), spec.DrainTimeout); err != nil && ctx.Err() == nil {
 		g.stage.log.Warn("pre-shutdown hook of the old generation failed", "generation", g.id, "error", err)
 	}
