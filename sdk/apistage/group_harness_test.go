@@ -77,6 +77,7 @@ func widgets() apistage.Group {
 			Subresources: map[string]apistage.Subresource{
 				"paint":   apistage.Action(paint),
 				"picture": apistage.Connect(picture, http.MethodGet),
+				"echo":    apistage.Connect(echo, http.MethodPost),
 			},
 		}},
 	}
@@ -94,6 +95,12 @@ func paint(ctx context.Context, call apistage.Call[*Widget], in *Paint, options 
 func picture(call apistage.Call[*Widget], w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "image/svg+xml")
 	fmt.Fprintf(w, "<svg fill=%q>%s</svg>", call.Object.Spec.Color, r.URL.Query().Get("title"))
+}
+
+// echo answers while it reads.
+func echo(call apistage.Call[*Widget], w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "%s: ", call.Object.Name)
+	_, _ = io.Copy(w, r.Body)
 }
 
 // startEtcd returns the address of an etcd that ends with the test.

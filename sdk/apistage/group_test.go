@@ -348,6 +348,10 @@ func testConnect(t *testing.T, s *served) {
 	if want := `<svg fill="pink">me</svg>`; body != want {
 		t.Errorf("answer is %q, want %q", body, want)
 	}
+	_, body = s.do(t, http.MethodPost, "/apis/widgets.test/v1/namespaces/default/widgets/drawn/echo", "hello")
+	if want := "drawn: hello"; body != want {
+		t.Errorf("answer is %q, want %q", body, want)
+	}
 }
 
 func testDryRun(t *testing.T, s *served) {

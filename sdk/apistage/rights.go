@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,10 +73,13 @@ type rights struct {
 	client  kubernetes.Interface
 	needed  []right
 	missing atomic.Pointer[string]
+	// known is closed by the first answer.
+	known chan struct{}
+	once  sync.Once
 }
 
 func newRights(env *sdk.Env, client kubernetes.Interface, needed []right) *rights {
-	return &rights{env: env, client: client, needed: needed}
+	return &rights{env: env, client: client, needed: needed, known: make(chan struct{})}
 }
 
 // rightsPoll is how often missing rights are asked for.
@@ -123,6 +127,7 @@ func (r *rights) check(ctx context.Context) ([]right, error) {
 }
 
 func (r *rights) report(missing []right) {
+	defer r.once.Do(func() { close(r.known) })
 	if len(missing) == 0 {
 		if r.missing.Swap(nil) != nil {
 			r.env.Log.Info("the stage has been granted its rights")
@@ -140,7 +145,12 @@ func (r *rights) report(missing []right) {
 func (r *rights) Handles(admission.Operation) bool { return true }
 
 // Admit refuses writes while rights are missing.
-func (r *rights) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+func (r *rights) Admit(ctx context.Context, _ admission.Attributes, _ admission.ObjectInterfaces) error {
+	select {
+	case <-r.known:
+	case <-ctx.Done():
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("stage %q does not know its rights yet", r.env.Name))
+	}
 	if missing := r.missing.Load(); missing != nil {
 		return apierrors.NewServiceUnavailable(*missing)
 	}

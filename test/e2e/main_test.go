@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +15,18 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/catena-dev/catena/sdk"
 )
 
 // timeout is how long what must happen may take on a busy machine.
 const timeout = time.Minute
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "catena-stage-fleet" {
+		sdk.Main(fleetGroup().Stage())
+		return
+	}
 	// The tests wait more than they work; -parallel still has the last word.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
