@@ -1,11 +1,13 @@
-// Package chaos shows that a stage can be killed, suspended and swapped while
-// clients go on. Real clients write, read and watch without a pause, while one
-// event after the other, at random from a printed seed, hits a stage. In the end
-// every acknowledged write must be there, every informer must have seen the final
-// state of each object, no object that exists may ever have been "not found", and
-// no request may have failed because of a swap.
+// Package chaos shows that stages can die, hang, be swapped, added, moved and removed
+// while clients go on. Real clients write, read, watch and hold exec streams without a
+// pause, while one event after the other, at random from a printed seed, hits a stage or
+// the chain. In the end every acknowledged write must be there, every informer must have
+// seen the final state of each object, no request may have been executed twice, no object
+// that exists may ever have been "not found", nobody may have been taken for another, no
+// request may have failed because of a planned change, and the host must hold no more
+// than it did before.
 //
-//	go test ./test/chaos -v -chaos.for=30m -chaos.seed=7
+//	go test ./test/chaos -v -run Random -chaos.for=30m -chaos.seed=7
 package chaos
 
 import (
@@ -15,62 +17,37 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 var (
-	duration = flag.Duration("chaos.for", 0, "how long events go on; the test is skipped without it")
+	duration = flag.Duration("chaos.for", 0, "how long random events go on; that test is skipped without it")
 	seed     = flag.Uint64("chaos.seed", 0, "seed of the events; 0 takes one at random")
 )
 
-var stages = []string{"aggregator", "core", "extensions"}
-
-const (
-	// liveness is the stages' livenessTimeout, short so that suspending one is soon over.
-	liveness = 2 * time.Second
-	// recovery bounds the time from an event to a server that is ready again.
-	recovery = 60 * time.Second
-)
-
-// event is something that happens to a stage.
-type event struct {
-	kind    string
-	planned bool // no request may fail because of it
-	do      func(ctx context.Context, c *cluster.Catena, stage string) error
-}
-
-var events = []event{
-	{"swap", true, swap},
-	{"SIGKILL", false, func(_ context.Context, c *cluster.Catena, stage string) error {
-		return syscall.Kill(c.Stages()[stage], syscall.SIGKILL)
-	}},
-	{"SIGSTOP", false, func(_ context.Context, c *cluster.Catena, stage string) error {
-		return syscall.Kill(c.Stages()[stage], syscall.SIGSTOP)
-	}},
-}
-
-func swap(ctx context.Context, c *cluster.Catena, stage string) error {
-	bin, err := cluster.Bin()
-	if err != nil {
-		return err
+// Every kind of event, once.
+func TestEveryEvent(t *testing.T) {
+	stage := map[string]string{
+		"swap": "core", "new binary": "extensions", "killed": "core", "bad binary": "core", "swap and reload": "aggregator",
+		"standby on": "extensions", "killed, standby": "extensions", "standby off": "extensions", "suspended": "extensions",
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "catena"), "swap", stage, "--data-dir", c.DataDir(),
-		"--config", filepath.Join(cluster.Root(), "configs", "catena.yaml"))
-	cmd.Dir, cmd.Env = cluster.Root(), cluster.Environ()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
+	run(t, func(happen func(event, string)) {
+		for _, e := range events() {
+			name := stage[e.kind]
+			if name == "" {
+				name = passers[0]
+			}
+			happen(e, name)
+		}
+	})
 }
 
-func TestChaos(t *testing.T) {
+// Events at random for as long as one likes.
+func TestRandomEvents(t *testing.T) {
 	if *duration == 0 {
 		t.Skip("run it with make chaos, or with -chaos.for")
 	}
@@ -78,138 +55,114 @@ func TestChaos(t *testing.T) {
 		*seed = rand.Uint64N(1 << 32)
 	}
 	t.Logf("seed %d, %s", *seed, *duration)
-	var set []string
-	for _, stage := range stages {
-		set = append(set, fmt.Sprintf("stages.%s.livenessTimeout=%s", stage, liveness), "stages."+stage+".drainSpread=1s")
-	}
-	c, err := cluster.StartCatena(t.Context(), cluster.Options{Set: set})
+	random := rand.New(rand.NewPCG(*seed, 0))
+	all, stages := events(), slices.Concat(kube, passers)
+	run(t, func(happen func(event, string)) {
+		for end := time.Now().Add(*duration); time.Now().Before(end) && !t.Failed(); {
+			happen(all[random.IntN(len(all))], stages[random.IntN(len(stages))])
+			time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+		}
+	})
+}
+
+// run plays events, which it does not if they are not possible, and judges what the
+// clients saw.
+func run(t *testing.T, play func(happen func(e event, stage string))) {
+	s, err := startSite(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			keepLog(t, s)
+		}
 		began := time.Now()
-		if err := c.Stop(t.Failed()); err != nil {
+		if err := s.Stop(t.Failed()); err != nil {
 			t.Error(err)
 		}
 		t.Logf("stopped after %s", time.Since(began).Round(time.Millisecond))
 	})
-	clients, err := startClients(t.Context(), c.Config(cluster.Admin))
+	c, err := startClients(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer clients.stop()
-	before := descriptors(t, c.Process().PID())
-
-	r := &report{}
-	random := rand.New(rand.NewPCG(*seed, 0))
-	for end := time.Now().Add(*duration); time.Now().Before(end); {
-		e, stage := events[random.IntN(len(events))], stages[random.IntN(len(stages))]
-		began := time.Now()
-		if err := e.do(t.Context(), c, stage); err != nil {
-			t.Fatalf("%s %s: %v", e.kind, stage, err)
-		}
-		if err := awaitRecovery(t.Context(), c, clients, began); err != nil {
-			t.Fatalf("after %s of %s: %v", e.kind, stage, err)
-		}
-		r.happened(e, stage, began, time.Now(), clients)
-		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+	defer c.stop()
+	c.forget() // what failed while the clients were prepared, such as requests for what was just defined
+	before, err := holdingsOf(t.Context(), s, c)
+	if err != nil {
+		t.Fatal(err)
 	}
-	clients.stop()
-	r.judge(t, clients)
-	if err := clients.verify(t.Context()); err != nil {
+	r := &report{}
+	play(func(e event, stage string) {
+		if e.possible == nil || e.possible(s, stage) {
+			happen(t, s, c, r, e, stage)
+		}
+	})
+	if err := s.restore(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if after := descriptors(t, c.Process().PID()); after > before+50 {
-		t.Errorf("the host has %d descriptors, %d before", after, before)
+	r.happened(event{kind: "restored", planned: true}, "", time.Now(), time.Now(), c)
+	after, err := awaitHoldings(t.Context(), s, c, before)
+	if err != nil {
+		t.Error(err)
 	}
-	t.Logf("\n%s", r)
+	c.stop()
+	r.judge(t, c)
+	if err := c.verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if log, _ := os.ReadFile(s.Process().Log); strings.Contains(string(log), "forged identity") {
+		t.Error("a stage has seen a forged identity: see the log")
+	}
+	t.Logf("\n%s%s\nthe host held %+v before and %+v after", r, c, before, after)
+}
+
+// keepLog saves the log of the host from the end of the test.
+func keepLog(t *testing.T, s *site) {
+	t.Helper()
+	log, err := os.ReadFile(s.Process().Log)
+	if err == nil {
+		path := filepath.Join(os.TempDir(), fmt.Sprintf("catena-chaos-%d.log", os.Getpid()))
+		err = os.WriteFile(path, log, 0o600)
+		t.Logf("the whole log of the host is in %s", path)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func happen(t *testing.T, s *site, c *clients, r *report, e event, stage string) {
+	t.Helper()
+	began := time.Now()
+	if testing.Verbose() {
+		fmt.Printf("%s %s %s; the chain is %s\n", began.Format("15:04:05.000"), e.kind, stage, strings.Join(s.chain.order, " "))
+	}
+	if err := e.do(t.Context(), s, stage); err != nil {
+		t.Errorf("%s of %s: %v", e.kind, stage, err)
+	}
+	if err := awaitRecovery(t.Context(), s, c, began); err != nil {
+		t.Errorf("after %s of %s: %v", e.kind, stage, err)
+	}
+	r.happened(e, stage, began, time.Now(), c)
+	r.judge(t, c)
 }
 
 // awaitRecovery waits until the server is ready and each kind of client has had a
 // success with a request that it began after the event.
-func awaitRecovery(ctx context.Context, c *cluster.Catena, clients *clients, since time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, recovery)
-	defer cancel()
-	for {
-		err := errors.Join(clients.succeededSince(since), clients.ready(ctx))
-		if err == nil && len(c.Stages()) == len(stages) {
-			return nil
+func awaitRecovery(ctx context.Context, s *site, c *clients, since time.Time) error {
+	return poll(ctx, func() error {
+		err := errors.Join(c.succeededSince(since), c.ready(ctx))
+		if err == nil {
+			err = s.settled(ctx)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("no recovery within %s: %w", recovery, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-func descriptors(t *testing.T, pid int) int {
-	t.Helper()
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Skipf("descriptors of the host: %v", err)
-	}
-	return len(entries)
-}
-
-// report sums up what the events did.
-type report struct {
-	windows []window
-}
-
-type window struct {
-	event
-	stage    string
-	from, to time.Time
-	stall    time.Duration
-}
-
-func (r *report) happened(e event, stage string, from, to time.Time, c *clients) {
-	r.windows = append(r.windows, window{e, stage, from, to, c.longest(from, to)})
-}
-
-// judge says which failures of requests were not to happen.
-func (r *report) judge(t *testing.T, c *clients) {
-	t.Helper()
-	for _, f := range c.failures() {
-		// The event that a request ran into: the latest that began before its end.
-		i := -1
-		for j, w := range r.windows {
-			if w.from.Before(f.to) {
-				i = j
-			}
-		}
-		switch {
-		case f.wrong:
-			t.Errorf("wrong answer to %s: %v", f.what, f.err)
-		case i < 0 || r.windows[i].planned:
-			name := "no event"
-			if i >= 0 {
-				name = r.windows[i].kind + " of " + r.windows[i].stage
-			}
-			t.Errorf("%s failed because of %s: %v", f.what, name, f.err)
-		}
-	}
-}
-
-func (r *report) String() string {
-	type key struct{ kind, stage string }
-	var keys []key
-	count, stall := map[key]int{}, map[key]time.Duration{}
-	for _, w := range r.windows {
-		k := key{w.kind, w.stage}
-		if !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-		count[k]++
-		stall[k] = max(stall[k], w.stall)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		return slices.Compare([]string{a.kind, a.stage}, []string{b.kind, b.stage})
+		return err
 	})
-	out := fmt.Sprintf("%-10s %-12s %6s %16s\n", "event", "stage", "count", "longest stall")
-	for _, k := range keys {
-		out += fmt.Sprintf("%-10s %-12s %6d %16s\n", k.kind, k.stage, count[k], stall[k].Round(time.Millisecond))
+}
+
+// restore makes the chain what it was in the beginning and waits until nothing else is left.
+func (s *site) restore(ctx context.Context) error {
+	if err := s.apply(ctx, func(c *chain) { c.order, c.standby = slices.Clone(kube), nil }); err != nil {
+		return err
 	}
-	return out
+	return poll(ctx, func() error { return errors.Join(s.settled(ctx), s.alone(ctx)) })
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,13 +13,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+	"github.com/catena-dev/catena/test/internal/kubelet"
 )
 
 const namespace = "chaos"
@@ -42,9 +46,12 @@ type clients struct {
 	// and maybe the values of later writes that may have been executed.
 	acknowledged map[object]string
 	maybe        map[object][]string
-	requests     []request
+	requests     map[string][]request // by client, in the order of time
 	last         map[string]time.Time // latest begin of a success, by client
 	failed       []failure
+	breaks       []request // the times of the sessions that broke
+	postponed    map[string]int
+	node         *kubelet.Kubelet
 }
 
 type object struct {
@@ -63,12 +70,15 @@ type failure struct {
 	err   error
 }
 
-func startClients(ctx context.Context, config *rest.Config) (*clients, error) {
-	config.Timeout = 30 * time.Second
+// startClients starts all clients of the site.
+func startClients(ctx context.Context, s *site) (*clients, error) {
 	c := &clients{
 		acknowledged: map[object]string{}, maybe: map[object][]string{},
-		last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
+		requests: map[string][]request{}, postponed: map[string]int{}, last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
 	}
+	config := s.Config(cluster.Admin)
+	config.Timeout = 30 * time.Second
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &recorder{rt, c} })
 	var err error
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
@@ -79,15 +89,28 @@ func startClients(ctx context.Context, config *rest.Config) (*clients, error) {
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}
+	whoami, err := c.whoami(s.Config(cluster.Alice))
+	if err != nil {
+		return nil, err
+	}
+	if c.node, err = kubelet.Join(ctx, s.Catena, kubelet.Options{Node: "node"}); err != nil {
+		return nil, err
+	}
+	if err := kubelet.RunPod(ctx, c.kube, "node", namespace, "pod"); err != nil {
+		return nil, err
+	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	for i := range 2 {
 		c.loop(ctx, fmt.Sprintf("writer of ConfigMaps %d", i), c.writer(configMaps, i, newConfigMap))
 		c.loop(ctx, fmt.Sprintf("writer of Widgets %d", i), c.writer(widgets, i, newWidget))
+		c.running.Go(func() { c.session(ctx, s.Config(cluster.Admin)) })
 	}
+	c.loop(ctx, "creator of ConfigMaps", c.creator(configMaps, newConfigMap))
+	c.loop(ctx, "creator of Widgets", c.creator(widgets, newWidget))
 	c.loop(ctx, "reader of ConfigMaps", c.reader(configMaps, namespace, "always-there"))
 	c.loop(ctx, "reader of APIServices", c.reader(services, "", "v1.apps"))
 	c.loop(ctx, "reader of CustomResourceDefinitions", c.reader(crds, "", "widgets.example.com"))
-	c.loop(ctx, "whoami", c.whoami)
+	c.loop(ctx, "whoami", whoami)
 	c.loop(ctx, "discovery", c.discovery)
 	return c, c.watch(ctx)
 }
@@ -98,37 +121,22 @@ func (c *clients) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seed := newConfigMap("always-there", "0")
-	if _, err := c.dynamic.Resource(configMaps).Namespace(namespace).Create(ctx, seed, metav1.CreateOptions{}); err != nil {
+	always := newConfigMap("always-there", "0")
+	if _, err := c.dynamic.Resource(configMaps).Namespace(namespace).Create(ctx, always, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if _, err := c.dynamic.Resource(crds).Create(ctx, widgetCRD(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	for range 300 {
-		if _, err = c.dynamic.Resource(widgets).Namespace(namespace).List(ctx, metav1.ListOptions{}); err == nil {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return err
+	// The first one takes two seconds: upstream waits for other servers to know the kind.
+	return poll(ctx, func() error {
+		_, err := c.dynamic.Resource(widgets).Namespace(namespace).Create(ctx, newWidget("always-there", "0"), metav1.CreateOptions{})
+		return err
+	})
 }
 
-// watch starts an informer for each resource that is written.
-func (c *clients) watch(ctx context.Context) error {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, 0, namespace, nil)
-	for _, gvr := range []schema.GroupVersionResource{configMaps, widgets} {
-		c.stores[gvr] = factory.ForResource(gvr).Informer().GetStore()
-	}
-	// The informers live on when the other clients end, to see the end.
-	factory.Start(context.WithoutCancel(ctx).Done())
-	for gvr, synced := range factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return fmt.Errorf("informer of %s did not sync", gvr.Resource)
-		}
-	}
-	return nil
-}
+// pace leaves some of the machine to the server.
+const pace = 50 * time.Millisecond
 
 // loop calls do again and again and keeps what came of it.
 func (c *clients) loop(ctx context.Context, name string, do func(ctx context.Context, n int) error) {
@@ -139,6 +147,7 @@ func (c *clients) loop(ctx context.Context, name string, do func(ctx context.Con
 			// A request that has begun is finished, so that its outcome is known.
 			err := do(context.WithoutCancel(ctx), n)
 			c.done(name, request{from, time.Now()}, err)
+			time.Sleep(pace)
 		}
 	})
 }
@@ -146,7 +155,7 @@ func (c *clients) loop(ctx context.Context, name string, do func(ctx context.Con
 func (c *clients) done(name string, r request, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests = append(c.requests, r)
+	c.requests[name] = append(c.requests[name], r)
 	if err == nil {
 		c.last[name] = r.from
 		return
@@ -156,52 +165,6 @@ func (c *clients) done(name string, r request, err error) {
 }
 
 var errWrong = errors.New("wrong answer")
-
-// writer creates objects and updates each a few times.
-func (c *clients) writer(gvr schema.GroupVersionResource, id int, make func(name, value string) *unstructured.Unstructured) func(context.Context, int) error {
-	client := c.dynamic.Resource(gvr).Namespace(namespace)
-	return func(ctx context.Context, n int) error {
-		o := object{gvr, fmt.Sprintf("w%d-%d", id, n/4)}
-		value := fmt.Sprint(n % 4)
-		u := make(o.name, value)
-		var err error
-		if c.known(o) {
-			_, err = client.Apply(ctx, o.name, u, metav1.ApplyOptions{FieldManager: "chaos", Force: true})
-		} else {
-			u.SetResourceVersion("")
-			_, err = client.Create(ctx, u, metav1.CreateOptions{})
-		}
-		c.wrote(o, value, err)
-		if apierrors.IsAlreadyExists(err) && c.uncertain(o) {
-			return nil // an earlier attempt without an answer had been executed
-		}
-		return err
-	}
-}
-
-func (c *clients) known(o object) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.acknowledged[o]
-	return ok
-}
-
-func (c *clients) uncertain(o object) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.maybe[o]) > 1
-}
-
-func (c *clients) wrote(o object, value string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		c.acknowledged[o] = value
-		delete(c.maybe, o)
-		return
-	}
-	c.maybe[o] = append(c.maybe[o], value)
-}
 
 // reader reads an object that is there all the time.
 func (c *clients) reader(gvr schema.GroupVersionResource, ns, name string) func(context.Context, int) error {
@@ -215,12 +178,24 @@ func (c *clients) reader(gvr schema.GroupVersionResource, ns, name string) func(
 	}
 }
 
-func (c *clients) whoami(ctx context.Context, _ int) error {
-	r, err := c.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err == nil && r.Status.UserInfo.Username != "admin" {
-		return fmt.Errorf("%w: the user is %q", errWrong, r.Status.UserInfo.Username)
+// whoami asks for the identity of alice, who says that she is somebody else.
+func (c *clients) whoami(config *rest.Config) (func(context.Context, int) error, error) {
+	config.Timeout = 30 * time.Second
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &recorder{forger{rt}, c} })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return func(ctx context.Context, _ int) error {
+		r, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if u := r.Status.UserInfo; u.Username != cluster.Alice || slices.Contains(u.Groups, user.SystemPrivilegedGroup) {
+			return fmt.Errorf("%w: the user is %q of %q", errWrong, u.Username, u.Groups)
+		}
+		return nil
+	}, nil
 }
 
 // discovery reads the document that kubectl begins with.
@@ -250,143 +225,32 @@ func (c *clients) succeededSince(since time.Time) error {
 	return nil
 }
 
-// longest is the longest request that ran within the time.
-func (c *clients) longest(from, to time.Time) time.Duration {
+// longest is the longest request that ran within the time, and whose it was.
+func (c *clients) longest(from, to time.Time) (longest time.Duration, whose string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var longest time.Duration
-	for _, r := range c.requests {
-		if r.to.After(from) && r.from.Before(to) {
-			longest = max(longest, r.to.Sub(r.from))
+	for name, requests := range c.requests {
+		for _, r := range slices.Backward(requests) {
+			if r.to.Before(from) {
+				break
+			}
+			if took := r.to.Sub(r.from); r.from.Before(to) && took > longest {
+				longest, whose = took, name
+			}
 		}
 	}
-	return longest
+	return longest, whose
 }
 
-func (c *clients) failures() []failure {
+func (c *clients) failures() ([]failure, []request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed
+	return c.failed, c.breaks
 }
 
-// stop ends the clients, but not the informers.
+// stop ends the clients, but not the informers. It can be called more than once.
 func (c *clients) stop() {
 	c.cancel()
 	c.running.Wait()
-}
-
-// verify compares what was acknowledged with what is stored, and both with what the
-// informers have.
-func (c *clients) verify(ctx context.Context) error {
-	var errs []error
-	for gvr, store := range c.stores {
-		list, err := c.dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		stored := map[string]unstructured.Unstructured{}
-		for _, o := range list.Items {
-			stored[o.GetName()] = o
-		}
-		errs = append(errs, c.verifyWrites(gvr, stored), verifyInformer(gvr, store, stored))
-	}
-	return errors.Join(errs...)
-}
-
-func (c *clients) verifyWrites(gvr schema.GroupVersionResource, stored map[string]unstructured.Unstructured) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for o, value := range c.acknowledged {
-		if o.resource != gvr {
-			continue
-		}
-		n++
-		s, ok := stored[o.name]
-		if !ok {
-			return fmt.Errorf("acknowledged %s %s is lost", gvr.Resource, o.name)
-		}
-		if got := valueOf(s); got != value && !contains(c.maybe[o], got) {
-			return fmt.Errorf("%s %s has the value %q, acknowledged was %q", gvr.Resource, o.name, got, value)
-		}
-	}
-	if n < 10 {
-		return fmt.Errorf("only %d %s were written", n, gvr.Resource)
-	}
-	return nil
-}
-
-// verifyInformer waits until the informer has what is stored.
-func verifyInformer(gvr schema.GroupVersionResource, store cache.Store, stored map[string]unstructured.Unstructured) error {
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if err = same(store, stored); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("informer of %s: %w", gvr.Resource, err)
-}
-
-func same(store cache.Store, stored map[string]unstructured.Unstructured) error {
-	for name, o := range stored {
-		item, ok, err := store.GetByKey(namespace + "/" + name)
-		if err != nil || !ok {
-			return fmt.Errorf("has not seen %s (%v)", name, err)
-		}
-		if got := item.(*unstructured.Unstructured).GetResourceVersion(); got != o.GetResourceVersion() {
-			return fmt.Errorf("has %s at version %s, stored is %s", name, got, o.GetResourceVersion())
-		}
-	}
-	if n := len(store.ListKeys()); n != len(stored) {
-		return fmt.Errorf("has %d objects, %d are stored", n, len(stored))
-	}
-	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
-}
-
-func valueOf(o unstructured.Unstructured) string {
-	value, _, _ := unstructured.NestedString(o.Object, "data", "value")
-	return value
-}
-
-func newConfigMap(name, value string) *unstructured.Unstructured {
-	return newObject("v1", "ConfigMap", name, value)
-}
-
-func newWidget(name, value string) *unstructured.Unstructured {
-	return newObject("example.com/v1", "Widget", name, value)
-}
-
-func newObject(version, kind, name, value string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name},
-		"data": map[string]any{"value": value},
-	}}
-}
-
-func widgetCRD() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "widgets.example.com"},
-		"spec": map[string]any{
-			"group": "example.com", "scope": "Namespaced",
-			"names": map[string]any{"kind": "Widget", "plural": "widgets"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{
-					"type": "object", "properties": map[string]any{"data": map[string]any{
-						"type": "object", "properties": map[string]any{"value": map[string]any{"type": "string"}},
-					}},
-				}},
-			}},
-		},
-	}}
+	c.node.Stop()
 }

@@ -1,0 +1,196 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// event is something that happens to a stage, or to the chain.
+type event struct {
+	kind    string
+	planned bool // no request may fail because of it
+	// possible is whether it can happen to the stage now; nil is always.
+	possible func(s *site, stage string) bool
+	do       func(ctx context.Context, s *site, stage string) error
+}
+
+func events() []event {
+	return []event{
+		{"swap", true, inChain, func(ctx context.Context, s *site, stage string) error {
+			_, err := s.Command(ctx, "swap", stage)
+			return err
+		}},
+		{"new binary", true, inChain, newBinary},
+		{"stage added", true, out, func(ctx context.Context, s *site, stage string) error {
+			return s.apply(ctx, func(c *chain) { c.order = slices.Insert(c.order, rand.IntN(len(c.order)+1), stage) })
+		}},
+		{"config changed", true, in(passers), func(ctx context.Context, s *site, _ string) error {
+			return s.apply(ctx, func(c *chain) { c.greeting++ })
+		}},
+		{"stage moved", true, in(passers), func(ctx context.Context, s *site, stage string) error {
+			return s.apply(ctx, func(c *chain) {
+				i := slices.Index(c.order, stage)
+				c.order = slices.Delete(c.order, i, i+1)
+				c.order = slices.Insert(c.order, (i+1+rand.IntN(len(c.order)))%(len(c.order)+1), stage)
+			})
+		}},
+		{"standby on", true, withoutStandby, func(ctx context.Context, s *site, stage string) error {
+			return s.apply(ctx, func(c *chain) { c.standby = append(c.standby, stage) })
+		}},
+		{"killed, standby", false, withStandby, signal(syscall.SIGKILL)},
+		{"standby off", true, withStandby, func(ctx context.Context, s *site, stage string) error {
+			return s.apply(ctx, func(c *chain) {
+				c.standby = slices.DeleteFunc(c.standby, func(n string) bool { return n == stage })
+			})
+		}},
+		{"killed", false, withoutStandby, signal(syscall.SIGKILL)},
+		{"suspended", false, inChain, signal(syscall.SIGSTOP)},
+		{"bad config", true, nil, badConfig},
+		{"bad binary", true, inChain, badBinary},
+		{"swap and reload", true, inChain, swapAndReload},
+		{"stage removed", true, in(passers), func(ctx context.Context, s *site, stage string) error {
+			return s.apply(ctx, func(c *chain) {
+				drop := func(n string) bool { return n == stage }
+				c.order, c.standby = slices.DeleteFunc(c.order, drop), slices.DeleteFunc(c.standby, drop)
+			})
+		}},
+	}
+}
+
+func inChain(s *site, stage string) bool { return slices.Contains(s.chain.order, stage) }
+func out(s *site, stage string) bool     { return !inChain(s, stage) }
+
+// in is for those of the named stages that are in the chain.
+func in(names []string) func(*site, string) bool {
+	return func(s *site, stage string) bool { return slices.Contains(names, stage) && inChain(s, stage) }
+}
+
+func withStandby(s *site, stage string) bool { return slices.Contains(s.chain.standby, stage) }
+func withoutStandby(s *site, stage string) bool {
+	return inChain(s, stage) && !withStandby(s, stage)
+}
+
+// signal is what happens to the process that serves.
+func signal(sig syscall.Signal) func(context.Context, *site, string) error {
+	return func(ctx context.Context, s *site, stage string) error {
+		pids, err := s.pids(ctx)
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pids[stage], sig)
+	}
+}
+
+// newBinary replaces a plugin and waits for the swap.
+func newBinary(ctx context.Context, s *site, stage string) error {
+	before, err := s.pids(ctx)
+	if err == nil {
+		err = s.replaceBinary(stage, true)
+	}
+	if err != nil {
+		return err
+	}
+	return poll(ctx, func() error {
+		now, err := s.pids(ctx)
+		if err == nil && now[stage] == before[stage] {
+			err = errors.New("the new binary is not in use")
+		}
+		return err
+	})
+}
+
+// badConfig has the host read configurations that it must refuse.
+func badConfig(ctx context.Context, s *site, _ string) error {
+	good := s.chain.String()
+	last := s.chain.order[len(s.chain.order)-1]
+	broken := s.chain.clone()
+	broken.order = append(slices.DeleteFunc(broken.order, func(n string) bool { return n == passers[0] }), passers[0])
+	for what, text := range map[string]string{
+		"no YAML":           "stages: [",
+		"an unknown key":    good + "    colour: red\n",
+		"an unknown stage":  strings.Replace(good, "stages:\n", "stages:\n  nobody: {delegate: "+s.chain.order[0]+"}\n", 1),
+		"a cycle":           good + "    delegate: " + s.chain.order[0] + "\n",
+		"what needs a stop": "holdTimeout: 3s\nstore: {endpoints: [http://127.0.0.1:1]}\n" + good,
+		"a broken stage":    strings.ReplaceAll(broken.String(), "config: {", "config: {broken: true, "),
+	} {
+		if err := s.write(text); err != nil {
+			return err
+		}
+		if err := s.unharmed(ctx, "reload"); err != nil {
+			return fmt.Errorf("configuration with %s (%s): %w", what, last, err)
+		}
+	}
+	return s.write(good)
+}
+
+// badBinary asks for swaps that must fail.
+func badBinary(ctx context.Context, s *site, stage string) error {
+	text := filepath.Join(s.plugins, "text")
+	if err := os.WriteFile(text, []byte("no program"), 0o700); err != nil {
+		return err
+	}
+	for _, path := range []string{"/no/such/binary", text, "/bin/true", "/bin/echo"} {
+		if err := s.unharmed(ctx, "swap", stage, "--binary", path); err != nil {
+			return fmt.Errorf("binary %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// unharmed runs a command that must fail and change nothing.
+func (s *site) unharmed(ctx context.Context, args ...string) error {
+	before, err := s.pids(ctx)
+	if err != nil {
+		return err
+	}
+	if out, err := s.Command(ctx, args...); err == nil {
+		return fmt.Errorf("is accepted: %s", out)
+	}
+	after, err := s.pids(ctx)
+	if err == nil && !maps.Equal(before, after) {
+		err = fmt.Errorf("the processes were %v and are %v", before, after)
+	}
+	return err
+}
+
+// swapAndReload changes the chain twice at once: one change waits, or is refused.
+func swapAndReload(ctx context.Context, s *site, stage string) error {
+	swapped := make(chan error, 1)
+	go func() {
+		_, err := s.Command(ctx, "swap", stage)
+		swapped <- err
+	}()
+	err := s.apply(ctx, func(c *chain) { c.greeting++ })
+	for _, err := range []error{err, <-swapped} {
+		if err != nil && !strings.Contains(err.Error(), "under way") && !strings.Contains(err.Error(), "busy") {
+			return err
+		}
+	}
+	return s.apply(ctx, func(*chain) {})
+}
+
+// poll waits until there is no error any more.
+func poll(ctx context.Context, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %s: %w", recovery, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

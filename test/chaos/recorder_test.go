@@ -1,0 +1,135 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/kubelet"
+)
+
+// recorder sees every single request of the clients, those too that client-go repeats
+// without a word.
+type recorder struct {
+	next    http.RoundTripper
+	clients *clients
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	from := time.Now()
+	resp, err := r.next.RoundTrip(req)
+	what := req.Method + " " + req.URL.Path
+	if err != nil {
+		r.clients.recordError(req.Context(), from, what, err)
+		return resp, err
+	}
+	switch code := resp.StatusCode; {
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
+		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("answer %d", code)})
+	case req.URL.Path == "/readyz":
+	case code == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "":
+		r.clients.postpone(what)
+	case code >= 500, code == http.StatusTooManyRequests:
+		r.clients.record(failure{request{from, time.Now()}, what, false, fmt.Errorf("answer %d", code)})
+	}
+	resp.Body = &body{resp.Body, func(err error) { r.clients.recordError(req.Context(), from, what, err) }}
+	return resp, nil
+}
+
+// WrappedRoundTripper is how client-go finds what can cancel a request.
+func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+// body tells of an answer that breaks off.
+type body struct {
+	io.ReadCloser
+	broken func(error)
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.broken(err)
+	}
+	return n, err
+}
+
+// recordError records an error that is not the client's own.
+func (c *clients) recordError(ctx context.Context, from time.Time, what string, err error) {
+	if ctx.Err() == nil {
+		c.record(failure{request{from, time.Now()}, what, false, err})
+	}
+}
+
+func (c *clients) record(f failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = append(c.failed, f)
+}
+
+// postpone takes note of a request that is to be sent again a moment later: a watch of
+// custom resources whose cache a new process has not filled yet. Nothing has failed, and
+// kube-apiserver does the same after a start.
+func (c *clients) postpone(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.postponed[what]++
+}
+
+func (c *clients) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed, c.breaks = nil, nil
+	clear(c.postponed)
+}
+
+// forger pretends to be somebody else.
+type forger struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (f forger) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("X-Remote-User", forged)
+	req.Header.Set("X-Remote-Group", "system:masters")
+	req.Header.Set("X-Catena-User", `{"name":"`+forged+`","groups":["system:masters"]}`)
+	return f.next.RoundTrip(req)
+}
+
+// WrappedRoundTripper is how client-go finds what can cancel a request.
+func (f forger) WrappedRoundTripper() http.RoundTripper { return f.next }
+
+// session keeps an exec stream open, and opens another when one has broken.
+func (c *clients) session(ctx context.Context, config *rest.Config) {
+	for ctx.Err() == nil {
+		from := time.Now()
+		s, err := kubelet.OpenSession(config, namespace, "pod")
+		if err != nil {
+			c.record(failure{request{from, time.Now()}, "exec", true, err})
+			return
+		}
+		said := 0
+		for ; err == nil && ctx.Err() == nil; said++ {
+			err = s.Echo(fmt.Sprint("line ", said, "\n"), 30*time.Second)
+			time.Sleep(2 * pace)
+		}
+		s.Close()
+		c.sessionEnded(ctx, request{from, time.Now()}, said > 1, err)
+	}
+}
+
+func (c *clients) sessionEnded(ctx context.Context, r request, opened bool, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case opened:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.breaks = append(c.breaks, r)
+	default:
+		c.record(failure{r, "exec", false, err})
+		time.Sleep(pace)
+	}
+}

@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// report sums up what the events did.
+type report struct {
+	windows []window
+	// judged and excused are how many failures, and broken streams, judge has seen.
+	judged, excused int
+}
+
+// window is the time from an event to a server that is as it was.
+type window struct {
+	event
+	stage    string
+	from, to time.Time
+	stall    time.Duration
+	whose    string
+}
+
+func (r *report) happened(e event, stage string, from, to time.Time, c *clients) {
+	w := window{event: e, stage: stage, from: from, to: to}
+	w.stall, w.whose = c.longest(from, to)
+	r.windows = append(r.windows, w)
+}
+
+// during is the event that something ran into: the latest that began before its end. Nil
+// if there was none.
+func (r *report) during(end time.Time) *window {
+	var found *window
+	for i := range r.windows {
+		if r.windows[i].from.Before(end) {
+			found = &r.windows[i]
+		}
+	}
+	return found
+}
+
+// judge says which failures were not to happen, of those that it has not seen before.
+func (r *report) judge(t *testing.T, c *clients) {
+	t.Helper()
+	failures, breaks := c.failures()
+	for _, f := range failures[r.judged:] {
+		w := r.during(f.to)
+		if !f.wrong && w != nil && !w.planned {
+			continue
+		}
+		name, what := "no event", "failed"
+		if w != nil {
+			name = fmt.Sprintf("%s of %s, %s after its begin", w.kind, w.stage, f.to.Sub(w.from).Round(time.Millisecond))
+		}
+		if f.wrong {
+			what = "got a wrong answer"
+		}
+		t.Errorf("%s %s (%s) because of %s: %v", f.at(), f.what, what, name, f.err)
+	}
+	for _, b := range breaks[r.excused:] {
+		if !r.excuses(b) {
+			t.Errorf("%s an exec stream, %s old, has broken without a reason", b.at(), b.to.Sub(b.from).Round(time.Millisecond))
+		}
+	}
+	r.judged, r.excused = len(failures), len(breaks)
+}
+
+// excuses says whether an exec stream might break when it did: because its stage died, or
+// was replaced more than drainTimeout ago.
+func (r *report) excuses(b request) bool {
+	return slices.ContainsFunc(r.windows, func(w window) bool {
+		since := b.to.Sub(w.from)
+		if w.planned {
+			return since >= drainTimeout && b.from.Before(w.to)
+		}
+		return w.stage == "core" && since >= 0 && !b.to.After(w.to)
+	})
+}
+
+func (r request) at() string { return r.to.Format("15:04:05.000") }
+
+// String is a table for people.
+func (r *report) String() string {
+	type row struct {
+		kind, stage, whose string
+		count              int
+		stall, took        time.Duration
+	}
+	var rows []*row
+	for _, w := range r.windows {
+		i := slices.IndexFunc(rows, func(x *row) bool { return x.kind == w.kind && x.stage == w.stage })
+		if i < 0 {
+			i = len(rows)
+			rows = append(rows, &row{kind: w.kind, stage: w.stage})
+		}
+		rows[i].count++
+		if w.stall > rows[i].stall {
+			rows[i].stall, rows[i].whose = w.stall, w.whose
+		}
+		rows[i].took = max(rows[i].took, w.to.Sub(w.from))
+	}
+	slices.SortFunc(rows, func(a, b *row) int {
+		return slices.Compare([]string{a.kind, a.stage}, []string{b.kind, b.stage})
+	})
+	out := fmt.Sprintf("%-16s %-12s %6s %14s %14s  %s\n", "event", "stage", "count", "longest event", "longest stall", "whose")
+	for _, x := range rows {
+		out += fmt.Sprintf("%-16s %-12s %6d %14s %14s  %s\n", x.kind, x.stage, x.count, x.took.Round(time.Millisecond), x.stall.Round(time.Millisecond), x.whose)
+	}
+	return out
+}
+
+// String sums up what the clients did.
+func (c *clients) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	requests := 0
+	for _, r := range c.requests {
+		requests += len(r)
+	}
+	return fmt.Sprintf("%d requests, %d that failed or were answered with an error in crashes and suspensions, %d acknowledged objects, %d exec streams that broke, postponed: %v",
+		requests, len(c.failed), len(c.acknowledged), len(c.breaks), c.postponed)
+}

@@ -1,0 +1,104 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watch starts an informer for each resource that is written.
+func (c *clients) watch(ctx context.Context) error {
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, 0, namespace, nil)
+	for _, gvr := range []schema.GroupVersionResource{configMaps, widgets} {
+		c.stores[gvr] = factory.ForResource(gvr).Informer().GetStore()
+	}
+	// The informers live on when the other clients end, to see the end.
+	factory.Start(context.WithoutCancel(ctx).Done())
+	for gvr, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("informer of %s did not sync", gvr.Resource)
+		}
+	}
+	return nil
+}
+
+// verify compares what was acknowledged with what is stored, and both with what the
+// informers have.
+func (c *clients) verify(ctx context.Context) error {
+	var errs []error
+	for gvr, store := range c.stores {
+		list, err := c.dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		stored, created := map[string]unstructured.Unstructured{}, map[string]string{}
+		for _, o := range list.Items {
+			stored[o.GetName()] = o
+			id := o.GetLabels()[creation]
+			if twin, ok := created[id]; ok && id != "" {
+				errs = append(errs, fmt.Errorf("one request to create has made two %s, %s and %s", gvr.Resource, twin, o.GetName()))
+			}
+			created[id] = o.GetName()
+		}
+		errs = append(errs, c.verifyWrites(gvr, stored), verifyInformer(gvr, store, stored))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *clients) verifyWrites(gvr schema.GroupVersionResource, stored map[string]unstructured.Unstructured) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for o, value := range c.acknowledged {
+		if o.resource != gvr {
+			continue
+		}
+		n++
+		got := gone
+		if s, ok := stored[o.name]; ok {
+			got = valueOf(s)
+		}
+		if got != value && !slices.Contains(c.maybe[o], got) {
+			return fmt.Errorf("%s %s has the value %q, acknowledged was %q", gvr.Resource, o.name, got, value)
+		}
+	}
+	if n < 10 {
+		return fmt.Errorf("only %d %s were written", n, gvr.Resource)
+	}
+	return nil
+}
+
+// verifyInformer waits until the informer has what is stored.
+func verifyInformer(gvr schema.GroupVersionResource, store cache.Store, stored map[string]unstructured.Unstructured) error {
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = same(store, stored); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("informer of %s: %w", gvr.Resource, err)
+}
+
+func same(store cache.Store, stored map[string]unstructured.Unstructured) error {
+	for name, o := range stored {
+		item, ok, err := store.GetByKey(namespace + "/" + name)
+		if err != nil || !ok {
+			return fmt.Errorf("has not seen %s (%v)", name, err)
+		}
+		if got := item.(*unstructured.Unstructured).GetResourceVersion(); got != o.GetResourceVersion() {
+			return fmt.Errorf("has %s at version %s, stored is %s", name, got, o.GetResourceVersion())
+		}
+	}
+	if n := len(store.ListKeys()); n != len(stored) {
+		return fmt.Errorf("has %d objects, %d are stored", n, len(stored))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// writes is how often an object is written, and gone the value of one that was
+	// deleted, as every other is by its last write.
+	writes = 8
+	gone   = "gone"
+	// creation is the label of what a creator has made: the number of its request.
+	creation = "creation"
+)
+
+// writer creates objects, updates each a few times and deletes some.
+func (c *clients) writer(gvr schema.GroupVersionResource, id int, make func(name, value string) *unstructured.Unstructured) func(context.Context, int) error {
+	client := c.dynamic.Resource(gvr).Namespace(namespace)
+	return func(ctx context.Context, n int) error {
+		o := object{gvr, fmt.Sprintf("w%d-%d", id, n/writes)}
+		value := fmt.Sprint(n % writes)
+		u := make(o.name, value)
+		var err error
+		switch known := c.known(o); {
+		case known && n%writes == writes-1 && n/writes%2 == 0:
+			value = gone
+			err = client.Delete(ctx, o.name, metav1.DeleteOptions{})
+		case known:
+			_, err = client.Apply(ctx, o.name, u, metav1.ApplyOptions{FieldManager: "chaos", Force: true})
+		default:
+			_, err = client.Create(ctx, u, metav1.CreateOptions{})
+		}
+		c.wrote(o, value, err)
+		if apierrors.IsAlreadyExists(err) && c.uncertain(o) {
+			return nil // an earlier attempt without an answer had been executed
+		}
+		return err
+	}
+}
+
+// creator makes objects whose names the server chooses: a request that is executed twice
+// makes two.
+func (c *clients) creator(gvr schema.GroupVersionResource, make func(name, value string) *unstructured.Unstructured) func(context.Context, int) error {
+	client := c.dynamic.Resource(gvr).Namespace(namespace)
+	return func(ctx context.Context, n int) error {
+		u := make("", "0")
+		u.SetGenerateName("c-")
+		u.SetLabels(map[string]string{creation: fmt.Sprint(n)})
+		_, err := client.Create(ctx, u, metav1.CreateOptions{})
+		return err
+	}
+}
+
+func (c *clients) known(o object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.acknowledged[o]
+	return ok
+}
+
+func (c *clients) uncertain(o object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.maybe[o]) > 1
+}
+
+func (c *clients) wrote(o object, value string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.acknowledged[o] = value
+		delete(c.maybe, o)
+		return
+	}
+	c.maybe[o] = append(c.maybe[o], value)
+}
