@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -123,7 +124,25 @@ func TestMiddleware(t *testing.T) {
 			`cache_requests_total{result="hit",stage="cache"} 1`, `ratelimit_users{stage="ratelimit"} 1`,
 			`catena_stage_scrape_success{stage="hello"} 1`, `catena_relay_hops_total{outcome="declined",stage="readonly"}`,
 			`apiserver_request_total{`, `stage="core"`, `process_start_time_seconds{stage="tenancy"}`, `etcd_request_duration_seconds_count{`)
+		suspended(t, s, k)
 	})
+}
+
+// A stage that hangs is missing in /metrics, and nothing else is.
+func suspended(t *testing.T, s *system, k *kubectl) {
+	pid := s.Stages()["hello"]
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	text := k.run("get", "--raw", "/metrics")
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	k.contains("/metrics", text, `catena_stage_scrape_success{stage="hello"} 0`, `catena_stage_scrape_success{stage="core"} 1`, `process_start_time_seconds{stage="readonly"}`)
+	if strings.Contains(text, `process_start_time_seconds{stage="hello"}`) {
+		t.Error("/metrics has series of a stage that hangs")
+	}
+	eventuallyPrints(k, func(out string) bool { return strings.Contains(out, `catena_stage_scrape_success{stage="hello"} 1`) }, "get", "--raw", "/metrics")
 }
 
 func tenant(t *testing.T, s *system, k *kubectl) {
