@@ -18,7 +18,8 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 
 # Packages of our own that link little: these are tested with the race detector.
 RACE := ./host/internal/chain ./host/internal/config ./host/internal/lifecycle \
-	./host/internal/process ./host/internal/relay ./host/internal/supervisor ./sdk ./sdk/stagev1 ./sdk/stagetest
+	./host/internal/process ./host/internal/relay ./host/internal/supervisor ./sdk ./sdk/stagev1 ./sdk/stagetest ./sdk/tracing \
+	./host/internal/metrics ./examples/readonly ./examples/ratelimit ./examples/cache ./examples/tenancy
 
 .PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-apiserver cross generate examples generate-python clean
 
@@ -67,9 +68,9 @@ tools: ## the Kubernetes binaries that the tests run against Catena
 test: build tools examples test-unit test-race test-e2e ## everything that CI runs
 
 test-unit: ## vet, formatting and the tests of all packages
-	@test -z "$$(gofmt -l host sdk plugins test)" || { gofmt -l host sdk plugins test; exit 1; }
+	@test -z "$$(gofmt -l host sdk plugins examples test)" || { gofmt -l host sdk plugins examples test; exit 1; }
 	$(GO) vet ./...
-	$(GO) test ./host/... ./sdk/... ./plugins/...
+	$(GO) test ./host/... ./sdk/... ./plugins/... ./examples/...
 
 test-race: ## our own packages under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then \
