@@ -25,6 +25,9 @@ type reloaded struct {
 	supervisor.Applied
 	// Settings are keys whose new value is in effect without a new process.
 	Settings []string `json:"settings,omitempty"`
+	// Stale are flags whose files have changed since the start of the host, and that only
+	// a restart applies.
+	Stale []string `json:"stale,omitempty"`
 }
 
 // String says what has changed, for people.
@@ -41,13 +44,17 @@ func (r *reloaded) String() string {
 	if r.Reordered {
 		parts = append(parts, "reordered")
 	}
+	text := "applied: " + strings.Join(parts, "; ")
 	switch {
 	case r.Error != "":
 		return "not applied: " + r.Error
 	case len(parts) == 0:
-		return "applied, nothing has changed"
+		text = "applied, nothing has changed"
 	}
-	return "applied: " + strings.Join(parts, "; ")
+	if len(r.Stale) > 0 {
+		text += "; only a restart of the host applies the changed files of " + strings.Join(r.Stale, ", ")
+	}
+	return text
 }
 
 // reloadOnHangup applies the configuration as it is by then, whenever SIGHUP comes.
@@ -65,7 +72,7 @@ func (s *server) reloadOnHangup(ctx context.Context) {
 
 func (s *server) serveReload(w http.ResponseWriter, r *http.Request) {
 	if !s.serving.Load() {
-		http.Error(w, errNoReload.Error(), http.StatusServiceUnavailable)
+		http.Error(w, errStarting.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	result, err := s.reload(r.Context())
@@ -106,8 +113,9 @@ func (s *server) applyConfig(ctx context.Context, result *reloaded) error {
 	if len(fixed) > 0 {
 		return fmt.Errorf("only a restart of the host applies %s", strings.Join(fixed, ", "))
 	}
+	files, fileErr := s.front.Reread()
 	wanted, err := specs(cfg, s.attach)
-	if err != nil {
+	if err := errors.Join(err, fileErr); err != nil {
 		return listProblems(err)
 	}
 	applied, err := s.stages.Apply(ctx, wanted)
@@ -115,7 +123,9 @@ func (s *server) applyConfig(ctx context.Context, result *reloaded) error {
 		return err
 	}
 	result.Applied = applied
-	result.Settings = unattached(settings, applied)
+	result.Settings = append(unattached(settings, applied), files.Changed...)
+	result.Stale = files.Stale
+	files.Apply()
 	s.present.Store(cfg)
 	s.setLogLevels(cfg.Log)
 	return nil
@@ -181,4 +191,4 @@ func unattached(keys []string, a supervisor.Applied) []string {
 	})
 }
 
-var errNoReload = errors.New("the server is starting: try again when it is ready")
+var errStarting = errors.New("the server is starting: try again when it is ready")

@@ -43,7 +43,8 @@ func TestReloadedInWords(t *testing.T) {
 		"applied, nothing has changed":              {},
 		"not applied: because":                      {Error: "because"},
 		"applied: added a, b; removed c; swapped d": {Applied: supervisor.Applied{Added: []string{"a", "b"}, Removed: []string{"c"}, Swapped: []string{"d"}}},
-		"applied: set log.level; reordered":         {Settings: []string{"log.level"}, Applied: supervisor.Applied{Reordered: true}},
+		"applied, nothing has changed; only a restart of the host applies the changed files of apiserver.token-auth-file": {Stale: []string{"apiserver.token-auth-file"}},
+		"applied: set log.level; reordered": {Settings: []string{"log.level"}, Applied: supervisor.Applied{Reordered: true}},
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -32,6 +32,10 @@ func (s *server) serveSwap(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	if !s.serving.Load() {
+		http.Error(w, errStarting.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	swapped, err := s.swap(r.Context(), req)
 	if err != nil {
 		s.log.Warn("stage not swapped", "error", err)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/tracing"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -31,12 +30,12 @@ type Carrier struct {
 
 var _ relay.Carrier = (*Carrier)(nil)
 
-func newCarrier(config *genericapiserver.Config, auditPolicyFile string) (*Carrier, error) {
-	omits, err := managedFieldsPolicy(config.AuditPolicyRuleEvaluator, auditPolicyFile)
-	if err != nil {
-		return nil, err
+// newCarrier makes a carrier for a server with that audit policy, nil if it has none.
+func newCarrier(policy *auditPolicy) *Carrier {
+	if policy == nil {
+		return &Carrier{}
 	}
-	return &Carrier{omits: omits}, nil
+	return &Carrier{omits: policy.omitsManagedFields}
 }
 
 // prepare makes the headers of a request fit for the chain: upstream's filters

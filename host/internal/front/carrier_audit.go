@@ -3,7 +3,6 @@ package front
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -91,30 +89,6 @@ func trackerOf(t *request.LatencyTrackers, name string) request.DurationTracker 
 	default:
 		return nil
 	}
-}
-
-// managedFieldsPolicy returns how to find out whether the audit policy omits
-// managed fields for a request, nil if it has no rule that does. The audit context
-// of a request knows, but does not tell.
-func managedFieldsPolicy(evaluator audit.PolicyRuleEvaluator, file string) (func(context.Context, *audit.AuditContext) bool, error) {
-	if file == "" || evaluator == nil {
-		return nil, nil
-	}
-	p, err := policy.LoadPolicyFromFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key("audit-policy-file"), err)
-	}
-	omits := p.OmitManagedFields
-	for _, rule := range p.Rules {
-		omits = omits || rule.OmitManagedFields != nil && *rule.OmitManagedFields
-	}
-	if !omits {
-		return nil, nil
-	}
-	return func(ctx context.Context, ac *audit.AuditContext) bool {
-		attributes, err := originalAttributes(ctx, ac)
-		return err == nil && evaluator.EvaluatePolicyRule(attributes).OmitManagedFields
-	}, nil
 }
 
 // auditAttributes are the attributes of a request with another user.

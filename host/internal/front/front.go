@@ -49,6 +49,9 @@ type Front struct {
 	writer   errorWriter
 	checks   checks
 	signals  signals
+	audit    *auditPolicy
+	// contents are the files of flags as they were at the start.
+	contents map[[2]string]digest
 
 	hooks     preShutdownHooks
 	draining  chan struct{}
@@ -99,9 +102,14 @@ func (f *Front) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.carrier, err = newCarrier(config, completed.Audit.PolicyFile); err != nil {
+	f.contents = f.opts.Flags.contents()
+	if f.audit, err = newAuditPolicy(completed.Audit.PolicyFile); err != nil {
 		return err
 	}
+	if f.audit != nil {
+		config.AuditPolicyRuleEvaluator = f.audit
+	}
+	f.carrier = newCarrier(f.audit)
 	f.sizes = config.StorageObjectCountTracker
 	f.initiated, f.drained = config.ShutdownInitiatedNotify(), config.DrainedNotify()
 	f.writer = errorWriter{config.Serializer}

@@ -1,0 +1,142 @@
+package front
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	auditapi "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// auditPolicy is the audit policy, which can be read again while the server runs.
+type auditPolicy struct {
+	file    string
+	current atomic.Pointer[auditRules]
+}
+
+type auditRules struct {
+	audit.PolicyRuleEvaluator
+	digest digest
+	// omits says that there is a rule that leaves managed fields out.
+	omits bool
+}
+
+// newAuditPolicy reads the policy; without a file there is none, and it returns nil.
+func newAuditPolicy(file string) (*auditPolicy, error) {
+	if file == "" {
+		return nil, nil
+	}
+	p := &auditPolicy{file: file}
+	rules, err := p.read()
+	p.current.Store(rules)
+	return p, err
+}
+
+func (p *auditPolicy) read() (*auditRules, error) {
+	b, err := os.ReadFile(p.file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key("audit-policy-file"), err)
+	}
+	parsed, err := policy.LoadPolicyFromBytes(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", key("audit-policy-file"), p.file, err)
+	}
+	omits := parsed.OmitManagedFields || slices.ContainsFunc(parsed.Rules, func(r auditapi.PolicyRule) bool {
+		return r.OmitManagedFields != nil && *r.OmitManagedFields
+	})
+	return &auditRules{PolicyRuleEvaluator: policy.NewPolicyRuleEvaluator(parsed), digest: sha256.Sum256(b), omits: omits}, nil
+}
+
+// EvaluatePolicyRule implements audit.PolicyRuleEvaluator.
+func (p *auditPolicy) EvaluatePolicyRule(a authorizer.Attributes) audit.RequestAuditConfig {
+	return p.current.Load().EvaluatePolicyRule(a)
+}
+
+// omitsManagedFields says whether managed fields are left out of the event of a request.
+// The audit context of a request knows, but does not tell.
+func (p *auditPolicy) omitsManagedFields(ctx context.Context, ac *audit.AuditContext) bool {
+	rules := p.current.Load()
+	if !rules.omits {
+		return false
+	}
+	attributes, err := originalAttributes(ctx, ac)
+	return err == nil && rules.EvaluatePolicyRule(attributes).OmitManagedFields
+}
+
+type digest = [sha256.Size]byte
+
+// readOnce are the flags whose files Kubernetes' code reads once. It follows the others
+// by itself.
+func readOnce() []string {
+	return []string{
+		"admission-control-config-file", "audit-webhook-config-file", "authentication-token-webhook-config-file",
+		"authorization-policy-file", "authorization-webhook-config-file", "egress-selector-config-file",
+		"encryption-provider-config", "etcd-cafile", "kubelet-certificate-authority", "oidc-ca-file", "peer-ca-file",
+		"service-account-key-file", "service-account-signing-key-file", "token-auth-file", "tracing-config-file",
+	}
+}
+
+// contents are the digests of the files of readOnce that the operator has named, by flag
+// and path.
+func (f *Flags) contents() map[[2]string]digest {
+	all := map[[2]string]digest{}
+	for _, flag := range readOnce() {
+		if !f.operator[flag] || flag == "encryption-provider-config" && f.Value("encryption-provider-config-automatic-reload") == "true" {
+			continue
+		}
+		for _, path := range f.values[flag] {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				all[[2]string{flag, path}] = sha256.Sum256(b)
+			}
+		}
+	}
+	return all
+}
+
+// Reread are the files that flags name, as they are now.
+type Reread struct {
+	// Changed are the keys of the flags whose files Apply puts into effect.
+	Changed []string
+	// Stale are the keys of flags whose files have changed since the server was started,
+	// and that only a restart applies.
+	Stale []string
+
+	front *Front
+	rules *auditRules
+}
+
+// Reread reads the files that flags name and that the server does not follow by itself.
+// It changes nothing; an error says which file is wrong.
+func (f *Front) Reread() (*Reread, error) {
+	r := &Reread{front: f}
+	now := f.opts.Flags.contents()
+	for file, before := range f.contents {
+		if after, ok := now[file]; (!ok || after != before) && !slices.Contains(r.Stale, key(file[0])) {
+			r.Stale = append(r.Stale, key(file[0]))
+		}
+	}
+	slices.Sort(r.Stale)
+	if f.audit == nil {
+		return r, nil
+	}
+	var err error
+	r.rules, err = f.audit.read()
+	if err == nil && r.rules.digest != f.audit.current.Load().digest {
+		r.Changed = append(r.Changed, key("audit-policy-file"))
+	}
+	return r, err
+}
+
+// Apply puts into effect what has been read.
+func (r *Reread) Apply() {
+	if r.rules != nil {
+		r.front.audit.current.Store(r.rules)
+	}
+}
