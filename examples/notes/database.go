@@ -22,7 +22,9 @@ CREATE TABLE IF NOT EXISTS notes (
 	namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, object TEXT NOT NULL,
 	PRIMARY KEY (namespace, name));
 CREATE TABLE IF NOT EXISTS changes (
-	revision INTEGER PRIMARY KEY AUTOINCREMENT, before TEXT, after TEXT);`
+	revision INTEGER PRIMARY KEY AUTOINCREMENT, before TEXT, after TEXT);
+-- To clients, the resourceVersion 0 stands for any: an empty list is at 1.
+INSERT INTO sqlite_sequence SELECT 'changes', 1 WHERE NOT EXISTS (SELECT * FROM sqlite_sequence);`
 
 // history is how many changes are kept for watches that resume.
 const history = 10000
@@ -62,7 +64,7 @@ func (db *database) list(ctx context.Context, namespace string) (*v1.NoteList, i
 	}
 	defer tx.Rollback()
 	list, revision := &v1.NoteList{Items: []v1.Note{}}, int64(0)
-	if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence").Scan(&revision); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM sqlite_sequence").Scan(&revision); err != nil {
 		return nil, 0, err
 	}
 	rows, err := tx.QueryContext(ctx, "SELECT revision, object FROM notes WHERE namespace = ? OR ? = '' ORDER BY namespace, name", namespace, namespace)
@@ -166,7 +168,7 @@ func (db *database) since(ctx context.Context, revision int64) (changes []change
 		return nil, false, err
 	}
 	var oldest int64
-	err = db.QueryRowContext(ctx, `SELECT coalesce((SELECT min(revision) FROM changes), (SELECT seq + 1 FROM sqlite_sequence), 1)`).Scan(&oldest)
+	err = db.QueryRowContext(ctx, `SELECT coalesce((SELECT min(revision) FROM changes), (SELECT seq + 1 FROM sqlite_sequence))`).Scan(&oldest)
 	return changes, revision+1 < oldest, err
 }
 

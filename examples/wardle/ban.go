@@ -13,7 +13,9 @@ import (
 
 // ban runs upstream's admission plugin: the flunders that a fischer disallows are
 // refused.
-type ban struct{ informers informers.SharedInformerFactory }
+type ban struct {
+	informers informers.SharedInformerFactory
+}
 
 func (b *ban) admission(setup *apistage.Setup) ([]admission.Interface, error) {
 	client, err := clientset.NewForConfig(setup.Loopback)
