@@ -22,6 +22,8 @@ const (
 	// floodPause slows the reading of a stage that writes more than it may, so that
 	// the host spends little time on throwing it away. The stage waits meanwhile.
 	floodPause = time.Millisecond
+	// dropReport is the time between two lines that say how many were dropped.
+	dropReport = time.Second
 )
 
 // logs takes all output of one process, line by line, and logs it through the
@@ -34,6 +36,7 @@ type logs struct {
 	budget  float64
 	filled  time.Time
 	dropped int
+	told    time.Time // when the number of dropped lines was logged last
 	inPanic bool
 
 	flooding atomic.Bool
@@ -72,7 +75,8 @@ func (l *logs) line(line []byte) {
 	}
 }
 
-// admit takes a line from the budget. If it fits, dropped is how many before it did not.
+// admit takes a line from the budget. If it fits, dropped is how many before it did not,
+// if that is to be logged now.
 func (l *logs) admit(size int) (dropped int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +91,9 @@ func (l *logs) admit(size int) (dropped int, ok bool) {
 	}
 	l.budget -= cost
 	l.flooding.Store(false)
-	dropped, l.dropped = l.dropped, 0
+	if l.dropped > 0 && now.Sub(l.told) >= dropReport {
+		dropped, l.dropped, l.told = l.dropped, 0, now
+	}
 	return dropped, true
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
@@ -153,4 +154,29 @@ func FuzzLogLine(f *testing.F) {
 		l.line(line)
 		l.tail.text()
 	})
+}
+
+// How many lines were dropped is said once in a while, not for every line that gets through.
+func TestDropsAreReportedOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	l := newLogs(hclog.NewNullLogger())
+	reports, through, total, dropped := 0, 0, 0, 0
+	began := time.Now()
+	for range 5 {
+		l.budget, l.filled = 0, time.Now().Add(-time.Second/logPerSecond*10) // ten more lines
+		for range 100 {
+			total++
+			n, ok := l.admit(1)
+			if ok {
+				through++
+			}
+			if n > 0 {
+				reports++
+				dropped += n
+			}
+		}
+	}
+	if most := 1 + int(time.Since(began)/dropReport); reports < 1 || reports > most || through < 10 || through+dropped+l.dropped != total {
+		t.Errorf("%d reports of %d dropped lines, %d not reported, %d of %d came through", reports, dropped, l.dropped, through, total)
+	}
 }
