@@ -21,6 +21,8 @@ func runStage(name string) {
 	switch {
 	case os.Getenv(envFault) != "":
 		misbehave(name, os.Getenv(envFault))
+	case badStages[name] != nil:
+		sdk.Main(sdk.Stage{Name: name, New: badStages[name]})
 	case name == "wardle":
 		sdk.Main(sdk.Stage{Name: name, New: newWardle})
 	default:
@@ -72,6 +74,8 @@ type testStageConfig struct {
 	// its paths yet.
 	Complete string `json:"complete"`
 	Greeting string `json:"greeting"`
+	// Serves are further paths that the stage claims and lists.
+	Serves []string `json:"serves"`
 }
 
 // wrapHeader names the stages that are to wrap a request.
@@ -84,6 +88,8 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	}
 	env.ClaimPrefix("/")
 	env.ListPaths("/stage/" + env.Name)
+	env.Claim(s.config.Serves...)
+	env.ListPaths(s.config.Serves...)
 	if s.config.Complete != "" {
 		complete := make(chan struct{})
 		env.MuxComplete("complete", complete)
@@ -141,12 +147,15 @@ type seen struct {
 	BodyError string
 	// Left is the time until the deadline, 0 if there is none.
 	Left time.Duration
+	// Greeting is that of the stage's configuration.
+	Greeting string
 }
 
 func (s *testStage) echo(w http.ResponseWriter, r *http.Request) {
 	e := seen{
 		Stage: s.env.Name, Method: r.Method, URI: r.RequestURI, Host: r.Host,
 		User: sdk.UserFrom(r.Context()), Header: r.Header,
+		Greeting: s.config.Greeting,
 	}
 	if deadline, ok := r.Context().Deadline(); ok {
 		e.Left = time.Until(deadline)
