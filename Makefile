@@ -80,7 +80,7 @@ test-race: ## our own packages under the race detector
 	fi
 
 test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver, bad input, crashes, forgery
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/system ./test/chaos
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/system ./test/chaos
 
 chaos: build ## half an hour of killing, suspending, swapping, adding and moving stages under load
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run Random -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
