@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,8 +16,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // envFault makes a test stage do something that it should not.
@@ -23,8 +27,12 @@ const envFault = "SUPERVISOR_TEST_FAULT"
 
 // constructor returns what makes a stage with that fault, or the good one if it is empty.
 func constructor(fault string) func(*sdk.Env) (http.Handler, error) {
-	if fault == "" {
+	switch fault {
+	case "":
 		return newTestStage
+	case "old":
+		serveOld()
+		os.Exit(0)
 	}
 	return func(env *sdk.Env) (http.Handler, error) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, os.Getpid()) })
@@ -43,6 +51,38 @@ func constructor(fault string) func(*sdk.Env) (http.Handler, error) {
 		}
 		return handler, nil
 	}
+}
+
+// oldStage is a stage that knows two methods of the protocol.
+type oldStage struct {
+	stagev1.UnimplementedStageServer
+}
+
+func (oldStage) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.DescribeResponse, error) {
+	return &stagev1.DescribeResponse{Name: os.Getenv(envStage), Version: "v0"}, nil
+}
+
+func (oldStage) Configure(context.Context, *stagev1.ConfigureRequest) (*stagev1.ConfigureResponse, error) {
+	return &stagev1.ConfigureResponse{Claims: []*stagev1.Claim{{Path: "/b", Match: stagev1.Claim_EXACT}}}, nil
+}
+
+// serveOld is the main function of an old stage: it was built without this SDK.
+func serveOld() {
+	fd, err := strconv.Atoi(os.Getenv(stagev1.EnvListener))
+	if err != nil {
+		panic(err)
+	}
+	ln, err := net.FileListener(os.NewFile(uintptr(fd), "data"))
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		_ = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "old") }))
+	}()
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: stagev1.Handshake(), Plugins: stagev1.Plugins(oldStage{}), GRPCServer: plugin.DefaultGRPCServer,
+		Logger: hclog.NewNullLogger(),
+	})
 }
 
 // changeClaims changes the claims as fast as it can, for as long as the stage lives.
@@ -150,6 +190,42 @@ func TestHooksThatNeverComeBack(t *testing.T) {
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the end took %s", took)
+	}
+}
+
+// A stage that was built against the first protocol, and knows no method that is
+// optional, serves, is restarted, swapped and stopped as any other.
+func TestOldStage(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.Chain[1].Env[envFault] = "old" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Errorf("a hook has failed: %v", err) })
+	served := func() bool { body, err := f.get("b"); return err == nil && body == "old" }
+	if !served() {
+		t.Error("it does not serve")
+	}
+	pid := f.pid("b")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is back", func() bool { return f.pid("b") != pid && served() })
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
+		t.Errorf("swap: %v", err)
+	}
+	if !served() {
+		t.Error("it does not serve after the swap")
+	}
+	if st := f.Status()[1]; st.Version != "v0" || st.State != "serving" {
+		t.Errorf("status %+v", st)
+	}
+	if err := f.RunPreShutdownHooks(t.Context(), 5*time.Second); err != nil {
+		t.Error(err)
+	}
+	f.Drain(t.Context(), 0)
+	if err := f.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 
