@@ -99,8 +99,8 @@ func TestReloadOfARunningHost(t *testing.T) {
 
 	l.chain(t, "log: {level: debug}", "one", "two")
 	refused("log: set a second time")
-	l.chain(t, "holdTimeout: 3s\nstore: {prefix: /other}", "one", "two")
-	refused("only a restart of the host applies holdTimeout, store.prefix")
+	l.chain(t, "holdTimeout: 3s\nstore: {prefix: /other, quotaBytes: 5}", "one", "two")
+	refused("only a restart of the host applies store.prefix, store.quotaBytes")
 	l.chain(t, "", "one", "four", "two")
 	refused(`stage "four": no binary catena-stage-four in`)
 	l.chain(t, "", "one config: {greting: x}", "two")
@@ -109,9 +109,9 @@ func TestReloadOfARunningHost(t *testing.T) {
 		t.Errorf("refused changes have changed something: %v, %v were %v", names, now, before)
 	}
 
-	l.chain(t, "watchPlugins: true", "one startTimeout: 2m", "two")
-	reload("set stages.one.startTimeout, watchPlugins")
-	l.chain(t, "watchPlugins: true", "one startTimeout: 2m", "two config: {greeting: hi}")
+	l.chain(t, "watchPlugins: true\nholdTimeout: 3s\nholdRequests: 7", "one startTimeout: 2m", "two")
+	reload("set holdRequests, holdTimeout, stages.one.startTimeout, watchPlugins")
+	l.chain(t, "watchPlugins: true\nholdTimeout: 3s\nholdRequests: 7", "one startTimeout: 2m", "two config: {greeting: hi}")
 	reload("applied: swapped two")
 	_, now := l.order(t)
 	if now["two"] == before["two"] {

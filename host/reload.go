@@ -14,6 +14,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -128,6 +129,8 @@ func (s *server) applyConfig(ctx context.Context, result *reloaded) error {
 	files.Apply()
 	s.present.Store(cfg)
 	s.setLogLevels(cfg.Log)
+	s.stages.SetHoldTimeout(cfg.HoldTimeout)
+	s.chain.SetHold(relay.Limits{Requests: int(cfg.HoldRequests)})
 	return nil
 }
 
@@ -142,7 +145,7 @@ func (s *server) setLogLevels(l config.Log) {
 // isLive tells whether the key of a setting takes effect without a restart of the host.
 func isLive(key string) bool {
 	switch section, _, _ := strings.Cut(key, "."); section {
-	case "stages", "watchPlugins", "pluginDirs":
+	case "stages", "watchPlugins", "pluginDirs", "holdTimeout", "holdRequests":
 		return true
 	}
 	return key == "log.level" || key == "log.stageLevel"

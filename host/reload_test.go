@@ -20,7 +20,7 @@ func TestReloadKnowsWhatCanChange(t *testing.T) {
 		"apiserver: {v: ''}\n":         "[] [apiserver.v]",
 		"store: {quotaBytes: 5}\n":     "[] [store.quotaBytes]",
 		"  extra: {delegate: front}\n": "[stages.extra.delegate",
-		"holdTimeout: 1s\n":            "[] [holdTimeout]",
+		"holdTimeout: 1s\n":            "[holdTimeout] []",
 		"log: {level: info}\n":         "[] []",
 	} {
 		live, fixed := compare(was, load(t, write(t, more)))

@@ -59,7 +59,7 @@ type Config struct {
 	Carrier Carrier
 	// Observe is called at the end of each attempt to have a stage serve a request.
 	Observe func(Hop)
-	// Hold bounds the requests that wait for each stage.
+	// Hold bounds the requests that wait for each stage; see SetHold.
 	Hold Limits
 }
 
@@ -88,6 +88,7 @@ func (h Hop) Failed() bool {
 // Chain is an http.Handler that relays each request to the stage that owns it.
 type Chain struct {
 	config  Config
+	hold    atomic.Pointer[Limits]
 	state   atomic.Pointer[Snapshot]
 	flights flights
 	leaving leaving
@@ -104,7 +105,22 @@ func NewChain(config Config) *Chain {
 	if config.Observe == nil {
 		config.Observe = func(Hop) {}
 	}
-	return &Chain{config: config}
+	c := &Chain{config: config}
+	c.hold.Store(&config.Hold)
+	return c
+}
+
+// SetHold changes what bounds the requests that wait for each stage. Those that wait
+// go on to.
+func (c *Chain) SetHold(limits Limits) {
+	c.hold.Store(&limits)
+	if s := c.state.Load(); s != nil {
+		for _, l := range s.Links {
+			if l.Endpoint != nil {
+				l.Endpoint.setLimits(limits)
+			}
+		}
+	}
 }
 
 // Swap replaces the state of the chain for all requests that begin from now on,

@@ -60,6 +60,12 @@ func (e *Endpoint) Resume() {
 	e.hold.release()
 }
 
+func (e *Endpoint) setLimits(l Limits) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold.limits = l.withDefaults()
+}
+
 func (h *hold) release() {
 	if h.gate != nil {
 		close(h.gate)

@@ -126,3 +126,26 @@ func TestHeldRequestEndsWithItsContext(t *testing.T) {
 		t.Errorf("%d wait", n)
 	}
 }
+
+// TestHoldCanBeChanged shows that the bounds hold for the next request, and that those
+// which wait already are let be.
+func TestHoldCanBeChanged(t *testing.T) {
+	t.Parallel()
+	chain, set := held(t, Limits{Requests: 2})
+	before := send(chain, 2, "x")
+	eventually(t, "2 requests to wait", func() bool { return waiting(chain) == 2 })
+	chain.SetHold(Limits{Requests: 1})
+	if got := send(chain, 1, "x")(); got[http.StatusServiceUnavailable] != 1 {
+		t.Errorf("beyond the new bound: %v", got)
+	}
+	chain.SetHold(Limits{Requests: 3})
+	after := send(chain, 1, "x")
+	eventually(t, "3 requests to wait", func() bool { return waiting(chain) == 3 })
+	set("same", false)
+	if got := before(); got[http.StatusTeapot] != 2 {
+		t.Errorf("those that waited: %v", got)
+	}
+	if got := after(); got[http.StatusTeapot] != 1 {
+		t.Errorf("the last: %v", got)
+	}
+}

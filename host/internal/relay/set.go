@@ -29,7 +29,7 @@ func (c *Chain) Set(table Table, stages []Stage) {
 		case st.Socket == "":
 			e = nil
 		case e == nil || e.Socket() != st.Socket:
-			e = newEndpoint(st.Name, st.Socket, c.config.Hold)
+			e = newEndpoint(st.Name, st.Socket, *c.hold.Load())
 		default:
 			delete(old, st.Name)
 		}

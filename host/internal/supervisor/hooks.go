@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
@@ -25,10 +29,26 @@ func (g *generation) postStartHooks() []lifecycle.Hook {
 	for _, name := range g.prepared.GetPostStartHooks() {
 		hooks = append(hooks, lifecycle.Hook{Stage: g.Name(), Name: name, Run: func(ctx context.Context) error {
 			_, err := g.proc.Client().RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: name})
+			if status.Code(err) == codes.Unavailable {
+				g.awaitEnd(ctx) // a connection that has broken may be the first sign of it
+			}
 			return message(err)
 		}})
 	}
 	return hooks
+}
+
+// endGrace is how long the end of a process may be later than that of its connections.
+const endGrace = time.Second
+
+// awaitEnd waits for the end of the process, if that is about to come.
+func (g *generation) awaitEnd(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endGrace)
+	defer cancel()
+	select {
+	case <-g.proc.Done():
+	case <-ctx.Done():
+	}
 }
 
 // preShutdownHooks are the hooks that the generation runs before its end.

@@ -35,10 +35,14 @@ func (s *Supervisor) supervise(g *generation) {
 	}
 	s.hold(g)
 	st.lost(g)
-	hold := time.AfterFunc(s.opts.HoldTimeout, func() { s.takeDown(g) })
+	limit := time.Duration(s.holdTimeout.Load())
+	hold := time.AfterFunc(limit, func() { s.takeDown(g, limit) })
 	defer hold.Stop()
 	s.restart(st, g, ran)
 }
+
+// SetHoldTimeout changes how long requests wait for stages that end from now on.
+func (s *Supervisor) SetHoldTimeout(d time.Duration) { s.holdTimeout.Store(int64(d)) }
 
 // lost takes note of how a generation has ended.
 func (s *stage) lost(g *generation) {
@@ -62,8 +66,8 @@ func (s *Supervisor) hold(g *generation) {
 }
 
 // takeDown refuses further requests for the stage of a generation that has ended
-// and has not been replaced.
-func (s *Supervisor) takeDown(g *generation) {
+// and has not been replaced for the given time.
+func (s *Supervisor) takeDown(g *generation, after time.Duration) {
 	st := g.stage
 	st.mu.Lock()
 	gone := st.current == g && !s.isStopping()
@@ -72,10 +76,10 @@ func (s *Supervisor) takeDown(g *generation) {
 	if !gone {
 		return
 	}
-	st.log.Warn("requests for the stage are refused until it is back", "after", s.opts.HoldTimeout)
+	st.log.Warn("requests for the stage are refused until it is back", "after", after)
 	s.publish()
 	g.listener.Refuse()
-	st.emit(Event{Kind: Refused, Generation: g.id, Took: s.opts.HoldTimeout})
+	st.emit(Event{Kind: Refused, Generation: g.id, Took: after})
 }
 
 // restart brings up a generation in the place of dead, which has ended after the given

@@ -41,6 +41,8 @@ type Supervisor struct {
 	pace       pacer
 	probation  atomic.Pointer[probation]
 	signals    signals
+	// holdTimeout is Options.HoldTimeout as it is now.
+	holdTimeout atomic.Int64
 
 	mu     sync.Mutex
 	tokens map[string]*generation
@@ -61,6 +63,7 @@ func New(opts Options) (*Supervisor, error) {
 		tokens: map[string]*generation{}, live: map[*generation]bool{}, listeners: map[*process.Listener]bool{},
 	}
 	s.background, s.cancel = context.WithCancel(context.Background())
+	s.SetHoldTimeout(opts.HoldTimeout)
 	stages := make([]*stage, len(opts.Chain))
 	for i, spec := range opts.Chain {
 		var err error
