@@ -70,7 +70,7 @@ test: build tools examples test-unit test-race test-e2e ## everything that CI ru
 test-unit: ## vet, formatting and the tests of all packages
 	@test -z "$$(gofmt -l host sdk plugins examples test)" || { gofmt -l host sdk plugins examples test; exit 1; }
 	$(GO) vet ./...
-	$(GO) test ./host/... ./sdk/... ./plugins/... ./examples/...
+	$(GO) test ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible
 
 test-race: ## our own packages under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then \

@@ -15,12 +15,15 @@ import (
 )
 
 // startMiddleware starts a Catena with all middleware examples in front of the
-// aggregator.
+// aggregator, and a stage that knows the first version of the protocol alone.
 func startMiddleware(t *testing.T) *system {
 	t.Helper()
 	dir := t.TempDir()
-	for _, example := range []string{"hello", "readonly", "ratelimit", "cache", "tenancy"} {
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "catena-stage-"+example), "./examples/"+example)
+	for name, folder := range map[string]string{
+		"hello": "./examples/hello", "readonly": "./examples/readonly", "ratelimit": "./examples/ratelimit",
+		"cache": "./examples/cache", "tenancy": "./examples/tenancy", "old": "./test/compatible/testdata/v1",
+	} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "catena-stage-"+name), folder)
 		build.Dir = cluster.Root()
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -31,7 +34,8 @@ func startMiddleware(t *testing.T) *system {
 		`stages.hello={"delegate":"ratelimit"}`,
 		`stages.ratelimit={"delegate":"cache","config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
 		`stages.cache={"delegate":"tenancy","config":{"ttl":"1h"}}`,
-		`stages.tenancy={"delegate":"aggregator"}`,
+		`stages.tenancy={"delegate":"old"}`,
+		`stages.old={"delegate":"aggregator"}`,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +93,12 @@ func TestMiddleware(t *testing.T) {
 		alice.in(t).equal("hello", "get", "--raw", "/hello")
 		k.with(s.users[cluster.Bob]).in(t).fail("", []string{"get", "--raw", "/hello"}, "forbidden")
 	})
+	t.Run("old", func(t *testing.T) {
+		k := k.in(t)
+		k.equal("old true", "get", "--raw", "/old")
+		k.contains("what is behind it", k.run("get", "--raw", "/old/next/api"), `"kind":"APIVersions"`)
+		k.fail("", []string{"get", "--raw", "/old/else"}, "NotFound")
+	})
 	t.Run("readonly", func(t *testing.T) {
 		alice.in(t).equal("1", "get", "configmap", "first", "-o", "jsonpath={.data.a}")
 		alice.in(t).fail("", []string{"create", "configmap", "second"}, "come back on Monday")
@@ -122,7 +132,7 @@ func TestMiddleware(t *testing.T) {
 		k := k.in(t)
 		k.contains("/metrics", k.run("get", "--raw", "/metrics"),
 			`cache_requests_total{result="hit",stage="cache"} 1`, `ratelimit_users{stage="ratelimit"} 1`,
-			`catena_stage_scrape_success{stage="hello"} 1`, `catena_relay_hops_total{outcome="declined",stage="readonly"}`,
+			`catena_stage_scrape_success{stage="hello"} 1`, `catena_stage_scrape_success{stage="old"} 1`, `catena_relay_hops_total{outcome="declined",stage="readonly"}`,
 			`apiserver_request_total{`, `stage="core"`, `process_start_time_seconds{stage="tenancy"}`, `etcd_request_duration_seconds_count{`)
 		suspended(t, s, k)
 	})
