@@ -140,7 +140,7 @@ func happen(t *testing.T, s *site, c *clients, r *report, e event, stage string)
 	if err := e.do(t.Context(), s, stage); err != nil {
 		t.Errorf("%s of %s: %v", e.kind, stage, err)
 	}
-	if err := awaitRecovery(t.Context(), s, c, began); err != nil {
+	if err := awaitRecovery(t.Context(), s, c, time.Now()); err != nil {
 		t.Errorf("after %s of %s: %v", e.kind, stage, err)
 	}
 	r.happened(e, stage, began, time.Now(), c)
@@ -148,7 +148,7 @@ func happen(t *testing.T, s *site, c *clients, r *report, e event, stage string)
 }
 
 // awaitRecovery waits until the server is ready and each kind of client has had a
-// success with a request that it began after the event.
+// success with a request that it began since then.
 func awaitRecovery(ctx context.Context, s *site, c *clients, since time.Time) error {
 	return poll(ctx, func() error {
 		err := errors.Join(c.succeededSince(since), c.ready(ctx))

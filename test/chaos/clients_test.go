@@ -37,9 +37,11 @@ var (
 type clients struct {
 	kube    *kubernetes.Clientset
 	dynamic *dynamic.DynamicClient
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	stores  map[schema.GroupVersionResource]cache.Store
+	// informed is for informers.
+	informed *dynamic.DynamicClient
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	stores   map[schema.GroupVersionResource]cache.Store
 
 	mu sync.Mutex
 	// acknowledged has, for each object, the value of its last acknowledged write,
@@ -87,6 +89,10 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 		return nil, err
 	}
 	if err := c.prepare(ctx); err != nil {
+		return nil, err
+	}
+	config.Timeout = 0 // watches last
+	if c.informed, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
 	whoami, err := c.whoami(s.Config(cluster.Alice))

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -79,15 +78,29 @@ func withoutStandby(s *site, stage string) bool {
 	return inChain(s, stage) && !withStandby(s, stage)
 }
 
-// signal is what happens to the process that serves.
+// signal is what happens to the process that serves, until there is another.
 func signal(sig syscall.Signal) func(context.Context, *site, string) error {
 	return func(ctx context.Context, s *site, stage string) error {
 		pids, err := s.pids(ctx)
 		if err != nil {
 			return err
 		}
-		return syscall.Kill(pids[stage], sig)
+		if err := syscall.Kill(pids[stage], sig); err != nil {
+			return err
+		}
+		return s.awaitOther(ctx, stage, pids[stage])
 	}
+}
+
+// awaitOther waits until another process than before serves.
+func (s *site) awaitOther(ctx context.Context, stage string, before int) error {
+	return poll(ctx, func() error {
+		now, err := s.pids(ctx)
+		if err == nil && (now[stage] == before || now[stage] == 0) {
+			err = fmt.Errorf("process %d of stage %s has not been replaced", before, stage)
+		}
+		return err
+	})
 }
 
 // newBinary replaces a plugin and waits for the swap.
@@ -99,13 +112,7 @@ func newBinary(ctx context.Context, s *site, stage string) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func() error {
-		now, err := s.pids(ctx)
-		if err == nil && now[stage] == before[stage] {
-			err = errors.New("the new binary is not in use")
-		}
-		return err
-	})
+	return s.awaitOther(ctx, stage, before[stage])
 }
 
 // badConfig has the host read configurations that it must refuse.

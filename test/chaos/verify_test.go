@@ -16,7 +16,7 @@ import (
 
 // watch starts an informer for each resource that is written.
 func (c *clients) watch(ctx context.Context) error {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, 0, namespace, nil)
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.informed, 0, namespace, nil)
 	for _, gvr := range []schema.GroupVersionResource{configMaps, widgets} {
 		c.stores[gvr] = factory.ForResource(gvr).Informer().GetStore()
 	}
