@@ -39,7 +39,7 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			var status []supervisor.Status
+			var status hostStatus
 			if err := callAdmin(ctx, cfg, http.MethodGet, "/status", nil, &status); err != nil {
 				return err
 			}
