@@ -1,14 +1,20 @@
 package sdk_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // A stage's own series, those of a library's registry, and those of the process.
@@ -60,5 +66,41 @@ func TestMetricsFail(t *testing.T) {
 	log := stage.Log()
 	if n := strings.Count(log, "some metrics cannot be gathered"); n != 1 || !strings.Contains(log, "metrics_test.go") {
 		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+// A collector that hangs is asked once, however often the host asks, and the stage has
+// metrics again when it has returned.
+func TestMetricsHang(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	release := make(chan struct{})
+	stage := stagetest.Start(t, sdk.Stage{Name: "measured", New: func(env *sdk.Env) (http.Handler, error) {
+		slow := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 {
+			asked.Add(1)
+			<-release
+			return 7
+		})
+		env.Metrics().MustRegister(slow)
+		return nil, nil
+	}}, stagetest.Options{})
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		stream, err := stage.RPC.GatherMetrics(ctx, &stagev1.GatherMetricsRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		cancel()
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("%v", err)
+		}
+	}
+	eventually(t, "the collector is asked", func() bool { return asked.Load() == 1 })
+	close(release)
+	if got := stage.Metrics(t); !strings.Contains(got, "\nslow 7\n") {
+		t.Error(got)
+	}
+	if n := asked.Load(); n > 2 {
+		t.Errorf("asked %d times", n)
 	}
 }
