@@ -3,7 +3,9 @@ package system
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -53,10 +55,44 @@ func misbehave(name, fault string) {
 	case "two handshakes": // as a wrapper that starts the stage twice
 		fmt.Println("1|1|tcp|127.0.0.1:1234|grpc|" + strings.Repeat("A", 200))
 		time.Sleep(time.Hour)
+	case "never ready":
+		sdk.Main(sdk.Stage{Name: name, New: newNeverReady})
+	case "collides":
+		sdk.Main(sdk.Stage{Name: name, New: newCollider})
+	case "slow":
+		sdk.Main(sdk.Stage{Name: name, New: newSlow})
 	default:
 		fmt.Fprintf(os.Stderr, "unknown fault %q\n", fault)
 		os.Exit(1)
 	}
+}
+
+// envGo names the file for which a slow stage waits.
+const envGo = "SYSTEM_TEST_GO"
+
+// newSlow takes as long as the test wants.
+func newSlow(env *sdk.Env) (http.Handler, error) {
+	for {
+		if _, err := os.Stat(os.Getenv(envGo)); err == nil {
+			return newTestStage(env)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// newNeverReady makes a stage whose readiness check never passes.
+func newNeverReady(env *sdk.Env) (http.Handler, error) {
+	env.HealthCheck("mood", sdk.HealthKinds{Readyz: true}, func(context.Context) error { return errors.New("not in the mood") })
+	return newTestStage(env)
+}
+
+// sharedPath is what a collider serves though it is another's.
+const sharedPath = "/shared"
+
+func newCollider(env *sdk.Env) (http.Handler, error) {
+	env.Claim(sharedPath)
+	env.ListPaths(sharedPath)
+	return http.NotFoundHandler(), nil
 }
 
 // named is a stage that answers one question.

@@ -74,7 +74,8 @@ type testStageConfig struct {
 	// its paths yet.
 	Complete string `json:"complete"`
 	Greeting string `json:"greeting"`
-	// Serves are further paths that the stage claims and lists.
+	// Serves are paths that the stage claims and lists besides its own, if it is not to
+	// see all requests.
 	Serves []string `json:"serves"`
 }
 
@@ -86,10 +87,12 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	if err := env.Config(&s.config); err != nil {
 		return nil, err
 	}
-	env.ClaimPrefix("/")
-	env.ListPaths("/stage/" + env.Name)
-	env.Claim(s.config.Serves...)
-	env.ListPaths(s.config.Serves...)
+	if s.config.Serves == nil {
+		env.ClaimPrefix("/")
+	} else {
+		env.Claim(append(s.config.Serves, "/stage/"+env.Name)...)
+	}
+	env.ListPaths(append(s.config.Serves, "/stage/"+env.Name)...)
 	if s.config.Complete != "" {
 		complete := make(chan struct{})
 		env.MuxComplete("complete", complete)
