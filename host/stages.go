@@ -31,7 +31,7 @@ const (
 // buildChain makes the relay and the socket on which the stages call the host.
 func (s *server) buildChain(context.Context) error {
 	s.chain = relay.NewChain(relay.Config{
-		NotFound: http.HandlerFunc(s.notFound), Error: s.front.StageError, Carrier: s.front.Carrier(), Observe: s.observe,
+		NotFound: http.HandlerFunc(s.notFound), Error: s.stageError, Carrier: s.front.Carrier(), Observe: s.observe,
 		Hold: relay.Limits{Requests: int(s.config().HoldRequests)},
 	})
 	s.front.SetChain(s.chain)
@@ -66,10 +66,24 @@ var errIncomplete = errors.New("it does not know all of its paths yet")
 // out what it serves, nobody can know that a path is not served.
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	if stage := s.stages.Incomplete(); stage != "" {
-		s.front.StageError(w, r, &relay.StageError{Kind: relay.Unavailable, Stage: stage, Err: errIncomplete})
+		s.stageError(w, r, &relay.StageError{Kind: relay.Unavailable, Stage: stage, Err: errIncomplete})
 		return
 	}
 	s.front.NotFound().ServeHTTP(w, r)
+}
+
+// stageError answers a request that got no answer from its stage. What is known of a
+// stage that is down is for operators, as the whole error is.
+func (s *server) stageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
+	told := *e
+	if e.Kind == relay.Unavailable {
+		for _, st := range s.stages.Status() {
+			if st.Stage == e.Stage && st.State == supervisor.Down && st.Failure != "" {
+				told.Err = fmt.Errorf("%w; latest failure: %s", e.Err, st.Failure)
+			}
+		}
+	}
+	s.front.StageError(w, r, &told)
 }
 
 // observe counts the requests of the stages.
@@ -147,10 +161,28 @@ func (s *server) awaitComplete(ctx context.Context, complete chan<- struct{}) {
 
 // checks are the health checks of the stages that are in the chain at the time.
 func (s *server) checks() []front.Check {
-	all := withEtcd(s.stages.Checks())
+	all := append(s.servingChecks(), withEtcd(s.stages.Checks())...)
 	checks := make([]front.Check, len(all))
 	for i, c := range all {
 		checks[i] = front.Check(c)
+	}
+	return checks
+}
+
+// servingChecks are a check for each stage, STAGE/serving, which fails when requests to it
+// are refused: a stage need not have checks of its own.
+func (s *server) servingChecks() []supervisor.Check {
+	var checks []supervisor.Check
+	for _, st := range s.stages.Status() {
+		checks = append(checks, supervisor.Check{
+			Name: st.Stage + "/serving", Readyz: true, Required: st.Required,
+			Run: func(context.Context) error {
+				if st.State == supervisor.Down {
+					return fmt.Errorf("stage %q is down: %s", st.Stage, st.Failure)
+				}
+				return nil
+			},
+		})
 	}
 	return checks
 }

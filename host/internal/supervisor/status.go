@@ -94,9 +94,9 @@ func (s *stage) status() Status {
 	}
 	switch {
 	case s.down, s.current == nil && s.failure != "":
-		st.State = "down"
+		st.State = Down
 	case s.held:
-		st.State = "backing off"
+		st.State = BackingOff
 	}
 	if s.standby != nil {
 		st.Standby = s.standby.status()
