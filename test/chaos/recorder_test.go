@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -37,25 +38,31 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case code >= 500, code == http.StatusTooManyRequests:
 		r.clients.record(failure{request{from, time.Now()}, what, false, fmt.Errorf("answer %d", code)})
 	}
-	resp.Body = &body{resp.Body, func(err error) { r.clients.recordError(req.Context(), from, what, err) }}
+	resp.Body = &body{ReadCloser: resp.Body, broken: func(err error) { r.clients.recordError(req.Context(), from, what, err) }}
 	return resp, nil
 }
 
 // WrappedRoundTripper is how client-go finds what can cancel a request.
 func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
 
-// body tells of an answer that breaks off.
+// body tells of an answer that breaks off before the client closes it.
 type body struct {
 	io.ReadCloser
 	broken func(error)
+	closed atomic.Bool
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !b.closed.Load() {
 		b.broken(err)
 	}
 	return n, err
+}
+
+func (b *body) Close() error {
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
 }
 
 // recordError records an error that is not the client's own.
