@@ -106,10 +106,11 @@ func explain(ctx context.Context, flags *configFlags, method, target, as string,
 	if as != "" {
 		return nil, fmt.Errorf("who may do what is known to a running host only: %w", err)
 	}
-	if cfg, err = flags.load(); err != nil {
-		return nil, err
+	full, err := flags.load()
+	if err != nil {
+		return nil, fmt.Errorf("no host runs on the data folder %s, and without one it takes a configuration: %w", cfg.DataDir, err)
 	}
-	return explainOffline(cfg, method, parsed.Path), nil
+	return explainOffline(full, method, parsed.Path), nil
 }
 
 // explainOffline goes by the claims of the last run.

@@ -43,6 +43,14 @@ func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 	}
 }
 
+func TestExplainWithoutHostAndConfiguration(t *testing.T) {
+	data := t.TempDir()
+	_, _, err := run(t, "explain", "GET", "/api", "--data-dir", data)
+	if err == nil || !strings.Contains(err.Error(), "no host runs on the data folder "+data) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestExplanationInWords(t *testing.T) {
 	claims := func(name, path string) chain.StageClaims {
 		return chain.StageClaims{Name: name, Claims: []chain.Claim{{Path: path, Match: chain.Prefix}}}

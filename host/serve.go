@@ -37,7 +37,8 @@ Messages go to standard error. Standard output gets one line for each stage that
 comes up and, when the server is ready, the lines to paste for a first session.`,
 		Example: `  catena serve --config configs/catena.yaml
   catena serve --config configs/catena.yaml --secure-port 7443 --data-dir /var/lib/catena
-  catena serve --config configs/catena.yaml --set apiserver.audit-policy-file=audit.yaml`,
+  catena serve --config configs/catena.yaml --set apiserver.audit-policy-file=audit.yaml
+  catena serve --config configs/hello.yaml --attach hello`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for name := range servingFlags {
