@@ -113,12 +113,22 @@ func (s Source) families(ctx context.Context) (map[string]*dto.MetricFamily, err
 	if err := s.Gather(ctx, text); err != nil {
 		return nil, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(&text.Buffer)
+	families, err := parse(&text.Buffer)
 	if err != nil {
 		return nil, fmt.Errorf("malformed: %w", err)
 	}
 	return families, nil
+}
+
+// parse makes a panic an error: the library's parser does not withstand every text.
+func parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			families, err = nil, fmt.Errorf("%v", p)
+		}
+	}()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(text)
 }
 
 // bounded is a buffer for so much and no more.
