@@ -152,10 +152,10 @@ type served struct {
 var widgetResource = schema.GroupVersionResource{Group: "widgets.test", Version: "v1", Resource: "widgets"}
 
 // serveGroup runs a group alone, with its post-start hooks.
-func serveGroup(t *testing.T, group apistage.Group, etcd string) *served {
+func serveGroup(t *testing.T, group apistage.Group, etcd string, flags ...string) *served {
 	t.Helper()
 	stage := stagetest.Start(t, group.Stage(), stagetest.Options{
-		Flags: aloneFlags(etcd),
+		Flags: append(aloneFlags(etcd), flags...),
 		User:  &sdk.User{Name: "alice", Groups: []string{"system:authenticated"}},
 	})
 	for _, hook := range stage.Prepared.PostStartHooks {

@@ -127,7 +127,8 @@ func (b *groupBuilder) install() error {
 	return b.addHooks()
 }
 
-// addStorages adds the storages of one resource to all versions that have its kind.
+// addStorages adds the storages of one resource to all versions that have its kind, and
+// those of its subresources to all that have theirs too.
 func (b *groupBuilder) addStorages(group *genericapiserver.APIGroupInfo, storages map[string]rest.Storage) error {
 	for path, storage := range storages {
 		resource, _, _ := strings.Cut(path, "/")
@@ -136,6 +137,9 @@ func (b *groupBuilder) addStorages(group *genericapiserver.APIGroupInfo, storage
 			return fmt.Errorf("resource %q: %w", resource, err)
 		}
 		for _, v := range b.scheme.versionsOf(kind) {
+			if !b.scheme.serves(v, storage) {
+				continue
+			}
 			byPath := group.VersionedResourcesStorageMap[v.Version]
 			if byPath == nil {
 				byPath = map[string]rest.Storage{}

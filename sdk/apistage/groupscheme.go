@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 // groupScheme is the scheme of a group, with what follows from it.
@@ -158,6 +159,16 @@ func (s *groupScheme) hasProtobuf() bool {
 		}
 	}
 	return true
+}
+
+// serves tells whether a storage's own kind is in a version of the group, or is of
+// another group.
+func (s *groupScheme) serves(version schema.GroupVersion, storage rest.Storage) bool {
+	if _, ok := storage.(rest.GroupVersionKindProvider); ok {
+		return true
+	}
+	kinds, _, err := s.ObjectKinds(storage.New())
+	return err != nil || kinds[0].Group != version.Group || s.Recognizes(version.WithKind(kinds[0].Kind))
 }
 
 // isStored tells whether objects of this type are stored as they are.
