@@ -22,8 +22,9 @@ var (
 )
 
 const (
-	// liveness is the stages' livenessTimeout, short so that suspending one is soon over.
-	liveness = 2 * time.Second
+	// liveness is the stages' livenessTimeout: short, so that suspending one is soon over,
+	// and long enough for a machine on which others are busy.
+	liveness = 6 * time.Second
 	// drainTimeout is how long streams survive the swap of their stage.
 	drainTimeout = 8 * time.Second
 	// recovery bounds the time from an event to a server that is ready again.
