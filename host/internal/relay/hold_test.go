@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -147,5 +148,34 @@ func TestHoldCanBeChanged(t *testing.T) {
 	}
 	if got := after(); got[http.StatusTeapot] != 1 {
 		t.Errorf("the last: %v", got)
+	}
+}
+
+// TestHeldRequestMayMeetAnotherDeath shows that having waited does not use up the one
+// time that a read may be sent again after it was lost. A write is lost then.
+func TestHeldRequestMayMeetAnotherDeath(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]int{"GET": http.StatusOK, "POST": http.StatusBadGateway} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			var had atomic.Int64
+			dying := serveStage(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				if had.Add(1) == 1 {
+					panic(http.ErrAbortHandler)
+				}
+			}))
+			chain, set := held(t, Limits{})
+			done := make(chan int)
+			go func() {
+				rec := httptest.NewRecorder()
+				chain.ServeHTTP(rec, httptest.NewRequest(method, "/", nil))
+				done <- rec.Code
+			}()
+			eventually(t, "it waits", func() bool { return waiting(chain) == 1 })
+			set(dying, false)
+			if code := <-done; code != want {
+				t.Errorf("%d, want %d", code, want)
+			}
+		})
 	}
 }

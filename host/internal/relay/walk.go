@@ -137,18 +137,25 @@ func (c *Chain) endpoint(stage string) *Endpoint {
 	return nil
 }
 
+// maxReplays bounds how often a request is sent again that has provably not been
+// delivered, each time to another process. One that may have been is sent again once.
+const maxReplays = 5
+
 // hop hands the request to the stage x.stage. It says whether that has taken it, with
 // whatever result; if not, it has declined.
 func (x *walk) hop(s *Snapshot, e *Endpoint) (taken bool) {
 	x.chain.flights.set(x.id, flight{stage: x.stage, snapshot: s, r: x.r})
 	x.arrived = x.trail()
 	v := x.try(e, false)
-	if v == failed && x.mayReplay() {
-		if now := x.chain.endpoint(x.stage); now != nil {
-			x.observe(e, Replayed)
-			e = now
-			v = x.try(e, true)
+	for n, lost := 0, false; v == failed && x.mayReplay() && n < maxReplays; n++ {
+		now := x.chain.endpoint(x.stage)
+		if now == nil || x.fail.kind == Lost && lost || x.fail.kind != Lost && n > 0 && now == e {
+			break
 		}
+		lost = lost || x.fail.kind == Lost
+		x.observe(e, Replayed)
+		e = now
+		v = x.try(e, true)
 	}
 	switch v {
 	case answered:

@@ -30,7 +30,7 @@ func (s *Supervisor) supervise(g *generation) {
 	st, ran := g.stage, ended.Sub(since)
 	if s.takeOver(g, ended) {
 		st.lost(g)
-		s.running.Go(func() { s.keepStandby(st, st.nextDelay(process.DefaultBackoff(), ran)) })
+		s.renewStandbyAfter(st, st.nextDelay(process.DefaultBackoff(), ran))
 		return
 	}
 	s.hold(g)

@@ -33,8 +33,10 @@ type stage struct {
 	current, first *generation
 	standby        *generation
 	standbyFailure string
-	restarts       int
-	failures       int // in a row
+	// keeper is the number of the latest who is to make a standby.
+	keeper   int
+	restarts int
+	failures int // in a row
 	// held says that requests are to wait for the next generation, down that they are
 	// not to any longer.
 	held, down bool

@@ -18,17 +18,34 @@ var errNoStandby = errors.New("does not announce in Describe that it can stand b
 
 // renewStandby ends the standby of a stage, which was one for another generation, and
 // makes another in the background if the stage is to have one.
-func (s *Supervisor) renewStandby(st *stage) {
+func (s *Supervisor) renewStandby(st *stage) { s.renewStandbyAfter(st, 0) }
+
+func (s *Supervisor) renewStandbyAfter(st *stage, delay time.Duration) {
 	st.mu.Lock()
-	old, wanted := st.standby, st.spec.Standby
+	old, current := st.standby, st.current
 	st.standby, st.standbyFailure = nil, ""
+	st.keeper++ // whoever makes a standby now, makes it in vain
+	keeper := st.keeper
+	wanted := current != nil && st.spec.Standby && st.spec.Attach == ""
 	st.mu.Unlock()
 	if old != nil {
 		s.running.Go(func() { s.dismiss(old, "another takes its place") })
 	}
-	if wanted && st.present().Attach == "" {
-		s.running.Go(func() { s.keepStandby(st, 0) })
+	if wanted {
+		s.running.Go(func() { s.keepStandby(current, keeper, delay) })
 	}
+}
+
+// keeps tells whether a standby for g is still to be made by that keeper. The caller
+// holds mu.
+func (s *stage) keeps(g *generation, keeper int) bool {
+	return s.current == g && s.keeper == keeper && !s.gone
+}
+
+func (s *Supervisor) keeping(g *generation, keeper int) bool {
+	g.stage.mu.Lock()
+	defer g.stage.mu.Unlock()
+	return g.stage.keeps(g, keeper) && !s.isStopping()
 }
 
 // dismiss ends a standby.
@@ -42,12 +59,11 @@ func (s *Supervisor) dismiss(g *generation, why string) {
 
 // keepStandby sees to it that the current generation of a stage has a standby, from the
 // end of a delay on, for as long as it is the current one.
-func (s *Supervisor) keepStandby(st *stage, delay time.Duration) {
-	policy, failures := process.DefaultBackoff(), 0
-	current := st.generation()
-	for sleep(s.background, delay) && !s.isStopping() && st.waitsFor(current) && st.present().Standby && current.proc.Err() == nil {
+func (s *Supervisor) keepStandby(current *generation, keeper int, delay time.Duration) {
+	st, policy, failures := current.stage, process.DefaultBackoff(), 0
+	for sleep(s.background, delay) && s.keeping(current, keeper) && current.proc.Err() == nil {
 		began := time.Now()
-		g, err := s.newStandby(st, current)
+		g, err := s.newStandby(current, keeper)
 		if err == nil {
 			st.log.Info("standby is ready", "generation", g.id, "pid", g.proc.PID(), "took", time.Since(began).Round(time.Millisecond))
 			st.emit(Event{Kind: StandbyReady, From: current.id, To: g.id, Took: time.Since(began)})
@@ -55,7 +71,7 @@ func (s *Supervisor) keepStandby(st *stage, delay time.Duration) {
 				return // it serves, or is not wanted any more
 			}
 		}
-		if s.isStopping() || !st.waitsFor(current) {
+		if !s.keeping(current, keeper) {
 			return
 		}
 		st.setStandbyFailure(err)
@@ -76,7 +92,8 @@ func (s *stage) setStandbyFailure(err error) {
 
 // newStandby brings up a standby for the current generation of a stage, on its socket,
 // to the point at which it could be ready.
-func (s *Supervisor) newStandby(st *stage, current *generation) (*generation, error) {
+func (s *Supervisor) newStandby(current *generation, keeper int) (*generation, error) {
+	st := current.stage
 	if !current.proc.Description().GetStandby() {
 		return nil, fmt.Errorf("stage %q: %w", st.name, errNoStandby)
 	}
@@ -95,7 +112,7 @@ func (s *Supervisor) newStandby(st *stage, current *generation) (*generation, er
 		return nil, fmt.Errorf("standby of stage %q: %w", st.name, err)
 	}
 	st.mu.Lock()
-	if st.current == current && st.standby == nil {
+	if st.keeps(current, keeper) {
 		st.standby, st.standbyFailure = g, ""
 	}
 	mine := st.standby == g
