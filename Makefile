@@ -21,7 +21,7 @@ RACE := ./host/internal/chain ./host/internal/config ./host/internal/lifecycle \
 	./host/internal/process ./host/internal/relay ./host/internal/supervisor ./sdk ./sdk/stagev1 ./sdk/stagetest ./sdk/tracing \
 	./host/internal/metrics ./examples/readonly ./examples/ratelimit ./examples/cache ./examples/tenancy
 
-.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-apiserver cross generate examples generate-python clean
+.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-lifecycle bench-apiserver cross generate examples generate-python clean
 
 all: build
 
@@ -87,6 +87,9 @@ chaos: build ## half an hour of killing, suspending, swapping, adding and moving
 
 bench: ## the relay's and the chain's benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./host/internal/chain ./host/internal/relay
+
+bench-lifecycle: build ## what swaps, crashes and standbys cost
+	CATENA_BIN=$(CURDIR)/bin $(GO) run ./test/benchmark/lifecycle
 
 bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios
 	$(GO) run ./test/benchmark -rounds 5 -requests 4000 $(if $(PROFILES),-profiles $(PROFILES))

@@ -138,3 +138,65 @@ func (c *crowd) count(ok func(visit) bool) int {
 	}
 	return n
 }
+
+// watchers of a path, each on a connection of its own.
+type watchGroup struct {
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	ends []watchEnd
+}
+
+type watchEnd struct {
+	at  time.Time
+	err error
+}
+
+func startWatchers(t *testing.T, c *cluster.Catena) map[string]*watchGroup {
+	t.Helper()
+	groups := map[string]*watchGroup{}
+	paths := []string{"/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/apiregistration.k8s.io/v1/apiservices"}
+	for i := range watchers {
+		path := paths[i%len(paths)]
+		if groups[path] == nil {
+			groups[path] = &watchGroup{}
+		}
+		groups[path].start(t, newVisitor(t, c.Server, i%2 == 0), path)
+	}
+	return groups
+}
+
+func (g *watchGroup) start(t *testing.T, v *visitor, path string) {
+	t.Helper()
+	resp, err := v.do(context.WithoutCancel(t.Context()), http.MethodGet, path+"?watch=1", "")
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("watch of %s: %v %v", path, resp, err)
+	}
+	g.wg.Go(func() {
+		err := <-drained(resp)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.ends = append(g.ends, watchEnd{time.Now(), err})
+	})
+}
+
+func (g *watchGroup) endedBefore(moment time.Time) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, e := range g.ends {
+		if e.at.Before(moment) {
+			n++
+		}
+	}
+	return n
+}
+
+func (g *watchGroup) broken() []error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, e := range g.ends {
+		errs = append(errs, e.err)
+	}
+	return errs
+}

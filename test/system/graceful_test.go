@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -146,68 +147,6 @@ func startSlow(t *testing.T, c *cluster.Catena, hook *webhook) <-chan visit {
 	return results
 }
 
-// watchers of a path, each on a connection of its own.
-type watchGroup struct {
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	ends []watchEnd
-}
-
-type watchEnd struct {
-	at  time.Time
-	err error
-}
-
-func startWatchers(t *testing.T, c *cluster.Catena) map[string]*watchGroup {
-	t.Helper()
-	groups := map[string]*watchGroup{}
-	paths := []string{"/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/apiregistration.k8s.io/v1/apiservices"}
-	for i := range watchers {
-		path := paths[i%len(paths)]
-		if groups[path] == nil {
-			groups[path] = &watchGroup{}
-		}
-		groups[path].start(t, newVisitor(t, c.Server, i%2 == 0), path)
-	}
-	return groups
-}
-
-func (g *watchGroup) start(t *testing.T, v *visitor, path string) {
-	t.Helper()
-	resp, err := v.do(context.WithoutCancel(t.Context()), http.MethodGet, path+"?watch=1", "")
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("watch of %s: %v %v", path, resp, err)
-	}
-	g.wg.Go(func() {
-		err := <-drained(resp)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.ends = append(g.ends, watchEnd{time.Now(), err})
-	})
-}
-
-func (g *watchGroup) endedBefore(moment time.Time) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 0
-	for _, e := range g.ends {
-		if e.at.Before(moment) {
-			n++
-		}
-	}
-	return n
-}
-
-func (g *watchGroup) broken() []error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var errs []error
-	for _, e := range g.ends {
-		errs = append(errs, e.err)
-	}
-	return errs
-}
-
 // duringDelay checks that the server says that it ends, and serves as before.
 func (o termination) duringDelay(t *testing.T, c *cluster.Catena, exec *kubelet.Session, began time.Time) {
 	t.Helper()
@@ -270,6 +209,7 @@ func (o termination) ended(t *testing.T, c *cluster.Catena, exec *kubelet.Sessio
 	if left := processesOf(c.DataDir()); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
+	o.inOrder(t, string(read(c.Process().Log)))
 	// The one who stops a server finds it running.
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -277,6 +217,27 @@ func (o termination) ended(t *testing.T, c *cluster.Catena, exec *kubelet.Sessio
 	list := names(t, do(t, c.Config(cluster.Admin), http.MethodGet, "/api/v1/namespaces/default/configmaps", "").body)
 	if n := strings.Count(strings.Join(list, " "), "slow-"); n != slowClients {
 		t.Errorf("%d of %d slow requests were executed", n, slowClients)
+	}
+}
+
+// inOrder checks the order of the lifecycle signals in the log of a host.
+func (o termination) inOrder(t *testing.T, log string) {
+	t.Helper()
+	var came []string
+	for line := range strings.Lines(log) {
+		if _, signal, ok := strings.Cut(line, "lifecycle signal: signal="); ok {
+			name, _, _ := strings.Cut(signal, " ")
+			came = append(came, name)
+		}
+	}
+	last := []string{"HTTPServerStoppedListening", "InFlightRequestsDrained"}
+	if o.retryAfter {
+		slices.Reverse(last)
+	}
+	begin := slices.Index(came, "ShutdownInitiated")
+	want := append([]string{"NotAcceptingNewRequest"}, last...)
+	if begin < 0 || len(came) != begin+6 || !slices.Equal(came[begin+3:], want) {
+		t.Errorf("the signals were %q, want %q at the end", came, want)
 	}
 }
 
