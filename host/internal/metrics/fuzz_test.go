@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/proto"
 )
 
 // Whatever a stage writes, the host's own series stay as they are, every other one has
@@ -18,6 +19,7 @@ func FuzzText(f *testing.F) {
 		"# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 2\n",
 		"# TYPE s summary\ns{quantile=\"0.5\"} NaN\ns_sum -Inf\ns_count 0\n",
 		"# HELP requests_total x\n# TYPE requests_total counter\nrequests_total 1\nrequests_total 2\n",
+		"# HELP a \xff\n# TYPE a gauge\na 1\n", "a{b=\"\xff\"} 1\n", "{\"\xff\"} 1\n", "a{\"\xff\"=\"b\"} 1\n",
 		"catena_relay_hops_total{stage=\"core\"} 9\n", "{\"quoted name\", l=\"ü\"} 1\n", "a{b=\"\\\"\\\\\\n\"} 1\n",
 	} {
 		f.Add(seed)
@@ -30,6 +32,9 @@ func FuzzText(f *testing.F) {
 		var out bytes.Buffer
 		for _, family := range families {
 			checkFamily(t, family)
+			if _, err := proto.Marshal(family); err != nil {
+				t.Fatalf("%s: %v", family.GetName(), err)
+			}
 			if _, err := expfmt.MetricFamilyToText(&out, family); err != nil {
 				t.Fatalf("%s: %v", family.GetName(), err)
 			}
