@@ -49,8 +49,9 @@ func TestOddConnections(t *testing.T) {
 			c.send(small[9:])
 		},
 		"a body that is late": func(c *rawConn) { // both answer when they have the whole body, and not before
+			before := c.timeouts("secrets")
 			c.send("POST " + secrets + "?dryRun=All&timeout=1s" + common + length(small) + small[:9])
-			c.awaitTimeout("secrets")
+			eventually(c.t, "the request is given up", func() bool { return c.timeouts("secrets") > before })
 			c.send(small[9:])
 		},
 		"chunks that are late": func(c *rawConn) {
@@ -89,12 +90,10 @@ func TestOddConnections(t *testing.T) {
 	}
 }
 
-// awaitTimeout waits until the server has given up a request to create such an object.
-func (c *rawConn) awaitTimeout(resource string) {
+// timeouts is how many requests to create such an object the server has given up.
+func (c *rawConn) timeouts(resource string) float64 {
 	c.t.Helper()
-	eventually(c.t, "a POST of "+resource+" is given up", func() bool {
-		return counter(c.t, c.server.Config(cluster.Admin), "apiserver_request_terminations_total", `verb="POST"`, `code="504"`, `resource="`+resource+`"`) > 0
-	})
+	return counter(c.t, c.server.Config(cluster.Admin), "apiserver_request_terminations_total", `verb="POST"`, `code="504"`, `resource="`+resource+`"`)
 }
 
 // probe is a request at the end of a connection: its answer, 200, shows that the
