@@ -9,6 +9,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -50,6 +51,9 @@ func (g Group) newScheme() (*groupScheme, error) {
 	s.addInternal(autoscalingv1.SchemeGroupVersion)
 	for _, version := range s.versions() {
 		s.addInternal(version)
+	}
+	if err := s.addIdentities(); err != nil {
+		return nil, err
 	}
 	s.codecs = serializer.NewCodecFactory(s.Scheme)
 	return s, nil
@@ -95,6 +99,26 @@ func (s *groupScheme) addInternal(gv schema.GroupVersion) {
 			s.AddKnownTypeWithName(internal.WithKind(kind), object)
 		}
 	}
+}
+
+// addIdentities lets the scheme convert a type that is of two versions to itself, which
+// admission does with what webhooks and policies have changed.
+func (s *groupScheme) addIdentities() error {
+	for gvk, t := range s.AllKnownTypes() {
+		object, ok := reflect.New(t).Interface().(runtime.Object)
+		if gvk.Version != runtime.APIVersionInternal || !ok || !s.isStored(object) {
+			continue
+		}
+		err := s.AddConversionFunc(object, object, func(from, to any, _ conversion.Scope) error {
+			copied := from.(runtime.Object).DeepCopyObject()
+			reflect.ValueOf(to).Elem().Set(reflect.ValueOf(copied).Elem())
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var metaPackage = reflect.TypeFor[metav1.ObjectMeta]().PkgPath()

@@ -19,11 +19,14 @@ type groups struct{ *system }
 func startGroups(t *testing.T) *groups {
 	t.Helper()
 	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./examples/wardle", "./examples/notes")
+	build.Dir = cluster.Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	for _, example := range []string{"wardle", "notes"} {
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "catena-stage-"+example), "./examples/"+example)
-		build.Dir = cluster.Root()
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		if err := os.Rename(filepath.Join(dir, example), filepath.Join(dir, "catena-stage-"+example)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	self, err := os.Executable()
@@ -77,6 +80,7 @@ func TestAPIGroups(t *testing.T) {
 	t.Run("notes", func(t *testing.T) { groupNotes(t, k.in(t)) })
 	t.Run("fleet", func(t *testing.T) { groupFleet(t, g, k.in(t)) })
 	t.Run("admission", func(t *testing.T) { groupAdmission(t, k.in(t)) })
+	t.Run("webhooks", func(t *testing.T) { groupWebhooks(t, k.in(t)) })
 	t.Run("rights of users", func(t *testing.T) { groupRights(t, g, k.in(t)) })
 	t.Run("watches survive", func(t *testing.T) { groupWatches(t, g) })
 }
@@ -167,6 +171,23 @@ func groupAdmission(t *testing.T, k *kubectl) {
 		return nil
 	})
 	k.run("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "no-secrets")
+}
+
+// groupWebhooks calls one webhook by a service and one by its URL.
+func groupWebhooks(t *testing.T, k *kubectl) {
+	k.run("create", "namespace", "hooked")
+	in := *k
+	in.namespace = "hooked"
+	h := startWebhooks(t, "hooked")
+	in.pipe(strings.NewReplacer("NAMESPACE", "hooked", "meters", "notes", "MUTATE", h.client("hooked", "mutate", true),
+		"VALIDATE", h.client("hooked", "validate", false)).Replace(webhookObjects), "create", "-f", "-")
+	eventuallyPrints(&in, func(out string) bool { return strings.Contains(out, "denied the request: not this name") },
+		"create", "--dry-run=server", "-f", in.file(note("denied", "x")))
+	if _, stderr, code := in.try(note("good", "x"), "create", "-f", "-"); code != 0 || stderr != "Warning: this is watched\n" {
+		t.Errorf("create: exit code %d, %q", code, stderr)
+	}
+	in.equal("admin", "get", "note", "good", "-o", "jsonpath={.metadata.annotations.made-by}")
+	in.run("delete", "namespace", "hooked", "--wait=false")
 }
 
 const notePolicy = `

@@ -2,28 +2,26 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/yaml"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// groupWatches swaps and kills the stages: watches go on where they were, and no event
-// is missing or there twice. The watcher here ends with an error if the server does not
-// know its resourceVersion any more.
+// groupWatches swaps and kills the stages: informers go on, and no object is missing or
+// there twice. A watch resumes, or its client lists again if upstream's watch cache has
+// begun later than at its resourceVersion, as after a restart of kube-apiserver.
 func groupWatches(t *testing.T, g *groups) {
 	client, err := dynamic.NewForConfig(g.config)
 	if err != nil {
@@ -38,7 +36,7 @@ func groupWatches(t *testing.T, g *groups) {
 	} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
-			w := newWatched(t, client.Resource(kind.resource).Namespace("default"), kind.object)
+			w := newWatched(t, client, kind.resource, kind.object)
 			w.createAndSee(t, "before")
 			g.swap(t, stage)
 			w.createAndSee(t, "swapped")
@@ -64,27 +62,32 @@ func (g *groups) swap(t *testing.T, stage string) {
 	}
 }
 
-// watched is a resource under watch.
+// watched is a resource that an informer follows.
 type watched struct {
 	client dynamic.ResourceInterface
 	object func(name string) string
-	events <-chan watch.Event
+	added  chan string
 }
 
-func newWatched(t *testing.T, client dynamic.ResourceInterface, object func(string) string) *watched {
+func newWatched(t *testing.T, all dynamic.Interface, resource schema.GroupVersionResource, object func(string) string) *watched {
 	t.Helper()
-	list, err := client.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.GetResourceVersion(), &cache.ListWatch{
-		WatchFuncWithContext: client.Watch,
+	w := &watched{all.Resource(resource).Namespace("default"), object, make(chan string, 100)}
+	informer := dynamicinformer.NewDynamicSharedInformerFactory(all, 0).ForResource(resource).Informer()
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, initial bool) {
+			if o, ok := object.(*unstructured.Unstructured); ok && !initial {
+				w.added <- o.GetName()
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.Stop)
-	return &watched{client, object, w.ResultChan()}
+	go informer.RunWithContext(t.Context())
+	if !cache.WaitForCacheSync(t.Context().Done(), handler.HasSynced) {
+		t.Fatal("the informer does not get ready")
+	}
+	return w
 }
 
 // createAndSee creates an object, as soon as that works, and expects just its event.
@@ -96,7 +99,7 @@ func (w *watched) createAndSee(t *testing.T, name string) {
 	}
 	eventually(t, "create "+name, func(ctx context.Context) error {
 		_, err := w.client.Create(ctx, object, metav1.CreateOptions{})
-		if err != nil && strings.Contains(err.Error(), "already exists") {
+		if apierrors.IsAlreadyExists(err) {
 			return nil // an answer was lost with its process
 		}
 		return err
@@ -104,13 +107,11 @@ func (w *watched) createAndSee(t *testing.T, name string) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	select {
-	case event := <-w.events:
-		if got, ok := event.Object.(*unstructured.Unstructured); !ok || event.Type != watch.Added || got.GetName() != name {
-			t.Fatalf("event is %s, want ADDED %s", text(event), name)
+	case got := <-w.added:
+		if got != name {
+			t.Fatalf("%s is added, want %s", got, name)
 		}
 	case <-ctx.Done():
 		t.Fatalf("no event for %s", name)
 	}
 }
-
-func text(event watch.Event) string { return fmt.Sprintf("%s %v", event.Type, event.Object) }
