@@ -22,9 +22,9 @@ var (
 )
 
 const (
-	// liveness is the stages' livenessTimeout: short, so that suspending one is soon over,
-	// and long enough for a machine on which others are busy.
-	liveness = 6 * time.Second
+	// liveness is the stages' livenessTimeout, which is the default. A shorter one makes
+	// events shorter, and takes a stage for dead that a busy machine does not let run.
+	liveness = 15 * time.Second
 	// drainTimeout is how long streams survive the swap of their stage.
 	drainTimeout = 8 * time.Second
 	// recovery bounds the time from an event to a server that is ready again.
