@@ -108,7 +108,7 @@ func (g *generation) checkAll(ctx context.Context) (map[string]error, error) {
 
 // Checks returns the health checks of all stages of the chain as it is now: those that
 // the stages report, for each post-start hook, whether it has returned, and, for a stage
-// that has neither or has not come up, whether it runs. It is to be called when Start has returned.
+// that has not come up, that it has not. It is to be called when Start has returned.
 func (s *Supervisor) Checks() []Check {
 	var checks []Check
 	for _, st := range s.chain() {
@@ -120,12 +120,6 @@ func (s *Supervisor) Checks() []Check {
 				Run: func(context.Context) error { return st.running() },
 			})
 			continue
-		}
-		if len(g.prepared.GetPostStartHooks())+len(g.prepared.GetHealthChecks()) == 0 {
-			checks = append(checks, Check{
-				Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required,
-				Run: func(context.Context) error { return st.serving() },
-			})
 		}
 		hooks := map[string]bool{}
 		for _, hook := range g.prepared.GetPostStartHooks() {
@@ -160,18 +154,11 @@ func (s *stage) running() error {
 	return fmt.Errorf("stage %q has not come up: %s", s.name, s.failure)
 }
 
-// serving returns why the current generation does not serve, nil if it does.
-func (s *stage) serving() error {
-	if state := s.generation().machine.State(); state != lifecycle.Serving && state != lifecycle.Draining {
-		return fmt.Errorf("stage %q is %s", s.name, state)
-	}
-	return nil
-}
-
 // check runs a health check on the current generation, if that serves.
 func (s *stage) check(ctx context.Context, name string) error {
-	if err := s.serving(); err != nil {
-		return err
+	g := s.generation()
+	if state := g.machine.State(); state != lifecycle.Serving && state != lifecycle.Draining {
+		return fmt.Errorf("stage %q is %s", s.name, state)
 	}
-	return s.generation().check(ctx, name)
+	return g.check(ctx, name)
 }
