@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,9 +19,9 @@ import (
 
 // startMiddleware starts a Catena with all middleware examples in front of the
 // aggregator, and a stage that knows the first version of the protocol alone.
-func startMiddleware(t *testing.T) *system {
+func startMiddleware(t *testing.T) (s *system, dir string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	for name, folder := range map[string]string{
 		"hello": "./examples/hello", "readonly": "./examples/readonly", "ratelimit": "./examples/ratelimit",
 		"cache": "./examples/cache", "tenancy": "./examples/tenancy", "old": "./test/compatible/testdata/v1",
@@ -29,7 +32,12 @@ func startMiddleware(t *testing.T) *system {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: []string{
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, auditLog)
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := map[string]string{"audit-policy-file": policy, "audit-log-path": log}
+	c, err := cluster.StartCatena(t.Context(), cluster.Options{Flags: flags, PluginDirs: []string{dir}, Set: []string{
 		`stages.readonly={"delegate":"hello","config":{"message":"come back on Monday"}}`,
 		`stages.hello={"delegate":"ratelimit"}`,
 		`stages.ratelimit={"delegate":"cache","config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
@@ -40,7 +48,7 @@ func startMiddleware(t *testing.T) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{Catena: c, config: c.Config(cluster.Admin), users: map[string]string{}}
+	s = &system{Catena: c, config: c.Config(cluster.Admin), users: map[string]string{}}
 	t.Cleanup(func() {
 		if err := s.stop(t.Failed()); err != nil {
 			t.Error(err)
@@ -49,8 +57,11 @@ func startMiddleware(t *testing.T) *system {
 	if err := s.makeClients(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s, dir
 }
+
+// auditLog is the name of the audit log in the folder of startMiddleware.
+const auditLog = "audit.log"
 
 // answer is what a user gets for a GET.
 func (s *system) answer(t *testing.T, user, path string) (*http.Response, string) {
@@ -80,7 +91,7 @@ func (s *system) answer(t *testing.T, user, path string) (*http.Response, string
 // the others.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
-	s := startMiddleware(t)
+	s, dir := startMiddleware(t)
 	k := s.kubectlAs(t, cluster.Admin)
 	k.run("create", "clusterrole", "everyone", "--verb=*", "--resource=configmaps")
 	k.run("create", "clusterrolebinding", "everyone", "--clusterrole=everyone", "--group=system:authenticated")
@@ -128,6 +139,17 @@ func TestMiddleware(t *testing.T) {
 		}
 	})
 	t.Run("tenancy", func(t *testing.T) { tenant(t, s, k.in(t)) })
+	t.Run("audit", func(t *testing.T) {
+		eventually(t, "annotations of the stages", func(context.Context) error {
+			text, err := os.ReadFile(filepath.Join(dir, auditLog))
+			for _, want := range []string{`"readonly.catena.dev/refused":"true"`, `"tenancy.catena.dev/namespace":"tenant-acme"`} {
+				if err == nil && !strings.Contains(string(text), want) {
+					err = errors.New("no " + want)
+				}
+			}
+			return err
+		})
+	})
 	t.Run("metrics", func(t *testing.T) {
 		k := k.in(t)
 		k.contains("/metrics", k.run("get", "--raw", "/metrics"),
