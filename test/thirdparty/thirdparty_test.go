@@ -35,7 +35,7 @@ func TestStageNew(t *testing.T) {
 			t.Logf("%s from stage new to a passing test, of an SDK that nobody has compiled before", time.Since(begun).Round(100*time.Millisecond))
 			w.run(t, "make", "build")
 			binary := filepath.Join(w.dir, "bin", "catena-stage-"+tc.name)
-			out := w.run(t, w.catena(t), append([]string{"stage", "check", binary, "--requests", "2000"}, tc.check...)...)
+			out := w.run(t, w.catena(t), append([]string{"stage", "check", binary, "--requests", "2000", "--timeout", "2m"}, tc.check...)...)
 			if !strings.Contains(out, " 0 failed") {
 				t.Errorf("%s", out)
 			}

@@ -11,9 +11,6 @@ import (
 // to the host.
 const spareFiles = 8
 
-// settleTime is how long a stage may take to tidy up.
-const settleTime = 15 * time.Second
-
 // checkCancellation begins requests and goes away. What a stage keeps of them shows as
 // descriptors that stay open.
 func checkCancellation(ctx context.Context, s *suite) error {
@@ -66,7 +63,7 @@ func (st *stage) halfStream(ctx context.Context, path string) (*rawConn, error) 
 
 // settles waits until the process has no more descriptors than most.
 func (st *stage) settles(ctx context.Context, most int, when string) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, st.wait.settle())
 	defer cancel()
 	for {
 		now, err := usageOf(st.process.PID())
@@ -75,7 +72,7 @@ func (st *stage) settles(ctx context.Context, most int, when string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return want(fmt.Sprintf("at most %d open descriptors %s", most, when), "%d, %s later", now.files, settleTime)
+			return want(fmt.Sprintf("at most %d open descriptors %s", most, when), "%d, %s later", now.files, st.wait.settle())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

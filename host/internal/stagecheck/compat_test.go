@@ -38,7 +38,7 @@ func TestCompatible(t *testing.T) {
 	})
 	t.Run("check", func(t *testing.T) {
 		t.Parallel()
-		report, err := Run(t.Context(), Options{Binary: binary, Endpoints: "/yesterday/check", Requests: 2000})
+		report, err := Run(t.Context(), Options{Binary: binary, Endpoints: "/yesterday/check", Requests: 2000, Timeout: 2 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestCompatible(t *testing.T) {
 	})
 	t.Run("next", func(t *testing.T) {
 		t.Parallel()
-		s := &suite{opts: Options{Binary: binary, Timeout: time.Minute}.withDefaults(), dir: t.TempDir(), logs: newRecorder(), report: &Report{}}
+		s := &suite{wait: patience(time.Minute), opts: Options{Binary: binary, Timeout: time.Minute}.withDefaults(), dir: t.TempDir(), logs: newRecorder(), report: &Report{}}
 		s.binary.Name, s.binary.Path = "yesterday", binary
 		st, err := s.bringUp(t.Context())
 		if err != nil {

@@ -17,11 +17,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// byHandTime is how long a program may take to notice that nobody has launched it.
-const byHandTime = 10 * time.Second
-
 func checkByHand(ctx context.Context, s *suite) error {
-	ctx, cancel := context.WithTimeout(ctx, byHandTime)
+	ctx, cancel := context.WithTimeout(ctx, s.wait.third())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.binary.Path)
 	cmd.Env = withoutProtocol(cmd.Environ())
@@ -35,7 +32,7 @@ func checkByHand(ctx context.Context, s *suite) error {
 	expected := "exit status 1, and a line that says why"
 	switch {
 	case ctx.Err() != nil:
-		return want(expected, "a process that still runs after %s", byHandTime)
+		return want(expected, "a process that still runs after %s", s.wait.third())
 	case err == nil:
 		return want(expected, "exit status 0")
 	case !errors.As(err, new(*exec.ExitError)):

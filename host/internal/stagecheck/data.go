@@ -39,7 +39,7 @@ func checkRequests(ctx context.Context, s *suite) error {
 		return want("nothing behind the last answer", "%d bytes", n)
 	}
 	for _, path := range s.probePaths(st) {
-		probe, cancel := context.WithTimeout(ctx, probeTime)
+		probe, cancel := context.WithTimeout(ctx, s.wait.probe())
 		_, err := st.do(probe, http.MethodPost, path, strings.NewReader("{}"), nil)
 		timedOut := probe.Err() != nil
 		cancel()

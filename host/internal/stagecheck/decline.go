@@ -59,7 +59,7 @@ func (s *suite) declined(ctx context.Context) (*stage, string, error) {
 	}
 	paths := s.probePaths(st)
 	for _, path := range paths {
-		probe, cancel := context.WithTimeout(ctx, probeTime)
+		probe, cancel := context.WithTimeout(ctx, s.wait.probe())
 		a, err := st.do(probe, http.MethodPost, path, strings.NewReader("{}"), nil)
 		cancel()
 		if err == nil && a.handed {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -36,7 +37,7 @@ func TestOtherLanguages(t *testing.T) {
 			if n := bytes.Count(text, []byte("\n")); n >= 150 {
 				t.Errorf("%s has %d lines, want fewer than 150", binary, n)
 			}
-			report, err := Run(t.Context(), Options{Binary: binary, Endpoints: "/" + name + "/check", Config: json.RawMessage(`{"greeting":"hi"}`)})
+			report, err := Run(t.Context(), Options{Binary: binary, Endpoints: "/" + name + "/check", Config: json.RawMessage(`{"greeting":"hi"}`), Timeout: 2 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

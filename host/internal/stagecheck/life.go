@@ -57,11 +57,6 @@ func checkPreShutdown(ctx context.Context, s *suite) error {
 	return st.again(ctx, "while pre-shutdown hooks run")
 }
 
-const (
-	healthTime = 2 * time.Second  // the host's deadline for an answer
-	wellTime   = 10 * time.Second // until all checks must have passed
-)
-
 func checkHealth(ctx context.Context, s *suite) error {
 	st, err := s.prepared(ctx)
 	if err != nil {
@@ -73,8 +68,8 @@ func checkHealth(ctx context.Context, s *suite) error {
 		if err != nil || sick == "" {
 			return err
 		}
-		if time.Since(begun) > wellTime {
-			return want(fmt.Sprintf("health checks that pass within %s", wellTime), "%s", sick)
+		if time.Since(begun) > s.wait.third() {
+			return want(fmt.Sprintf("health checks that pass within %s", s.wait.third()), "%s", sick)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -82,7 +77,7 @@ func checkHealth(ctx context.Context, s *suite) error {
 
 // health asks once and says which checks have failed.
 func (st *stage) health(ctx context.Context) (sick string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	ctx, cancel := context.WithTimeout(ctx, st.wait.health())
 	defer cancel()
 	resp, err := st.rpc.CheckHealth(ctx, &stagev1.CheckHealthRequest{})
 	named := st.prepared.GetHealthChecks()
@@ -93,7 +88,7 @@ func (st *stage) health(ctx context.Context) (sick string, err error) {
 		return "", skip("the stage has no health checks")
 	}
 	if err != nil {
-		return "", want(fmt.Sprintf("an answer to CheckHealth within %s", healthTime), "%s", reason(err))
+		return "", want(fmt.Sprintf("an answer to CheckHealth within %s", st.wait.health()), "%s", reason(err))
 	}
 	results := map[string]string{}
 	for _, r := range resp.GetResults() {
@@ -180,10 +175,7 @@ func checkLogging(ctx context.Context, s *suite) error {
 	return nil
 }
 
-const (
-	drainSpread = time.Second
-	drainTime   = 10 * time.Second
-)
+const drainSpread = time.Second
 
 func checkDrain(ctx context.Context, s *suite) error {
 	st, err := s.prepared(ctx)
@@ -204,14 +196,14 @@ func checkDrain(ctx context.Context, s *suite) error {
 	} else {
 		ended <- nil
 	}
-	drainCtx, cancel := context.WithTimeout(ctx, drainTime)
+	drainCtx, cancel := context.WithTimeout(ctx, s.wait.third())
 	defer cancel()
 	resp, err := st.rpc.Drain(drainCtx, &stagev1.DrainRequest{Spread: durationpb.New(drainSpread)})
 	switch {
 	case unimplemented(err):
 		return skip("the stage does not implement Drain")
 	case err != nil:
-		return want(fmt.Sprintf("an answer to Drain within %s", drainTime), "%s", reason(err))
+		return want(fmt.Sprintf("an answer to Drain within %s", s.wait.third()), "%s", reason(err))
 	case resp.GetRunning() != 0:
 		return want("no request running after Drain", "%d", resp.GetRunning())
 	}
@@ -234,9 +226,6 @@ func checkStop(ctx context.Context, s *suite) error {
 	return nil
 }
 
-// goneTime is more than the protocol grants, for machines with much to do.
-const goneTime = 5 * time.Second
-
 func checkHostDeath(ctx context.Context, s *suite) error {
 	st, err := s.prepared(ctx)
 	if err != nil {
@@ -255,7 +244,7 @@ func checkHostDeath(ctx context.Context, s *suite) error {
 	select {
 	case <-st.process.Done():
 		return nil
-	case <-time.After(goneTime):
-		return want("the process to exit within a second when the pipe of CATENA_STAGE_PARENT_FD is at its end", "a process that runs %s later", goneTime)
+	case <-time.After(s.wait.gone()):
+		return want("the process to exit within a second when the pipe of CATENA_STAGE_PARENT_FD is at its end", "a process that runs %s later", s.wait.gone())
 	}
 }

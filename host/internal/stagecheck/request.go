@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -94,10 +93,6 @@ func (s *suite) probePaths(st *stage) []string {
 	return paths
 }
 
-// probeTime is how long an ordinary request may take. What takes longer is a watch or
-// something like that, and not used for checks.
-const probeTime = 5 * time.Second
-
 // path returns a path of the stage's that answers ordinary requests.
 func (s *suite) path(ctx context.Context) (*stage, string, error) {
 	st, err := s.prepared(ctx)
@@ -113,7 +108,7 @@ func (s *suite) path(ctx context.Context) (*stage, string, error) {
 	}
 	var errs []error
 	for _, path := range paths {
-		probe, cancel := context.WithTimeout(ctx, probeTime)
+		probe, cancel := context.WithTimeout(ctx, s.wait.probe())
 		a, err := st.do(probe, http.MethodGet, path, nil, nil)
 		cancel()
 		if err == nil {
@@ -151,7 +146,7 @@ func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, 
 		return nil, "", skip("needs a check endpoint; tell where the stage serves them with --endpoints")
 	}
 	path := strings.TrimSuffix(s.opts.Endpoints, "/") + "/" + name
-	probe, cancel := context.WithTimeout(ctx, probeTime)
+	probe, cancel := context.WithTimeout(ctx, s.wait.probe())
 	defer cancel()
 	var change func(*http.Request)
 	if name == "upgrade" {
@@ -159,7 +154,7 @@ func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, 
 	}
 	resp, id, err := st.begin(probe, http.MethodGet, path, nil, change)
 	if err != nil {
-		return nil, "", want(fmt.Sprintf("the head of an answer to GET %s within %s", path, probeTime), "%v", err)
+		return nil, "", want(fmt.Sprintf("the head of an answer to GET %s within %s", path, s.wait.probe()), "%v", err)
 	}
 	defer resp.Body.Close()
 	// A stream that does not end has not been handed on either.

@@ -55,9 +55,23 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// patience is how long a step may take, as a part of Options.Timeout: what is quick on any
+// machine still takes its time on one that is busy.
+type patience time.Duration
+
+func (p patience) part(of int) time.Duration { return time.Duration(p) / time.Duration(of) }
+
+// Parts of the timeout, with their values for that of half a minute.
+func (p patience) probe() time.Duration  { return p.part(6) }  // 5 s: an ordinary request; what takes longer is a watch
+func (p patience) gone() time.Duration   { return p.part(6) }  // 5 s: the end of a process that must end in a second
+func (p patience) settle() time.Duration { return p.part(2) }  // 15 s: tidying up
+func (p patience) third() time.Duration  { return p.part(3) }  // 10 s: what should take none
+func (p patience) health() time.Duration { return p.part(15) } // 2 s: the host's deadline for health checks
+
 // suite is one run over all checks.
 type suite struct {
 	opts   Options
+	wait   patience
 	binary process.Binary
 	dir    string // for sockets
 	logs   *recorder
@@ -85,7 +99,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	defer os.RemoveAll(dir)
 	s := &suite{
-		opts: opts, binary: binary, dir: filepath.Clean(dir), logs: newRecorder(),
+		opts: opts, wait: patience(opts.Timeout), binary: binary, dir: filepath.Clean(dir), logs: newRecorder(),
 		report: &Report{Binary: binary.Path, Name: binary.Name},
 	}
 	began := time.Now()

@@ -30,6 +30,7 @@ type stage struct {
 	dir        string
 	dataDir    string
 	flags      []string
+	wait       patience
 	token      string
 	client     *http.Client // makes requests that the relay takes to the stage
 	next       *behind
@@ -47,7 +48,7 @@ type stage struct {
 // launch starts the binary and builds the chain around it: the stage, and one behind
 // it that answers everything.
 func (s *suite) launch(ctx context.Context) (*stage, error) {
-	st := &stage{name: s.binary.Name, flags: s.opts.Flags, token: rand.Text()}
+	st := &stage{name: s.binary.Name, flags: s.opts.Flags, wait: s.wait, token: rand.Text()}
 	if err := s.build(ctx, st); err != nil {
 		st.close()
 		return nil, err

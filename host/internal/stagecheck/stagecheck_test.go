@@ -31,7 +31,7 @@ func checkMode(t *testing.T, mode string, opts Options) *Report {
 // A good stage passes everything that applies to it, and the report says so in all formats.
 func TestGood(t *testing.T) {
 	t.Parallel()
-	report := checkMode(t, "good", Options{Endpoints: "/test/check", Requests: 2000})
+	report := checkMode(t, "good", Options{Endpoints: "/test/check", Requests: 2000, Timeout: 2 * time.Minute})
 	for _, r := range report.Results {
 		if r.Status == Failed || r.Status == Skipped && r.Check != "standby" {
 			t.Error(r)
@@ -46,7 +46,7 @@ func TestGood(t *testing.T) {
 // A stage without check endpoints passes too; what needs them is skipped.
 func TestWithoutEndpoints(t *testing.T) {
 	t.Parallel()
-	report := checkMode(t, "good", Options{Requests: 500})
+	report := checkMode(t, "good", Options{Requests: 500, Timeout: 2 * time.Minute})
 	skipped := map[string]bool{}
 	for _, r := range report.Results {
 		if r.Status == Failed {
@@ -68,7 +68,7 @@ func TestWithoutEndpoints(t *testing.T) {
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ mode, check, got string }{
-		{"by-hand", "by-hand", "still runs after 10s"},
+		{"by-hand", "by-hand", "still runs after"},
 		{"by-hand-silent", "by-hand", "no word of explanation"},
 		{"handshake", "handshake", `"hello"`},
 		{"name", "handshake", `reports the name "other"`},
@@ -100,7 +100,7 @@ func TestBroken(t *testing.T) {
 		{"upgrade-not", "upgrade", "426"},
 		{"slow-reader", "slow-reader", "no answer"},
 		{"concurrency", "concurrency", "no answer"},
-		{"cancellation", "cancellation", "15s later"},
+		{"cancellation", "cancellation", " later"},
 		{"hooks", "hooks", "no luck"},
 		{"health", "health", "DeadlineExceeded"},
 		{"sick", "health", "well: no luck"},
@@ -113,7 +113,7 @@ func TestBroken(t *testing.T) {
 		{"drain", "drain", "1"},
 		{"drain-stream", "drain", "1"},
 		{"stop", "stop", "status 7"},
-		{"host-death", "host-death", "runs 5s later"},
+		{"host-death", "host-death", "a process that runs"},
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 )
 
 func checkEcho(ctx context.Context, s *suite) error {
@@ -48,15 +47,12 @@ func (st *stage) open(ctx context.Context, path string) (*http.Response, *bufio.
 	return resp, r, nil
 }
 
-// streamTime is how long a line may be on its way that was flushed.
-const streamTime = 10 * time.Second
-
 func checkStreaming(ctx context.Context, s *suite) error {
 	st, path, err := s.endpointPath(ctx, "stream")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, streamTime)
+	ctx, cancel := context.WithTimeout(ctx, s.wait.third())
 	defer cancel()
 	resp, _, err := st.open(ctx, path)
 	if err != nil {
