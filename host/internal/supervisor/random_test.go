@@ -63,7 +63,7 @@ func TestRandomChanges(t *testing.T) {
 			}
 		}
 	}
-	for range 12 {
+	for range 8 {
 		var step sync.WaitGroup
 		names := []string{"a", "b", "c", "d"}
 		switch n := random.IntN(len(names)); random.IntN(4) {

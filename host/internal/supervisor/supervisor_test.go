@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -178,43 +177,6 @@ func TestChainComesUpAndGoesDownInOrder(t *testing.T) {
 	}
 }
 
-func TestKilledStageComesBack(t *testing.T) {
-	t.Parallel()
-	f, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.RunPostStartHooks(func(err error) { t.Error(err) })
-	eventually(t, "the hooks of b have run", func() bool { return slices.Contains(f.events(t), "post-start b") })
-	old, token := f.pid("b"), f.chain()[1].generation().token
-	if id, ok := f.Authenticate(token); !ok || id.Stage != "b" || id.User != "user-b" {
-		t.Fatalf("token of b belongs to %+v, %t", id, ok)
-	}
-	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	// The socket is the host's: a request that comes meanwhile waits in it.
-	body, err := f.get("b")
-	if err != nil || strings.HasPrefix(body, fmt.Sprint(old, " ")) || !strings.HasSuffix(body, "[c[/c]]") {
-		t.Errorf("restarted stage answers %q, %v", body, err)
-	}
-	if _, ok := f.Authenticate(token); ok {
-		t.Error("the token of the dead generation is still good")
-	}
-	eventually(t, "the hooks of b run again", func() bool {
-		n := 0
-		for _, e := range f.events(t) {
-			if e == "post-start b" {
-				n++
-			}
-		}
-		return n == 2
-	})
-	if body, err := f.get("c"); err != nil || !strings.HasPrefix(body, fmt.Sprint(f.pid("c"), " ")) {
-		t.Errorf("neighbour answers %q, %v", body, err)
-	}
-}
-
 func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
 	t.Parallel()
 	f, err := start(t, func(o *Options) { o.Chain[1].Config["hook"] = "fail" })
@@ -277,142 +239,11 @@ func TestConfigurationsAreCheckedBeforeAnyIsUsed(t *testing.T) {
 	}
 }
 
-func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
-	t.Parallel()
-	f, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := f.chain()[0].generation()
-	suspend(t, g.proc.PID())
-	defer func() { _ = syscall.Kill(g.proc.PID(), syscall.SIGCONT) }()
-	done := make(chan error, 1)
-	go func() { done <- g.check(t.Context(), "anything") }()
-	select {
-	case err := <-done:
-		if err == nil {
-			t.Error("a suspended stage is healthy")
-		}
-	case <-time.After(3 * checkTimeout):
-		t.Error("the check of a suspended stage hangs")
-	}
-}
-
 func TestSpecConfigIsJSON(t *testing.T) {
 	t.Parallel()
 	g := &generation{spec: Spec{Name: "x"}, stage: &stage{opts: &Options{}}}
 	req, err := g.configureRequest(nil)
 	if err != nil || string(req.GetConfig()) != "null" || !json.Valid(req.GetConfig()) {
 		t.Errorf("no configuration is sent as %q, %v; want null", req.GetConfig(), err)
-	}
-}
-
-func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
-	t.Parallel()
-	f, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.RunPostStartHooks(func(err error) { t.Error(err) })
-	old := f.pid("b")
-	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Env["SWAPPED"] = "yes" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := f.get("b"); err != nil || strings.HasPrefix(body, fmt.Sprint(old, " ")) {
-		t.Errorf("after the swap the answer is %q, %v", body, err)
-	}
-	eventually(t, "the old process is gone", func() bool { return errors.Is(syscall.Kill(old, 0), syscall.ESRCH) })
-	eventually(t, "the old generation is forgotten", func() bool {
-		st := f.Status()[1]
-		return st.Generation == swapped.To && st.State == "serving" && len(st.Others) == 0 && st.Restarts == 0
-	})
-	events := f.events(t)
-	if got := events[len(events)-2:]; !slices.Equal(got, []string{"pre-shutdown b", "destroy b"}) {
-		t.Errorf("the old generation ended with %q", got)
-	}
-	// A crash of the new one is a restart on the new one's socket.
-	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if body, err := f.get("b"); err != nil || body == "" {
-		t.Errorf("after a crash of the new generation: %q, %v", body, err)
-	}
-}
-
-func TestFailedSwapLeavesTheOldGeneration(t *testing.T) {
-	t.Parallel()
-	f, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.RunPostStartHooks(func(err error) { t.Error(err) })
-	old := f.pid("b")
-	for name, change := range map[string]func(*Spec){
-		"no such file":     func(s *Spec) { s.Binary = "/nonexistent" },
-		"colour":           func(s *Spec) { s.Config = map[string]any{"colour": "red"} },
-		"does not like":    func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "fail"} },
-		"ends the process": func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} },
-	} {
-		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: change})
-		if err == nil || !strings.Contains(err.Error(), `stage "b" goes on with its old generation`) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: got %v", name, err)
-		}
-	}
-	if body, err := f.get("b"); err != nil || !strings.HasPrefix(body, fmt.Sprint(old, " ")) {
-		t.Errorf("after failed swaps the answer is %q, %v; want it from process %d", body, err, old)
-	}
-	if st := f.Status()[1]; len(st.Others) != 0 || st.PID != old {
-		t.Errorf("left behind: %+v", st)
-	}
-}
-
-func TestSuspendedStageIsKilledAndComesBack(t *testing.T) {
-	t.Parallel()
-	f, err := start(t, func(o *Options) {
-		for i := range o.Chain {
-			o.Chain[i].LivenessTimeout = 400 * time.Millisecond
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := f.pid("c")
-	suspend(t, old)
-	eventually(t, "another process serves", func() bool {
-		st := f.Status()[2]
-		return st.PID != old && st.State == "serving"
-	})
-	if body, err := f.get("c"); err != nil || body == "" {
-		t.Errorf("answer %q, %v", body, err)
-	}
-}
-
-func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
-	t.Parallel()
-	f, err := start(t, func(o *Options) { o.HoldTimeout = 100 * time.Millisecond })
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := f.chain()[1]
-	st.mu.Lock()
-	st.spec.Binary = "/nonexistent"
-	st.mu.Unlock()
-	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the stage is published without a socket, with its claims", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		b := f.published[1]
-		return b.Socket == "" && len(b.Claims) == 1 && b.Failure != ""
-	})
-	// What keeps crashing can be swapped for what does not.
-	self, _ := os.Executable()
-	if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Binary = self }}); err != nil {
-		t.Fatal(err)
-	}
-	if body, err := f.get("b"); err != nil || body == "" {
-		t.Errorf("after the swap: %q, %v", body, err)
 	}
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -180,5 +181,65 @@ func TestRequestsInTheBacklogOfADeadProcess(t *testing.T) {
 		if status := <-answer; status != http.StatusOK {
 			t.Errorf("status %d", status)
 		}
+	}
+}
+
+func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	old := f.pid("b")
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Env["SWAPPED"] = "yes" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := f.get("b"); err != nil || strings.HasPrefix(body, fmt.Sprint(old, " ")) {
+		t.Errorf("after the swap the answer is %q, %v", body, err)
+	}
+	eventually(t, "the old process is gone", func() bool { return errors.Is(syscall.Kill(old, 0), syscall.ESRCH) })
+	eventually(t, "the old generation is forgotten", func() bool {
+		st := f.Status()[1]
+		return st.Generation == swapped.To && st.State == "serving" && len(st.Others) == 0 && st.Restarts == 0
+	})
+	events := f.events(t)
+	if got := events[len(events)-2:]; !slices.Equal(got, []string{"pre-shutdown b", "destroy b"}) {
+		t.Errorf("the old generation ended with %q", got)
+	}
+	// A crash of the new one is a restart on the new one's socket.
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := f.get("b"); err != nil || body == "" {
+		t.Errorf("after a crash of the new generation: %q, %v", body, err)
+	}
+}
+
+func TestFailedSwapLeavesTheOldGeneration(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	old := f.pid("b")
+	for name, change := range map[string]func(*Spec){
+		"no such file":     func(s *Spec) { s.Binary = "/nonexistent" },
+		"colour":           func(s *Spec) { s.Config = map[string]any{"colour": "red"} },
+		"does not like":    func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "fail"} },
+		"ends the process": func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} },
+	} {
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: change})
+		if err == nil || !strings.Contains(err.Error(), `stage "b" goes on with its old generation`) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if body, err := f.get("b"); err != nil || !strings.HasPrefix(body, fmt.Sprint(old, " ")) {
+		t.Errorf("after failed swaps the answer is %q, %v; want it from process %d", body, err, old)
+	}
+	if st := f.Status()[1]; len(st.Others) != 0 || st.PID != old {
+		t.Errorf("left behind: %+v", st)
 	}
 }

@@ -1,0 +1,148 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestKilledStageComesBack(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	eventually(t, "the hooks of b have run", func() bool { return slices.Contains(f.events(t), "post-start b") })
+	old, token := f.pid("b"), f.chain()[1].generation().token
+	if id, ok := f.Authenticate(token); !ok || id.Stage != "b" || id.User != "user-b" {
+		t.Fatalf("token of b belongs to %+v, %t", id, ok)
+	}
+	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// The socket is the host's: a request that comes meanwhile waits in it.
+	body, err := f.get("b")
+	if err != nil || strings.HasPrefix(body, fmt.Sprint(old, " ")) || !strings.HasSuffix(body, "[c[/c]]") {
+		t.Errorf("restarted stage answers %q, %v", body, err)
+	}
+	if _, ok := f.Authenticate(token); ok {
+		t.Error("the token of the dead generation is still good")
+	}
+	eventually(t, "the hooks of b run again", func() bool {
+		n := 0
+		for _, e := range f.events(t) {
+			if e == "post-start b" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	if body, err := f.get("c"); err != nil || !strings.HasPrefix(body, fmt.Sprint(f.pid("c"), " ")) {
+		t.Errorf("neighbour answers %q, %v", body, err)
+	}
+}
+
+func TestSuspendedStageIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) {
+		for i := range o.Chain {
+			o.Chain[i].LivenessTimeout = 400 * time.Millisecond
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := f.pid("c")
+	suspend(t, old)
+	eventually(t, "another process serves", func() bool {
+		st := f.Status()[2]
+		return st.PID != old && st.State == "serving"
+	})
+	if body, err := f.get("c"); err != nil || body == "" {
+		t.Errorf("answer %q, %v", body, err)
+	}
+}
+
+func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, func(o *Options) { o.HoldTimeout = 100 * time.Millisecond })
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := f.chain()[1]
+	st.mu.Lock()
+	st.spec.Binary = "/nonexistent"
+	st.mu.Unlock()
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stage is published without a socket, with its claims", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		b := f.published[1]
+		return b.Socket == "" && len(b.Claims) == 1 && b.Failure != ""
+	})
+	// What keeps crashing can be swapped for what does not.
+	self, _ := os.Executable()
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Binary = self }}); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := f.get("b"); err != nil || body == "" {
+		t.Errorf("after the swap: %q, %v", body, err)
+	}
+}
+
+func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
+	t.Parallel()
+	f, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := f.chain()[0].generation()
+	suspend(t, g.proc.PID())
+	defer func() { _ = syscall.Kill(g.proc.PID(), syscall.SIGCONT) }()
+	done := make(chan error, 1)
+	go func() { done <- g.check(t.Context(), "anything") }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a suspended stage is healthy")
+		}
+	case <-time.After(3 * checkTimeout):
+		t.Error("the check of a suspended stage hangs")
+	}
+}
+
+// TestSwapDuringARestart is refused while a process is just being brought up, and
+// possible between two attempts. A change of the chain waits.
+func TestSwapDuringARestart(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	st := f.chain()[1]
+	if err := st.changing.wait(t.Context()); err != nil { // as a restart does
+		t.Fatal(err)
+	}
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), `stage "b"`) {
+		t.Errorf("got %v", err)
+	}
+	specs, done := f.specs(), make(chan error, 1)
+	specs[1].Config = map[string]any{"log": f.log, "paths": []string{"/more"}}
+	go func() {
+		_, err := f.Apply(t.Context(), specs)
+		done <- err
+	}()
+	eventually(t, "the change has its turn", func() bool { return len(f.Supervisor.changing) == 1 })
+	st.changing.done()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if status, body := f.ask("GET", "/more", ""); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+}
