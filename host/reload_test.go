@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -69,6 +70,7 @@ func TestBadFlagsOfSwap(t *testing.T) {
 		{"swap core --probation -1s", "--probation -1s: must not be negative"},
 		{"swap core --probation soon", "invalid argument"},
 		{"reload now", "unknown command"},
+		{"status -o xml", `--output "xml": this command prints text, json`},
 	} {
 		_, _, err := run(t, append(strings.Fields(c.args), "--data-dir", t.TempDir())...)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -84,5 +86,19 @@ func TestCommandsOfNoHost(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder "+dir) {
 			t.Errorf("%s: got %v", args, err)
 		}
+	}
+}
+
+// Loggers that were made before the level was changed have the new one.
+func TestLogLevelsCanChange(t *testing.T) {
+	s := &server{}
+	s.log, s.others = newLogger(config.Log{Level: "info", StageLevel: "warn", Format: "text"})
+	host, stage := s.log.Named("front").With("a", 1), s.others.Named("core").With("b", 2)
+	if host.IsDebug() || stage.IsInfo() {
+		t.Error("the levels at the start are others")
+	}
+	s.setLogLevels(config.Log{Level: "debug", StageLevel: "info"})
+	if !host.IsDebug() || !stage.IsInfo() || stage.IsDebug() {
+		t.Error("the levels have not changed")
 	}
 }
