@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -93,6 +96,9 @@ func (g *generation) checkAll(ctx context.Context) (map[string]error, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	resp, err := g.proc.Client().CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+	if status.Code(err) == codes.DeadlineExceeded {
+		return nil, fmt.Errorf("the checks of stage %q did not come back in time: %w", g.Name(), err)
+	}
 	if err != nil {
 		return nil, err
 	}
