@@ -260,7 +260,7 @@ func TestFailedApplyChangesNothing(t *testing.T) {
 		"bad config":     {[]Spec{a, with(b, func(s *Spec) { s.Config = map[string]any{"colour": 1} }), c}, []string{`stage "b"`, "colour"}},
 		"crashing":       {[]Spec{a, b, with(c, func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} })}, []string{`stage "c"`, "exited with status 255"}},
 		"never ready": {[]Spec{a, b, with(c, func(s *Spec) {
-			s.StartTimeout = time.Second
+			s.StartTimeout = 6 * time.Second
 			s.Config = map[string]any{"log": f.log, "sick": text}
 		})}, []string{`stage "c"`, "did not become ready within its startTimeout", "it is sick"}},
 		"collision": {[]Spec{a, b, with(like(c, "d"), func(s *Spec) { s.Config = map[string]any{"log": f.log, "paths": []string{"/c"}} }), c},

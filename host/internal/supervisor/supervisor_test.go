@@ -65,7 +65,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	f.serve(t, opts.HostSocket)
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
-			Name: name, Binary: self, User: "user-" + name, StartTimeout: 20 * time.Second, Required: true,
+			Name: name, Binary: self, User: "user-" + name, StartTimeout: 60 * time.Second, Required: true,
 			DrainTimeout: 10 * time.Second,
 			Config:       map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
 		})
@@ -106,7 +106,7 @@ func (f *fixture) get(name string) (string, error) {
 	i := slices.IndexFunc(f.published, func(p Published) bool { return p.Name == name })
 	socket := f.published[i].Socket
 	f.mu.Unlock()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -132,7 +132,7 @@ func (f *fixture) pid(name string) int {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
@@ -190,7 +190,7 @@ func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
 		if want := `post-start hook "start" of stage "b" failed: `; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the hook does not like it") {
 			t.Errorf("got %q, want %q and the hook's own words", err, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("a failed hook was not reported")
 	}
 }
@@ -210,7 +210,7 @@ func TestStageThatEndsItselfInAHookEndsTheServer(t *testing.T) {
 				t.Errorf("%q is not in %q", want, err)
 			}
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the end of the stage was not reported")
 	}
 }
