@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,6 +113,11 @@ func (a *authorities) token(t *testing.T, claims map[string]any) string {
 	return text + "." + base64url(signature)
 }
 
+// claims are those of a good token.
+func (a *authorities) claims(teams ...string) map[string]any {
+	return map[string]any{"iss": a.URL, "aud": "catena", "sub": "olga", "teams": teams, "exp": time.Now().Add(time.Hour).Unix()}
+}
+
 // kubeconfig is how the API server reaches one of the webhooks.
 func (a *authorities) kubeconfig(t *testing.T, path string) string {
 	return testFile(t, "kubeconfig.yaml", fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
@@ -195,13 +201,14 @@ func TestCompanyServer(t *testing.T) {
 	t.Parallel()
 	a := startAuthorities(t)
 	endpoint, etcdCA := startTLSEtcd(t)
-	authentication := strings.NewReplacer("URL", a.URL, "CA", strings.ReplaceAll(string(a.ca), "\n", `\n`)).Replace(authenticationConfig)
+	files := companyFiles{authorization: testFile(t, "authorization.yaml", strings.Replace(authorizationConfig, "FILE", a.kubeconfig(t, "/authorize"), 1))}
+	files.authentication = testFile(t, "authentication.yaml", strings.NewReplacer("URL", a.URL, "CA", strings.ReplaceAll(string(a.ca), "\n", `\n`)).Replace(authenticationConfig))
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{
 		ConfigFile: testFile(t, "catena.yaml", plainConfig),
 		Flags: map[string]string{
 			"authorization-mode":                       "",
-			"authorization-config":                     testFile(t, "authorization.yaml", strings.Replace(authorizationConfig, "FILE", a.kubeconfig(t, "/authorize"), 1)),
-			"authentication-config":                    testFile(t, "authentication.yaml", authentication),
+			"authorization-config":                     files.authorization,
+			"authentication-config":                    files.authentication,
 			"authentication-token-webhook-config-file": a.kubeconfig(t, "/authenticate"),
 			"authentication-token-webhook-version":     "v1",
 			"encryption-provider-config":               testFile(t, "encryption.yaml", encryptionConfig),
@@ -223,7 +230,11 @@ func TestCompanyServer(t *testing.T) {
 	t.Run("anonymous", func(t *testing.T) { testAnonymous(t, c) })
 	t.Run("encryption", func(t *testing.T) { testEncryption(t, c, endpoint, etcdCA) })
 	t.Run("headers", func(t *testing.T) { testBrowserHeaders(t, c) })
+	t.Run("changed files", func(t *testing.T) { testChangedFiles(t, c, a, files) })
 }
+
+// companyFiles are files that the server reads again when they change.
+type companyFiles struct{ authentication, authorization string }
 
 // withToken is a client with a bearer token.
 func withToken(t *testing.T, c *cluster.Catena, token string) *kubernetes.Clientset {
@@ -246,21 +257,18 @@ func whoAmI(ctx context.Context, c kubernetes.Interface) (authenticationv1.UserI
 }
 
 func testIdentityToken(t *testing.T, c *cluster.Catena, a *authorities) {
-	claims := func(teams ...string) map[string]any {
-		return map[string]any{"iss": a.URL, "aud": "catena", "sub": "olga", "teams": teams, "exp": time.Now().Add(time.Hour).Unix()}
-	}
 	// The issuer's keys are fetched in the background.
 	var user authenticationv1.UserInfo
 	eventually(t, "identity token", func(ctx context.Context) (err error) {
-		user, err = whoAmI(ctx, withToken(t, c, a.token(t, claims("dev", "ops"))))
+		user, err = whoAmI(ctx, withToken(t, c, a.token(t, a.claims("dev", "ops"))))
 		return err
 	})
 	if user.Username != "company:olga" || strings.Join(user.Groups, " ") != "dev ops system:authenticated" {
 		t.Errorf("the token's user is %+v", user)
 	}
-	expired := claims("dev")
+	expired := a.claims("dev")
 	expired["exp"] = time.Now().Add(-time.Hour).Unix()
-	for name, token := range map[string]string{"expired": a.token(t, expired), "refused by a rule": a.token(t, claims("system:masters"))} {
+	for name, token := range map[string]string{"expired": a.token(t, expired), "refused by a rule": a.token(t, a.claims("system:masters"))} {
 		if user, err := whoAmI(t.Context(), withToken(t, c, token)); err == nil {
 			t.Errorf("%s token gives %+v", name, user)
 		}
@@ -280,12 +288,50 @@ func testWebhookAccess(t *testing.T, c *cluster.Catena) {
 		t.Errorf("denied by the webhook: %v", err)
 	}
 	// Core decides as the front does.
-	review, err := wendy.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+	if allowed, err := mayListSecrets(t.Context(), wendy); err != nil || !allowed {
+		t.Errorf("review of what the webhook allows: %v, %v", allowed, err)
+	}
+}
+
+// What decides about access can change while the server runs, in the front and in core
+// alike.
+func testChangedFiles(t *testing.T, c *cluster.Catena, a *authorities, files companyFiles) {
+	edit := func(file, old, text string) {
+		before, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, []byte(strings.Replace(string(before), old, text, 1)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(files.authentication, `"company:" +`, `"firm:" +`)
+	edit(files.authorization, "'hooked' in request.groups", "'unhooked' in request.groups")
+	wendy, token := withToken(t, c, "known-to-the-webhook"), a.token(t, a.claims("dev"))
+	eventually(t, "files that have changed", func(ctx context.Context) error {
+		user, err := whoAmI(ctx, withToken(t, c, token))
+		if err != nil || user.Username != "firm:olga" {
+			return fmt.Errorf("the token's user is %q, %w", user.Username, err)
+		}
+		if _, err := wendy.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{}); err == nil {
+			return errors.New("the front still asks the webhook")
+		}
+		if allowed, err := mayListSecrets(ctx, wendy); err != nil || allowed {
+			return fmt.Errorf("core still asks the webhook: %v, %w", allowed, err)
+		}
+		return nil
+	})
+}
+
+// mayListSecrets asks core.
+func mayListSecrets(ctx context.Context, c kubernetes.Interface) (bool, error) {
+	review, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "list", Resource: "secrets"}},
 	}, metav1.CreateOptions{})
-	if err != nil || !review.Status.Allowed {
-		t.Errorf("review of what the webhook allows: %+v, %v", review, err)
+	if err != nil {
+		return false, err
 	}
+	return review.Status.Allowed, nil
 }
 
 func testAnonymous(t *testing.T, c *cluster.Catena) {
