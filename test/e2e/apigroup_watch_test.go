@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -55,11 +56,16 @@ func (g *groups) swap(t *testing.T, stage string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "catena"), "swap", stage, "--data-dir", g.DataDir())
-	cmd.Env = cluster.Environ()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	// One change of the chain goes on at a time, and the others of this test swap too.
+	eventually(t, "swap of "+stage, func(ctx context.Context) error {
+		cmd := exec.CommandContext(ctx, filepath.Join(bin, "catena"), "swap", stage, "--data-dir", g.DataDir())
+		cmd.Env = cluster.Environ()
+		out, err := cmd.CombinedOutput()
+		if err != nil && !bytes.Contains(out, []byte("try again when it is over")) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return err
+	})
 }
 
 // watched is a resource that an informer follows.
