@@ -100,12 +100,17 @@ func (f *fixture) events(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
+// socket is the path of a stage's data socket.
+func (f *fixture) socket(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.published, func(p Published) bool { return p.Name == name })
+	return f.published[i].Socket
+}
+
 // get asks a stage over its data socket.
 func (f *fixture) get(name string) (string, error) {
-	f.mu.Lock()
-	i := slices.IndexFunc(f.published, func(p Published) bool { return p.Name == name })
-	socket := f.published[i].Socket
-	f.mu.Unlock()
+	socket := f.socket(name)
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
