@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 
-	"github.com/catena-dev/catena/host/internal/stagecheck/testdata/protocol-v1/stagev1"
+	"github.com/catena-dev/catena/test/compatible/testdata/v1/stagev1"
 )
 
 func main() {
