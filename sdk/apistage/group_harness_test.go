@@ -6,14 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -101,36 +96,6 @@ func picture(call apistage.Call[*Widget], w http.ResponseWriter, r *http.Request
 func echo(call apistage.Call[*Widget], w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s: ", call.Object.Name)
 	_, _ = io.Copy(w, r.Body)
-}
-
-// startEtcd returns the address of an etcd that ends with the test.
-func startEtcd(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "etcd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	client := url.URL{Scheme: "unix", Path: filepath.Join(dir, "s")}
-	cfg := embed.NewConfig()
-	cfg.Dir = filepath.Join(dir, "data")
-	cfg.ListenPeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, []url.URL{client}, []url.URL{client}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.EnableGRPCGateway = false
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	cfg.UnsafeNoFsync = true
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	etcd, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	select {
-	case <-etcd.Server.ReadyNotify():
-	case <-time.After(deadline):
-		t.Fatal("etcd does not get ready")
-	}
-	return "unix://" + client.Path
 }
 
 // aloneFlags are those of a server without rights and without other stages.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
+
+	"github.com/catena-dev/catena/sdk/apistage/apitest"
 )
 
 func stringsReader(s string) io.Reader {
@@ -43,7 +45,7 @@ func at(o *unstructured.Unstructured, path ...string) any {
 
 func TestGroup(t *testing.T) {
 	t.Parallel()
-	s := serveGroup(t, widgets(), startEtcd(t))
+	s := serveGroup(t, widgets(), apitest.Store(t))
 	for name, test := range map[string]func(*testing.T, *served){
 		"discovery":            testDiscovery,
 		"OpenAPI":              testOpenAPI,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apistage/apitest"
 )
 
 // marker does what upstream's plugins for webhooks and policies do: it changes the
@@ -44,7 +45,7 @@ func TestOwnAdmission(t *testing.T) {
 	group.Admission = func(*apistage.Setup) ([]admission.Interface, error) {
 		return []admission.Interface{marker{admission.NewHandler(admission.Create)}}, nil
 	}
-	s := serveGroup(t, group, startEtcd(t))
+	s := serveGroup(t, group, apitest.Store(t))
 	made, err := s.client.Create(t.Context(), widget(t, "marked", "spec: {replicas: 1, parts: [{name: a}]}"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

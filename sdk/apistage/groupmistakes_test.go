@@ -10,13 +10,14 @@ import (
 	wardlev1alpha1 "k8s.io/sample-apiserver/pkg/apis/wardle/v1alpha1"
 
 	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apistage/apitest"
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
 // What an author gets wrong is told when the stage is configured.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	etcd := startEtcd(t)
+	etcd := apitest.Store(t)
 	kind := apistage.Kind[*Widget]{List: &WidgetList{}}
 	scheme := func(s *runtime.Scheme) error { install.Install(s); return nil }
 	for name, test := range map[string]struct {

@@ -7,13 +7,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/catena-dev/catena/sdk/apistage/apitest"
 )
 
 // Objects are under the stage's own prefix, as JSON of the stored version, and another
 // process of the stage finds them there with their resourceVersions.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	etcd := startEtcd(t)
+	etcd := apitest.Store(t)
 	first := serveGroup(t, widgets(), etcd)
 	made, err := first.client.Create(t.Context(), widget(t, "kept", "spec: {replicas: 1}"), metav1.CreateOptions{})
 	if err != nil {

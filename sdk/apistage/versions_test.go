@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/catena-dev/catena/sdk/apistage/apitest"
 	"github.com/catena-dev/catena/sdk/apistage/deepcopy"
 )
 
@@ -80,7 +81,7 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	group := widgets()
 	group.AddToScheme = addVersions
-	s := serveGroup(t, group, startEtcd(t))
+	s := serveGroup(t, group, apitest.Store(t))
 	const path = "/apis/widgets.test/v1beta1/namespaces/default/widgets"
 	code, body := s.do(t, http.MethodPost, path, `{"apiVersion":"widgets.test/v1beta1","kind":"Widget","metadata":{"name":"old"},"colour":"blue","count":2}`, "Content-Type", "application/json")
 	if code != http.StatusCreated || !strings.Contains(body, `"apiVersion":"widgets.test/v1beta1"`) || !strings.Contains(body, `"colour":"blue"`) {
@@ -124,7 +125,7 @@ func TestEncryption(t *testing.T) {
 	if err := os.WriteFile(file, []byte(encryption), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	etcd := startEtcd(t)
+	etcd := apitest.Store(t)
 	s := serveGroup(t, widgets(), etcd, "encryption-provider-config="+file)
 	if _, err := s.client.Create(t.Context(), widget(t, "hidden", "spec: {replicas: 1}"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

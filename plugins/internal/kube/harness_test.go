@@ -18,47 +18,16 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apistage/apitest"
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // deadline bounds what a test waits for.
 const deadline = 60 * time.Second
-
-// startEtcd returns the address of an etcd that ends with the test.
-func startEtcd(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "etcd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	client := url.URL{Scheme: "unix", Path: filepath.Join(dir, "s")}
-	cfg := embed.NewConfig()
-	cfg.Dir = filepath.Join(dir, "data")
-	cfg.ListenPeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, []url.URL{client}, []url.URL{client}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.EnableGRPCGateway = false
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	cfg.UnsafeNoFsync = true
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	etcd, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	select {
-	case <-etcd.Server.ReadyNotify():
-	case <-time.After(deadline):
-		t.Fatal("etcd does not get ready")
-	}
-	return "unix://" + client.Path
-}
 
 // flags returns what the host passes to every stage, and more.
 func flags(t *testing.T, more ...string) []string {
@@ -68,7 +37,7 @@ func flags(t *testing.T, more ...string) []string {
 	return append([]string{
 		"advertise-address=192.0.2.1",
 		"authorization-mode=AlwaysAllow",
-		"etcd-servers=" + startEtcd(t),
+		"etcd-servers=" + apitest.Store(t),
 		"service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"service-account-key-file=" + key,
 		"service-account-signing-key-file=" + key,
