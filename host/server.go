@@ -49,12 +49,12 @@ type server struct {
 	front   *front.Front
 	chain   *relay.Chain
 	stages  *supervisor.Supervisor
-	// endpoints are used by publish alone.
-	endpoints map[string]*relay.Endpoint
-	drained   chan struct{} // closed when the stages have been drained
-	endDrain  func()        // ends the drain before that
-	ran       bool          // the front has been run, and so has closed itself
-	hangup    chan os.Signal
+	// saved are the claims as they stand in claimsFile, for publish alone.
+	saved    map[string][]string
+	drained  chan struct{} // closed when the stages have been drained
+	endDrain func()        // ends the drain before that
+	ran      bool          // the front has been run, and so has closed itself
+	hangup   chan os.Signal
 	// force is closed when the server is to end without regard to requests.
 	force <-chan struct{}
 	// published is what the stages have last reported.
@@ -77,7 +77,7 @@ type server struct {
 // is closed, it ends without regard to requests. Load reads the configuration anew.
 func serve(ctx context.Context, force <-chan struct{}, cfg *config.Config, load func() (*config.Config, error), attach attachments, out io.Writer) (err error) {
 	log, others := newLogger(cfg.Log)
-	s := &server{cfg: cfg, load: load, attach: attach, out: out, log: log, others: others, force: force, started: time.Now(), endpoints: map[string]*relay.Endpoint{}}
+	s := &server{cfg: cfg, load: load, attach: attach, out: out, log: log, others: others, force: force, started: time.Now()}
 	s.over = make(chan struct{})
 	defer close(s.over)
 	s.present.Store(cfg)

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +38,7 @@ func (s *server) buildChain(context.Context) error {
 	})
 	s.front.SetChain(s.chain)
 
+	s.saved = readClaims(claimsFile(s.storage.Dir))
 	socket := filepath.Join(s.run, hostSocketName)
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -227,7 +230,7 @@ func (s *server) publish(stages []supervisor.Published) {
 		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
 	}
 	s.chain.Set(chain.NewTable(claims), links)
-	if err := s.saveClaims(claims); err != nil {
+	if err := s.saveClaims(stages, claims); err != nil {
 		s.log.Warn("claims could not be saved for \"catena chain\"", "error", err)
 	}
 }
@@ -251,19 +254,31 @@ func claimTexts(claims []chain.Claim) []string {
 	return texts
 }
 
-// saveClaims leaves the claims for "catena chain".
-func (s *server) saveClaims(stages []chain.StageClaims) error {
+// saveClaims leaves the claims for "catena chain", and for a later start on which a stage
+// that is not required does not come up. What is only assumed of such a stage is not saved.
+func (s *server) saveClaims(stages []supervisor.Published, claims []chain.StageClaims) error {
 	all := map[string][]string{}
-	for _, st := range stages {
-		if len(st.Claims) > 0 {
-			all[st.Name] = claimTexts(st.Claims)
+	for i, st := range stages {
+		texts := claimTexts(claims[i].Claims)
+		if st.Absent {
+			texts = s.saved[st.Name]
 		}
+		if len(texts) > 0 {
+			all[st.Name] = texts
+		}
+	}
+	if maps.EqualFunc(all, s.saved, slices.Equal) {
+		return nil
 	}
 	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return err
 	}
-	return private(claimsFile(s.storage.Dir), b)
+	if err := private(claimsFile(s.storage.Dir), b); err != nil {
+		return err
+	}
+	s.saved = all
+	return nil
 }
 
 func (s *server) resourceSizes(sizes []*stagev1.ResourceSize) {
