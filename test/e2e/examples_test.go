@@ -163,7 +163,7 @@ func TestMiddleware(t *testing.T) {
 // A stage that hangs is missing in /metrics, and nothing else is.
 func suspended(t *testing.T, s *system, k *kubectl) {
 	pid := s.Stages()["hello"]
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := cluster.Suspend(pid); err != nil {
 		t.Fatal(err)
 	}
 	text := k.run("get", "--raw", "/metrics")

@@ -55,7 +55,7 @@ func TestStagesKilled(t *testing.T) {
 func suspend(t *testing.T, c *cluster.Catena, l *load) {
 	t.Helper()
 	pid, began := c.Stages()["extensions"], time.Now()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := cluster.Suspend(pid); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()

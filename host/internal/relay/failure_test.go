@@ -85,9 +85,7 @@ func TestStoppedStage(t *testing.T) {
 	stage := startStage(t)
 	chain := newChain(t, Config{}, stage.socket)
 	chain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/size/1", nil)) // an idle connection
-	if err := stage.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stage.suspend(t)
 	cause := errors.New("enough")
 	for _, r := range []*http.Request{
 		httptest.NewRequest("GET", "/size/1", nil),

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -132,6 +133,22 @@ func startStageAt(t testing.TB, socket string) *stageProcess {
 		t.Fatalf("stage process: %q, %v", line, err)
 	}
 	return &stageProcess{cmd.Process, socket}
+}
+
+// suspend stops the process, and returns when each of its threads stands still:
+// until then it can answer.
+func (p *stageProcess) suspend(t testing.TB) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stage process to stand still", func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
+		return !slices.ContainsFunc(threads, func(file string) bool {
+			stat, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(stat), ") T ")
+		})
+	})
 }
 
 // ask gets a number from the stage process.

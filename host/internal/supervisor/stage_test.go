@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -166,14 +167,17 @@ func awaitFile(ctx context.Context, file string) {
 	}
 }
 
-// suspend stops a process, and returns when it stands still.
+// suspend stops a process, and returns when each of its threads stands still.
 func suspend(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the process is suspended", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") T ")
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return !slices.ContainsFunc(threads, func(file string) bool {
+			stat, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(stat), ") T ")
+		})
 	})
 }

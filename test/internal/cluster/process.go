@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -55,6 +56,25 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the process alone.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Suspend stops a process, and returns when each of its threads stands still: until
+// then it can answer.
+func Suspend(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("suspend process %d: %w", pid, err)
+	}
+	runs := func(file string) bool {
+		stat, err := os.ReadFile(file)
+		return err == nil && !bytes.Contains(stat, []byte(") T "))
+	}
+	for deadline := time.Now().Add(stopTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if !slices.ContainsFunc(threads, runs) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d still runs %s after SIGSTOP", pid, stopTimeout)
+}
 
 // Kill ends the process group at once and waits for the process.
 func (p *Process) Kill() {
