@@ -62,12 +62,12 @@ func (p *Process) callError(ctx context.Context, method string, err error) error
 		return nil
 	}
 	st := status.Convert(err)
-	call := &CallError{Stage: p.spec.Stage, Method: path.Base(method), Status: st, cause: ctx.Err()}
+	call := &CallError{Stage: p.spec.Stage, Method: path.Base(method), Status: st, cause: ended(ctx)}
 	interrupted := st.Code() == codes.Unavailable || st.Code() == codes.Canceled
 	switch {
-	case st.Code() == codes.DeadlineExceeded && ctx.Err() != nil:
+	case st.Code() == codes.DeadlineExceeded && call.cause != nil:
 		call.Status = status.New(codes.DeadlineExceeded, "no answer in time")
-	case interrupted && ctx.Err() == nil && p.awaitExit(ctx, exitNotice):
+	case interrupted && call.cause == nil && p.awaitExit(ctx, exitNotice):
 		call.Status = status.New(codes.Unavailable, "its process "+p.exit().Reason())
 	}
 	return call
@@ -104,12 +104,22 @@ func (a *Attached) callError(ctx context.Context, method string, err error) erro
 	if err == nil {
 		return nil
 	}
-	st := status.Convert(err)
+	st, cause := status.Convert(err), ended(ctx)
 	switch {
-	case st.Code() == codes.DeadlineExceeded && ctx.Err() != nil:
+	case st.Code() == codes.DeadlineExceeded && cause != nil:
 		st = status.New(codes.DeadlineExceeded, "no answer in time")
-	case ctx.Err() == nil && a.Err() != nil:
+	case cause == nil && a.Err() != nil:
 		st = status.New(codes.Unavailable, "its process has ended or let go")
 	}
-	return &CallError{Stage: a.spec.Stage, Method: path.Base(method), Status: st, cause: ctx.Err()}
+	return &CallError{Stage: a.spec.Stage, Method: path.Base(method), Status: st, cause: cause}
+}
+
+// ended is the context's error, also in the moment between its deadline and its timer:
+// the stage, which knows the deadline too, can end a call then.
+func ended(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if err := ctx.Err(); err != nil || !ok || deadline.After(time.Now()) {
+		return err
+	}
+	return context.DeadlineExceeded
 }
