@@ -52,7 +52,6 @@ type clients struct {
 	last         map[string]time.Time // latest begin of a success, by client
 	failed       []failure
 	breaks       []request // the times of the sessions that broke
-	postponed    map[string]int
 	node         *kubelet.Kubelet
 }
 
@@ -76,7 +75,7 @@ type failure struct {
 func startClients(ctx context.Context, s *site) (*clients, error) {
 	c := &clients{
 		acknowledged: map[object]string{}, maybe: map[object][]string{},
-		requests: map[string][]request{}, postponed: map[string]int{}, last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
+		requests: map[string][]request{}, last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
 	}
 	config := s.Config(cluster.Admin)
 	config.Timeout = 30 * time.Second

@@ -33,8 +33,6 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
 		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("answer %d", code)})
 	case req.URL.Path == "/readyz":
-	case code == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "":
-		r.clients.postpone(what)
 	case code >= 500, code == http.StatusTooManyRequests:
 		r.clients.record(failure{request{from, time.Now()}, what, false, fmt.Errorf("answer %d", code)})
 	}
@@ -78,20 +76,10 @@ func (c *clients) record(f failure) {
 	c.failed = append(c.failed, f)
 }
 
-// postpone takes note of a request that is to be sent again a moment later: a watch of
-// custom resources whose cache a new process has not filled yet. Nothing has failed, and
-// kube-apiserver does the same after a start.
-func (c *clients) postpone(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.postponed[what]++
-}
-
 func (c *clients) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failed, c.breaks = nil, nil
-	clear(c.postponed)
 }
 
 // forger pretends to be somebody else.

@@ -119,6 +119,6 @@ func (c *clients) String() string {
 	for _, r := range c.requests {
 		requests += len(r)
 	}
-	return fmt.Sprintf("%d requests, %d that failed or were answered with an error in crashes and suspensions, %d acknowledged objects, %d exec streams that broke, postponed: %v",
-		requests, len(c.failed), len(c.acknowledged), len(c.breaks), c.postponed)
+	return fmt.Sprintf("%d requests, %d that failed or were answered with an error in crashes and suspensions, %d acknowledged objects, %d exec streams that broke",
+		requests, len(c.failed), len(c.acknowledged), len(c.breaks))
 }

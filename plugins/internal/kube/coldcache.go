@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// coldCacheTimeout is how long a request waits for the cache of its resource. A cache that
+// takes longer cannot be filled, and the client is told so as by kube-apiserver.
+const coldCacheTimeout = 5 * time.Second
+
+// waitForColdCaches makes a server's lists and watches wait for the cache of their
+// resource. Upstream fills the cache of a custom resource from its first request on, and
+// until then, some milliseconds, refuses with 429 what needs the cache. In one process
+// that is seen once, after a start; here it would be seen at each swap.
+func waitForColdCaches(config *genericapiserver.Config) {
+	build := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return build(withColdCaches(handler, coldCacheTimeout), c)
+	}
+}
+
+// withColdCaches handles a list or watch again, for as long as it is refused with 429 and
+// timeout has not passed. Nothing else inside a stage answers so: limits are the host's.
+func withColdCaches(handler http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || !info.IsResourceRequest || info.Verb != "list" && info.Verb != "watch" {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		deadline := time.Now().Add(timeout)
+		for pause := 5 * time.Millisecond; time.Now().Before(deadline) && r.Context().Err() == nil; pause = min(2*pause, 200*time.Millisecond) {
+			try := &attempt{ResponseWriter: w}
+			handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(try), r)
+			if !try.refused {
+				return
+			}
+			w.Header().Del("Retry-After")
+			select {
+			case <-r.Context().Done():
+			case <-time.After(pause):
+			}
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// attempt passes an answer on unless it is 429.
+type attempt struct {
+	http.ResponseWriter
+	refused bool
+}
+
+// Unwrap is for responsewriter.WrapForHTTP1Or2.
+func (a *attempt) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *attempt) WriteHeader(code int) {
+	if code == http.StatusTooManyRequests {
+		a.refused = true
+		return
+	}
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (a *attempt) Write(body []byte) (int, error) {
+	if a.refused {
+		return len(body), nil
+	}
+	return a.ResponseWriter.Write(body)
+}
+
+// Flush implements http.Flusher; the writer of a stage is one.
+func (a *attempt) Flush() {
+	if !a.refused {
+		a.ResponseWriter.(http.Flusher).Flush()
+	}
+}
