@@ -42,17 +42,28 @@ kubectl: ## bin/tools/kubectl, of the same release
 
 EXAMPLES := $(patsubst examples/%/main.go,%,$(wildcard examples/*/main.go))
 
+# What examples/node-hello is built of, seen from there.
+NODE_SOURCES := stage.ts tsconfig.json package.json package-lock.json ../../sdk/stagev1/stage.proto
+# npm would wait for more than a minute before it says that there is no network. That is
+# excused; a lock file that does not fit package.json or the packages is an error.
+NPM_CI := npm ci --no-audit --no-fund --loglevel=error --prefer-offline --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000
+
 examples: ## bin/examples/catena-stage-*, and what the examples in other languages need
 	@mkdir -p bin/examples
 	@for s in $(EXAMPLES); do \
 		echo "$(GO) build -o bin/examples/catena-stage-$$s ./examples/$$s"; \
 		$(GO) build -ldflags '$(LDFLAGS)' -o bin/examples/catena-stage-$$s ./examples/$$s || exit 1; \
 	done
-	@cd examples/node-hello && if [ node_modules/.package-lock.json -nt package-lock.json ]; then :; \
-	elif command -v npm >/dev/null; then \
-		echo "npm ci in examples/node-hello" && npm ci --no-audit --no-fund --loglevel=error || \
-			echo "npm's packages cannot be had: examples/node-hello is not tested"; \
-	else echo "no npm: examples/node-hello is not tested"; fi
+	@cd examples/node-hello; \
+	if [ -e node_modules/.package-lock.json ] && [ -z "$$(find $(NODE_SOURCES) -newer build/stage.js 2>&1)" ]; then :; \
+	elif ! command -v npm >/dev/null; then echo "no npm: examples/node-hello is not tested"; \
+	elif [ node_modules/.package-lock.json -nt package-lock.json ] || \
+		{ echo "npm ci in examples/node-hello" && out=$$($(NPM_CI) 2>&1); }; then \
+		echo "npm run build in examples/node-hello" && npm run --silent build; \
+	else \
+		case "$$out" in *EUSAGE*|*EINTEGRITY*) echo "$$out" | head -n 8; exit 1;; esac; \
+		echo "npm's packages cannot be had ($$(echo "$$out" | head -n 1)): examples/node-hello is not tested"; \
+	fi
 	@/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends python3-grpcio python3-protobuf; } || \
 		echo "no python3-grpcio and python3-protobuf: examples/python-hello is not tested"

@@ -25,18 +25,20 @@ const examples = "../../../examples"
 // The stages in other languages pass all checks that apply to them, and are short.
 func TestOtherLanguages(t *testing.T) {
 	t.Parallel()
-	for name, available := range map[string]func(*testing.T){"node-hello": needNode, "python-hello": needPython} {
+	for name, example := range map[string]struct {
+		available func(*testing.T)
+		sources   []string
+	}{
+		"node-hello":   {needNode, []string{"catena-stage-node-hello", "stage.ts"}},
+		"python-hello": {needPython, []string{"catena-stage-python-hello"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			available(t)
+			if n := lines(t, name, example.sources); n >= 150 {
+				t.Errorf("%s has %d lines, want fewer than 150", name, n)
+			}
+			example.available(t)
 			binary := filepath.Join(examples, name, "catena-stage-"+name)
-			text, err := os.ReadFile(binary)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := bytes.Count(text, []byte("\n")); n >= 150 {
-				t.Errorf("%s has %d lines, want fewer than 150", binary, n)
-			}
 			report, err := Run(t.Context(), Options{Binary: binary, Endpoints: "/" + name + "/check", Config: json.RawMessage(`{"greeting":"hi"}`), Timeout: 2 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
@@ -59,9 +61,31 @@ func needNode(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not installed")
 	}
-	if _, err := os.Stat(filepath.Join(examples, "node-hello", "node_modules")); err != nil {
+	dir := filepath.Join(examples, "node-hello")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
 		t.Skip("npm's packages are not installed: run make examples")
 	}
+	built, err := os.Stat(filepath.Join(dir, "build", "stage.js"))
+	if err != nil {
+		t.Skip("stage.ts is not compiled: run make examples")
+	}
+	if source, err := os.Stat(filepath.Join(dir, "stage.ts")); err != nil || source.ModTime().After(built.ModTime()) {
+		t.Skip("stage.ts has changed since it was compiled: run make examples")
+	}
+}
+
+// lines counts those of all files of an example together.
+func lines(t *testing.T, name string, files []string) int {
+	t.Helper()
+	n := 0
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(examples, name, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += bytes.Count(text, []byte("\n"))
+	}
+	return n
 }
 
 func needPython(t *testing.T) {
