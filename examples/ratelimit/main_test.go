@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,9 @@ func TestRatelimit(t *testing.T) {
 		if got.Status != want {
 			t.Errorf("request %d: %d %s", i, got.Status, got.Body)
 		}
-		if want == 429 && (got.Header.Get("Retry-After") != "1000" && got.Header.Get("Retry-After") != "999" || !strings.Contains(got.Body, `"reason":"TooManyRequests"`)) {
+		// The bucket fills a little between the requests.
+		after, _ := strconv.Atoi(got.Header.Get("Retry-After"))
+		if want == 429 && (after < 900 || after > 1000 || !strings.Contains(got.Body, `"reason":"TooManyRequests"`)) {
 			t.Errorf("%v %s", got.Header, got.Body)
 		}
 	}

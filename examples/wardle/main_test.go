@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,12 +33,21 @@ func TestLines(t *testing.T) {
 // served is the stage, which its own requests lead to.
 func served(t *testing.T) *stagetest.Stage {
 	t.Helper()
-	var stage *stagetest.Stage
-	loop := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-		self, _ := url.Parse(stage.URL)
-		r.SetURL(self)
-	}}
-	stage = apitest.Start(t, group(), stagetest.Options{API: loop})
+	var self atomic.Pointer[url.URL]
+	loop := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(self.Load()) }}
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if self.Load() == nil {
+			http.Error(w, "the stage is starting", http.StatusServiceUnavailable)
+			return
+		}
+		loop.ServeHTTP(w, r)
+	})
+	stage := apitest.Start(t, group(), stagetest.Options{API: api})
+	address, err := url.Parse(stage.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.Store(address)
 	return stage
 }
 

@@ -1,13 +1,13 @@
 package delegates
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -126,26 +126,34 @@ func TestDiscoveryFollowsTheStage(t *testing.T) {
 
 func TestPokeIsQuickerThanPolling(t *testing.T) {
 	t.Parallel()
-	s := &stage{}
-	s.set("1", 0)
-	manager := aggregated.NewResourceManager("apis")
-	d := NewDiscovery(sdk.Delegate{Name: "s", Handler: s}, manager, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		d.Run(ctx)
-	}()
-	<-d.Synced()
-	d.Poke()
-	s.set("2", 0, group("new", "v1"))
-	for end := time.Now().Add(10 * time.Second); len(show(t, manager)) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("new group does not appear")
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{}
+		s.set("1", 0)
+		manager := aggregated.NewResourceManager("apis")
+		d := NewDiscovery(sdk.Delegate{Name: "s", Handler: s}, manager, nil)
+		go d.Run(t.Context())
+		<-d.Synced()
+		// appears returns after how long a group shows that comes now.
+		appears := func(name string) time.Duration {
+			began := time.Now()
+			s.set(name, 0, group(name, "v1"))
+			for !slices.Equal(show(t, manager), []string{name + "/v1"}) {
+				if time.Since(began) > time.Minute {
+					t.Fatalf("the group %s does not appear", name)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			return time.Since(began)
 		}
-	}
-	cancel()
-	<-ended
+		if took := appears("polled"); took <= 2*burstInterval {
+			t.Errorf("without a poke it takes %s", took)
+		}
+		d.Poke()
+		synctest.Wait() // the document has not changed yet
+		if took := appears("poked"); took > 2*burstInterval {
+			t.Errorf("after a poke it takes %s, at most %s", took, 2*burstInterval)
+		}
+	})
 }
 
 func TestGateOpensWithTheFirstDocument(t *testing.T) {
