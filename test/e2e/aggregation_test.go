@@ -97,8 +97,22 @@ func aggregatedDocuments(k *kubectl) {
 }
 
 // Requests to core go to core, past the aggregator in front of it; those to the
-// extension server go to the aggregator alone.
+// extension server go to the aggregator alone. The controllers go on meanwhile, which a
+// slow machine gives time for many requests of their own: hence the attempts.
 func (s *system) oneHop(k *kubectl) {
+	const attempts = 5
+	var wrong []string
+	for range attempts {
+		if wrong = s.wrongHops(k); len(wrong) == 0 {
+			return
+		}
+	}
+	k.t.Errorf("in each of %d attempts, as in the last: %s", attempts, strings.Join(wrong, "; "))
+}
+
+// wrongHops makes requests and says which stages did not see as many of them as they should.
+func (s *system) wrongHops(k *kubectl) (wrong []string) {
+	k.t.Helper()
 	const requests = 300
 	before := s.hops(k)
 	for range requests {
@@ -113,7 +127,6 @@ func (s *system) oneHop(k *kubectl) {
 		}
 	}
 	after := s.hops(k)
-	// Controllers go on meanwhile, hence the room.
 	for _, c := range []struct {
 		stage            string
 		toCore, toWardle bool
@@ -124,10 +137,11 @@ func (s *system) oneHop(k *kubectl) {
 				got = after[c.stage] - between[c.stage]
 			}
 			if (got >= requests) != want || got > requests*3/2 || (!want && got > requests/2) {
-				k.t.Errorf("%d requests to %s make %d hops to the stage %s", requests, what, got, c.stage)
+				wrong = append(wrong, fmt.Sprintf("%d requests to %s make %d hops to the stage %s", requests, what, got, c.stage))
 			}
 		}
 	}
+	return wrong
 }
 
 // hops are the values of catena_relay_hops_total, over all outcomes, by stage.
@@ -159,7 +173,7 @@ func (s *system) hops(k *kubectl) map[string]int {
 // killed is what works, and what does not, while the extension server is dead.
 func (w *wardle) killed(k *kubectl) {
 	w.process.Kill()
-	k.run("wait", "--for=condition=Available=false", "apiservice/v1alpha1."+wardleGroup, "--timeout=60s")
+	k.run("wait", "--for=condition=Available=false", "apiservice/v1alpha1."+wardleGroup, patiently)
 	k.fail("", []string{"get", "flunders"}, "the server is currently unable to handle the request")
 	k.run("get", "namespaces,deployments,crds")
 	// Discovery has all the rest, and says what is missing.
@@ -186,8 +200,8 @@ func (w *wardle) namespaceDeletion(k *kubectl) {
 	k.run("create", "namespace", doomed.namespace)
 	doomed.run("create", "configmap", "c")
 	k.run("delete", "namespace", doomed.namespace, "--wait=false")
-	doomed.run("wait", "--for=delete", "configmap/c", "--timeout=60s")
-	k.run("wait", "--for=condition=NamespaceDeletionDiscoveryFailure", "namespace/"+doomed.namespace, "--timeout=60s")
+	doomed.run("wait", "--for=delete", "configmap/c", patiently)
+	k.run("wait", "--for=condition=NamespaceDeletionDiscoveryFailure", "namespace/"+doomed.namespace, patiently)
 }
 
 // again is the return of the extension server, with what it had stored.
@@ -195,7 +209,7 @@ func (w *wardle) again(k *kubectl) {
 	w.start(k.t)
 	w.await(k.t, k)
 	k.equal("two", "get", "flunder", "f", "-o", "jsonpath={.spec.reference}")
-	k.run("wait", "--for=delete", "namespace/"+k.namespace+"-doomed", "--timeout=60s")
+	k.run("wait", "--for=delete", "namespace/"+k.namespace+"-doomed", patiently)
 	// A namespace that is deleted takes the objects of the extension server along.
 	doomed := k.in(k.t)
 	doomed.namespace = k.namespace + "-again"

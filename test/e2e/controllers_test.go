@@ -19,7 +19,7 @@ func TestDeployment(t *testing.T) {
 	s := shared(t)
 	k := s.kubectl(t)
 	k.run("create", "deployment", "web", "--image=web:1", "--replicas=3")
-	k.run("rollout", "status", "deployment/web", "--timeout=60s")
+	k.run("rollout", "status", "deployment/web", patiently)
 	sets, err := s.client.AppsV1().ReplicaSets(k.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(sets.Items) != 1 || !metav1.IsControlledBy(&sets.Items[0], get(t, k, "deployment", "web")) {
 		t.Fatalf("want one ReplicaSet of the Deployment: %v, %v", sets, err)
@@ -35,7 +35,7 @@ func TestDeployment(t *testing.T) {
 	}
 	// Somebody deletes one: another takes its place.
 	k.run("delete", "pod", pods[0].Name)
-	k.run("wait", "--for=jsonpath={.status.readyReplicas}=3", "deployment/web", "--timeout=60s")
+	k.run("wait", "--for=jsonpath={.status.readyReplicas}=3", "deployment/web", patiently)
 	k.run("scale", "deployment", "web", "--replicas=0")
 	eventually(t, "all pods go", func(context.Context) error {
 		if n := len(s.pods(t, k.namespace)); n > 0 {
@@ -56,9 +56,9 @@ func TestTolerations(t *testing.T) {
 		"nodeSelector":{"kubernetes.io/hostname":"%s"},"containers":[{"name":"c","image":"i"}],"tolerations":[%s]}}`
 	k.pipe(fmt.Sprintf(pod, "choosy", node, ""), "create", "-f", "-")
 	k.pipe(fmt.Sprintf(pod, "tolerant", node, `{"key":"dedicated","operator":"Exists"}`), "create", "-f", "-")
-	k.run("wait", "--for=condition=PodScheduled", "pod/tolerant", "--timeout=60s")
+	k.run("wait", "--for=condition=PodScheduled", "pod/tolerant", patiently)
 	k.equal(node, "get", "pod", "tolerant", "-o", "jsonpath={.spec.nodeName}")
-	k.run("wait", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "pod/choosy", "--timeout=60s")
+	k.run("wait", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "pod/choosy", patiently)
 	k.contains("why not", k.run("get", "pod", "choosy", "-o", "jsonpath={.status.conditions[0].message}"), "untolerated taint")
 }
 
@@ -92,7 +92,7 @@ func TestGarbageCollection(t *testing.T) {
 			t.Parallel()
 			k := s.kubectl(t)
 			k.run("create", "deployment", "web", "--image=web:1", "--replicas=2")
-			k.run("rollout", "status", "deployment/web", "--timeout=60s")
+			k.run("rollout", "status", "deployment/web", patiently)
 			k.run("delete", "deployment", "web", "--cascade="+cascade)
 			left := func() string { return k.run("get", "replicasets,pods", "-o", "name") }
 			switch cascade {
@@ -123,7 +123,7 @@ func TestGarbageCollectionOfCustomResources(t *testing.T) {
 	k.pipe(strings.Replace(configMap("owned", ""), "{name: ", owned, 1), "create", "-f", "-")
 	k.pipe(configMap("free", ""), "create", "-f", "-")
 	k.run("delete", kind.resource, "o")
-	k.run("wait", "--for=delete", "configmap/owned", "--timeout=60s")
+	k.run("wait", "--for=delete", "configmap/owned", patiently)
 	k.run("get", "configmap", "free")
 }
 
@@ -156,7 +156,7 @@ func TestNamespaceDeletion(t *testing.T) {
 	})
 	doomed.fail("", []string{"create", "configmap", "late"}, "because it is being terminated")
 	doomed.run("patch", kind.resource, "t", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-	k.run("wait", "--for=delete", "namespace/"+doomed.namespace, "--timeout=60s")
+	k.run("wait", "--for=delete", "namespace/"+doomed.namespace, patiently)
 	if _, err := s.client.CoreV1().Secrets(doomed.namespace).Get(t.Context(), "s", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the secret of the deleted namespace: %v", err)
 	}

@@ -39,7 +39,7 @@ func TestExecForbidden(t *testing.T) {
 	s := shared(t)
 	k := s.kubectl(t)
 	k.run("run", "pod", "--image=i")
-	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	k.run("wait", "--for=condition=Ready", "pod/pod", patiently)
 	k.run("create", "role", "bob", "--verb=get", "--resource=pods,pods/exec")
 	k.run("create", "rolebinding", "bob", "--role=bob", "--user=bob")
 	bob := k.with(s.users[cluster.Bob])
@@ -78,7 +78,7 @@ func TestExecTerminal(t *testing.T) {
 	s := shared(t)
 	k := s.kubectl(t)
 	k.run("run", "pod", "--image=i")
-	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	k.run("wait", "--for=condition=Ready", "pod/pod", patiently)
 	url := s.execURL(k.namespace, "size")
 	for name, executor := range map[string]func() (remotecommand.Executor, error){
 		"SPDY": func() (remotecommand.Executor, error) {

@@ -92,7 +92,7 @@ func groupFleet(t *testing.T, g *groups, k *kubectl) {
 
 	k.run("patch", "fleet", "north", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"replicas":5,"conditions":[{"type":"Ready","status":"True","reason":"x","message":"","lastTransitionTime":"2024-01-01T00:00:00Z"}]},"spec":{"replicas":77}}`)
-	k.run("wait", "fleet/north", "--for=condition=Ready", "--timeout=30s")
+	k.run("wait", "fleet/north", "--for=condition=Ready", patiently)
 	k.equal("5 2", "get", "fleet", "north", "-o", "jsonpath={.spec.replicas} {.metadata.generation}")
 	k.contains("get all", k.run("get", "all"), "fleet.fleets.test/north")
 	k.contains("describe", k.run("describe", "fleet", "north"), "Kind:         Fleet", "Type:                  Ready")

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 // newKey makes a private key; the second result is its PEM form.
@@ -83,15 +85,9 @@ func newServingCertificate(t *testing.T, name string) (ca []byte, certFile, keyF
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: authority.Raw}), certFile, keyFile
 }
 
-// freePort is a port of the loopback interface on which nobody listens now.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	port, err := cluster.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,9 @@ func createKind(k *kubectl, kind, plural string) customKind {
 			k.t.Error(stderr)
 		}
 	})
-	k.run("wait", "--for=condition=Established", "crd/"+c.resource, "--timeout=60s")
+	k.run("wait", "--for=condition=Established", "crd/"+c.resource, patiently)
+	// kubectl looks for a kind that it does not know once more, and not twice.
+	pollKubectl(k, []string{c.resource}, "api-resources", "-o", "name", "--api-group="+c.group, "--cached=false")
 	return c
 }
 
@@ -111,7 +113,6 @@ func TestKubectlDiscovery(t *testing.T) {
 	t.Parallel()
 	k := shared(t).kubectl(t)
 	kind := createKind(k, "Lever", "levers")
-	pollKubectl(k, []string{kind.resource}, "api-resources", "-o", "name", "--cached=false")
 	// One line of each stage, and all the columns of the built-in ones.
 	lines := map[string]bool{}
 	for line := range strings.Lines(k.run("api-resources", "--no-headers")) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -77,6 +78,7 @@ func TestKubectlPrune(t *testing.T) {
 	labeled := func(name string) string {
 		return strings.Replace(configMap(name, "a: '1'"), "{name: ", "{labels: {app: pruned}, name: ", 1)
 	}
+	k.run("wait", "--for=create", "configmap/kube-root-ca.crt", patiently)
 	prune := []string{"apply", "--prune", "-l", "app=pruned", "--prune-allowlist=core/v1/ConfigMap", "-f", "-"}
 	k.pipe(configMap("bystander", "a: '1'"), "apply", "-f", "-")
 	k.pipe(labeled("kept")+"---\n"+labeled("dropped"), prune...)
@@ -95,22 +97,31 @@ func TestKubectlRollout(t *testing.T) {
 	k := shared(t).kubectl(t)
 	image := func(want string) {
 		t.Helper()
-		k.run("rollout", "status", "deployment/web", "--timeout=60s")
+		k.run("rollout", "status", "deployment/web", patiently)
 		k.equal(want, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	}
+	// The controller copies the cause to the revision that is the present one when it looks.
+	caused := func(causes ...string) {
+		t.Helper()
+		k.run("annotate", "--overwrite", "deployment", "web", "kubernetes.io/change-cause="+causes[len(causes)-1])
+		var want []string
+		for i, cause := range causes {
+			want = append(want, fmt.Sprintf("%d         %s", i+1, cause))
+		}
+		pollKubectl(k, want, "rollout", "history", "deployment/web")
+	}
 	k.run("create", "deployment", "web", "--image=web:1", "--replicas=2")
-	k.run("annotate", "deployment", "web", "kubernetes.io/change-cause=first")
+	caused("first")
 	image("web:1")
 	k.run("set", "image", "deployment/web", "web=web:2")
-	k.run("annotate", "--overwrite", "deployment", "web", "kubernetes.io/change-cause=second")
+	caused("first", "second")
 	image("web:2")
-	k.contains("rollout history", k.run("rollout", "history", "deployment/web"), "1         first", "2         second")
 	k.contains("revision 1", k.run("rollout", "history", "deployment/web", "--revision=1"), "web:1")
 	k.equal("deployment.apps/web rolled back", "rollout", "undo", "deployment/web")
 	image("web:1")
 	k.equal("deployment.apps/web restarted", "rollout", "restart", "deployment/web")
 	image("web:1")
-	k.contains("describe", k.run("describe", "deployment", "web"), "2 desired", "2 available", "ScalingReplicaSet")
+	pollKubectl(k, []string{"2 desired", "2 available", "ScalingReplicaSet"}, "describe", "deployment", "web")
 }
 
 func TestKubectlSubresources(t *testing.T) {
@@ -122,7 +133,7 @@ func TestKubectlSubresources(t *testing.T) {
 	k.run("patch", "deployment", "web", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":2}}`)
 	k.run("scale", "deployment", "web", "--current-replicas=2", "--replicas=3")
 	k.equal("3", "get", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
-	k.run("wait", "--for=jsonpath={.status.readyReplicas}=3", "deployment/web", "--timeout=60s")
+	k.run("wait", "--for=jsonpath={.status.readyReplicas}=3", "deployment/web", patiently)
 
 	kind := createKind(k, "Gauge", "gauges")
 	k.pipe(kind.object("g", 1), "apply", "-f", "-")

@@ -141,18 +141,18 @@ func TestKubectlWait(t *testing.T) {
 	k.fail("", []string{"wait", "--for=jsonpath={.data.phase}=old", "configmap/awaited", "--timeout=300ms"}, "timed out waiting for the condition")
 
 	// -v=6 prints the requests, so that what is awaited happens after the watch has begun.
-	old := k.start("wait", "--for=jsonpath={.data.phase}=old", "configmap/awaited", "--timeout=60s", "-v=6")
+	old := k.start("wait", "--for=jsonpath={.data.phase}=old", "configmap/awaited", patiently, "-v=6")
 	old.skipTo("watch=true")
 	k.run("patch", "configmap", "awaited", "-p", `{"data":{"phase":"old"}}`)
 	old.skipTo("configmap/awaited condition met")
 	old.end()
 
-	gone := k.start("wait", "--for=delete", "configmap/awaited", "--timeout=60s", "-v=6")
+	gone := k.start("wait", "--for=delete", "configmap/awaited", patiently, "-v=6")
 	gone.skipTo("watch=true")
 	k.run("delete", "configmap", "awaited")
 	gone.skipTo("configmap/awaited condition met")
 	gone.end()
 
 	k.run("create", "deployment", "web", "--image=web:1")
-	k.run("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+	k.run("wait", "--for=condition=Available", "deployment/web", patiently)
 }

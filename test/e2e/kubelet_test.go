@@ -45,7 +45,7 @@ func onEveryProtocol(t *testing.T, test func(t *testing.T, k *kubectl, node *kub
 			}
 			node := s.cordonedNode(t, kubelet.Options{Node: "node-" + k.namespace, WebSockets: p.webSockets, Cordoned: true})
 			k.run("run", "pod", "--image=i", `--overrides={"spec":{"nodeName":"node-`+k.namespace+`"}}`)
-			k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+			k.run("wait", "--for=condition=Ready", "pod/pod", patiently)
 			t.Cleanup(func() { k.afterTest("delete", "pod", "pod", "--force", "--grace-period=0") })
 			test(t, k, node)
 			if got := node.WebSockets(); (got > 0) != p.webSockets {
@@ -134,7 +134,7 @@ func TestLogs(t *testing.T) {
 	k := s.kubectl(t)
 	node := s.cordonedNode(t, kubelet.Options{Node: "node-" + k.namespace, Cordoned: true})
 	k.run("run", "pod", "--image=i", `--overrides={"spec":{"nodeName":"node-`+k.namespace+`"}}`)
-	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	k.run("wait", "--for=condition=Ready", "pod/pod", patiently)
 	node.Log(k.namespace, "pod", "line 0\n")
 	k.equal("line 0", "logs", "pod")
 	logs := k.start("logs", "-f", "pod")
@@ -199,7 +199,7 @@ func TestPortForwardOverWebSocket(t *testing.T) {
 	s := shared(t)
 	k := s.kubectl(t)
 	k.run("run", "pod", "--image=i")
-	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	k.run("wait", "--for=condition=Ready", "pod/pod", patiently)
 	target := s.client.CoreV1().RESTClient().Post().Namespace(k.namespace).Resource("pods").Name("pod").SubResource("portforward").URL()
 	dialer, err := portforward.NewSPDYOverWebsocketDialer(target, s.config)
 	if err != nil {

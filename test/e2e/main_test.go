@@ -19,8 +19,13 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// timeout is how long what must happen may take on a busy machine.
-const timeout = time.Minute
+const (
+	// timeout is how long what must happen may take on a busy machine. The controllers
+	// look for new kinds every half minute, and sometimes need two attempts.
+	timeout = 3 * time.Minute
+	// patiently makes kubectl wait as long, and end before it is killed.
+	patiently = "--timeout=170s"
+)
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "catena-stage-fleet" {

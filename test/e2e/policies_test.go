@@ -13,9 +13,9 @@ func TestQuota(t *testing.T) {
 	t.Parallel()
 	k := shared(t).kubectl(t)
 	kind := createKind(k, "Token", "tokens")
-	k.run("wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=60s")
+	k.run("wait", "--for=create", "configmap/kube-root-ca.crt", patiently)
 	k.run("create", "quota", "q", "--hard=count/configmaps=2,count/secrets=0,count/"+kind.resource+"=1")
-	k.run("wait", `--for=jsonpath={.status.used.count/configmaps}=1`, "quota/q", "--timeout=60s")
+	k.run("wait", `--for=jsonpath={.status.used.count/configmaps}=1`, "quota/q", patiently)
 	k.run("create", "configmap", "second")
 	k.fail("", []string{"create", "configmap", "third"}, "exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=2, limited: count/configmaps=2")
 	k.fail("", []string{"create", "secret", "generic", "s"}, "exceeded quota: q")
@@ -80,13 +80,13 @@ func TestDrain(t *testing.T) {
 	node := "node-" + k.namespace
 	s.cordonedNode(t, kubelet.Options{Node: node, Cordoned: true})
 	k.run("run", "pod", "--image=i", "--labels=app=guarded", fmt.Sprintf(`--overrides={"spec":{"nodeName":%q}}`, node))
-	k.run("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s")
+	k.run("wait", "--for=condition=Ready", "pod/pod", patiently)
 	k.run("create", "pdb", "guard", "--selector=app=guarded", "--min-available=1")
-	k.run("wait", "--for=jsonpath={.status.currentHealthy}=1", "pdb/guard", "--timeout=60s")
+	k.run("wait", "--for=jsonpath={.status.currentHealthy}=1", "pdb/guard", patiently)
 	drain := []string{"drain", node, "--force", "--timeout=2s"}
 	k.fail("", drain, "Cannot evict pod as it would violate the pod's disruption budget")
 	k.run("get", "pod", "pod")
 	k.run("delete", "pdb", "guard")
-	k.contains("drain", k.run("drain", node, "--force", "--timeout=60s"), "pod/pod evicted")
+	k.contains("drain", k.run("drain", node, "--force", patiently), "pod/pod evicted")
 	k.fail("", []string{"get", "pod", "pod"}, `pods "pod" not found`)
 }

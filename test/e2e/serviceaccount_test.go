@@ -76,7 +76,7 @@ func TestServiceAccountTokenEnds(t *testing.T) {
 	k.run("create", "serviceaccount", "robot")
 	user := "system:serviceaccount:" + k.namespace + ":robot"
 	k.run("run", "holder", "--image=i", `--overrides={"spec":{"serviceAccountName":"robot"}}`)
-	k.run("wait", "--for=condition=Ready", "pod/holder", "--timeout=60s")
+	k.run("wait", "--for=condition=Ready", "pod/holder", patiently)
 	bound := s.withToken(k, k.run("create", "token", "robot", "--bound-object-kind=Pod", "--bound-object-name=holder"))
 	bound.isWho(user, serviceAccountGroups(k.namespace))
 	free := s.withToken(k, k.run("create", "token", "robot"))
@@ -111,7 +111,7 @@ func TestServiceAccountControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.run("wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=60s")
+	k.run("wait", "--for=create", "configmap/kube-root-ca.crt", patiently)
 	k.equal(strings.TrimSuffix(string(ca), "\n"), "get", "configmap", "kube-root-ca.crt", "-o", `jsonpath={.data.ca\.crt}`)
 }
 
@@ -126,7 +126,7 @@ func TestCertificateSigningRequest(t *testing.T) {
 		"spec":{"signerName":"kubernetes.io/kube-apiserver-client","request":%q,"usages":["client auth"]}}`, name, request), "create", "-f", "-")
 	t.Cleanup(func() { k.afterTest("delete", "csr", name) })
 	k.run("certificate", "approve", name)
-	k.run("wait", "--for=jsonpath={.status.certificate}", "csr/"+name, "--timeout=60s")
+	k.run("wait", "--for=jsonpath={.status.certificate}", "csr/"+name, patiently)
 	certificate := k.run("get", "csr", name, "-o", "go-template={{.status.certificate | base64decode}}")
 	carol := s.withAuth(k, &api.AuthInfo{ClientCertificateData: []byte(certificate), ClientKeyData: key})
 	carol.isWho("carol", []string{"devs", "system:authenticated"})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -71,6 +72,10 @@ func (s *system) startFirstNode(ctx context.Context) error {
 	return err
 }
 
+// leadership lasts: one who cannot renew it in time ends, and a busy machine must not
+// make the only one end.
+var leadership = []string{"--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m"}
+
 // startDaemon starts a program of Kubernetes with a client certificate for the user
 // that its rights are made for.
 func (s *system) startDaemon(name string, args ...string) error {
@@ -82,7 +87,7 @@ func (s *system) startDaemon(name string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	p, err := cluster.StartProcess(s.Dir, name, path, append([]string{"--kubeconfig=" + kubeconfig, "--secure-port=0"}, args...)...)
+	p, err := cluster.StartProcess(s.Dir, name, path, slices.Concat([]string{"--kubeconfig=" + kubeconfig, "--secure-port=0"}, leadership, args)...)
 	if err != nil {
 		return err
 	}

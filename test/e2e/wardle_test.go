@@ -106,7 +106,7 @@ func (w *wardle) start(t *testing.T) {
 
 func (w *wardle) await(t *testing.T, k *kubectl) {
 	t.Helper()
-	k.run("wait", "--for=condition=Available", "apiservice/v1alpha1."+wardleGroup, "apiservice/v1beta1."+wardleGroup, "--timeout=60s")
+	k.run("wait", "--for=condition=Available", "apiservice/v1alpha1."+wardleGroup, "apiservice/v1beta1."+wardleGroup, patiently)
 	pollKubectl(k, []string{"flunders." + wardleGroup}, "api-resources", "-o", "name", "--cached=false")
 }
 

@@ -160,14 +160,21 @@ func TestAdmissionWebhooks(t *testing.T) {
 		"configmaps":  func(name string) string { return configMap(name, "") },
 		kind.resource: func(name string) string { return kind.object(name, 1) },
 	} {
-		eventuallyPrints(alice, func(out string) bool { return strings.Contains(out, "denied the request: not this name") },
-			"create", "--dry-run=server", "-f", alice.file(object("denied")))
+		awaitWebhooks(alice, object)
 		_, stderr, code := alice.try(object("good"), "create", "-f", "-")
 		if code != 0 || stderr != "Warning: this is watched\n" {
 			t.Errorf("create %s: exit code %d, %q", resource, code, stderr)
 		}
 		k.equal("alice", "get", resource, "good", "-o", "jsonpath={.metadata.annotations.made-by}")
 	}
+}
+
+// awaitWebhooks waits until both webhooks are asked about a kind: the server that asks
+// learns of each by itself.
+func awaitWebhooks(k *kubectl, object func(name string) string) {
+	k.t.Helper()
+	pollKubectl(k, []string{"denied the request: not this name"}, "create", "--dry-run=server", "-f", k.file(object("denied")))
+	pollKubectl(k, []string{"made-by"}, "create", "--dry-run=server", "-o", "yaml", "-f", k.file(object("probe")))
 }
 
 // Objects of one version are read and watched as another, through a webhook.

@@ -32,6 +32,7 @@ type Options struct {
 func (s *Server) commonFlags(o Options) map[string]string {
 	flags := map[string]string{
 		"bind-address":             "127.0.0.1",
+		"advertise-address":        "192.0.2.1", // kube-apiserver finds none on a machine without a network
 		"token-auth-file":          s.tokens(),
 		"authorization-mode":       "Node,RBAC",
 		"service-cluster-ip-range": "10.0.0.0/24",
@@ -53,6 +54,10 @@ type Catena struct {
 	options Options
 }
 
+// starting lets two servers start at the same time. If those of many parallel tests did, the
+// stages of none would be there in the time that a stage has.
+var starting = make(chan struct{}, 2)
+
 // StartCatena starts "catena serve" on a free port and returns when it is ready.
 func StartCatena(ctx context.Context, o Options) (*Catena, error) {
 	if o.ConfigFile == "" {
@@ -63,6 +68,8 @@ func StartCatena(ctx context.Context, o Options) (*Catena, error) {
 		return nil, err
 	}
 	c := &Catena{Server: s, options: o}
+	starting <- struct{}{}
+	defer func() { <-starting }()
 	if err := c.Start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(false))
 	}
@@ -149,9 +156,12 @@ func (c *Catena) Stop(failed bool) error {
 	return errors.Join(err, killLeftovers(children))
 }
 
-// killLeftovers gives the processes a second to be gone, then kills them.
+// leftoverTimeout is how long a busy machine may take to end processes that were killed.
+const leftoverTimeout = 10 * time.Second
+
+// killLeftovers gives the processes time to be gone, then kills them.
 func killLeftovers(children map[int]string) error {
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(leftoverTimeout)
 	for {
 		var errs []error
 		for pid, command := range children {

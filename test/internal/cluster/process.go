@@ -15,7 +15,7 @@ import (
 )
 
 // stopTimeout is how long a process has to end by itself.
-const stopTimeout = 30 * time.Second
+const stopTimeout = time.Minute
 
 // Process is a process of its own process group, with its output in a file.
 type Process struct {
@@ -40,7 +40,7 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Env = Root(), Environ()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = attributes()
+	p.cmd.SysProcAttr = Attributes()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

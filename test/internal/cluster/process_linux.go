@@ -2,7 +2,7 @@ package cluster
 
 import "syscall"
 
-// attributes give a process its own group, and end it with the tests.
-func attributes() *syscall.SysProcAttr {
+// Attributes give a process its own group, and end it with the tests.
+func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

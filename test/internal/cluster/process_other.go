@@ -4,5 +4,5 @@ package cluster
 
 import "syscall"
 
-// attributes give a process its own group.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// Attributes give a process its own group.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

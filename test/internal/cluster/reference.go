@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"path/filepath"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -33,7 +35,7 @@ func (s *Server) startKubeAPIServer(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}
@@ -72,8 +74,12 @@ func (s *Server) StartEtcd() (string, error) {
 		return "", err
 	}
 	s.closers = append(s.closers, func() error { etcd.Close(); return nil })
-	<-etcd.Server.ReadyNotify()
-	return "unix://" + client.Path, nil
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return "unix://" + client.Path, nil
+	case <-time.After(readyTimeout):
+		return "", fmt.Errorf("etcd is not ready after %s", readyTimeout)
+	}
 }
 
 // credentialFlags adds what Catena makes for itself: keys for service account tokens,

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -17,7 +19,7 @@ import (
 )
 
 // readyTimeout is how long a server has to become ready on a busy machine.
-const readyTimeout = 2 * time.Minute
+const readyTimeout = 5 * time.Minute
 
 // Users of the static token file of every server. A user's token is its name
 // followed by "-token".
@@ -140,13 +142,18 @@ func (s *Server) ready(ctx context.Context) error {
 	return err
 }
 
-// freePort is a port of the loopback interface on which nobody listens now.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// FreePort is a port of the loopback interface on which nobody listens. It is not one of
+// those that the kernel gives to who asks for any, so that nobody gets it by chance before
+// it is used, or between two processes that use it one after the other.
+func FreePort() (string, error) {
+	const first, count, attempts = 10000, 20000, 100
+	var err error
+	for range attempts {
+		port := strconv.Itoa(first + rand.IntN(count))
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	return "", fmt.Errorf("no free port: %w", err)
 }

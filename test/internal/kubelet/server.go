@@ -17,7 +17,7 @@ import (
 
 const (
 	idleTimeout   = time.Minute
-	createTimeout = 10 * time.Second
+	createTimeout = time.Minute // for a busy machine
 )
 
 // handler is the kubelet's server. It asks the container runtime for SPDY, and turns
