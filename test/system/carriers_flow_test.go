@@ -123,9 +123,9 @@ func TestCarriedObjectCounts(t *testing.T) { // not while another test uses the 
 		}
 		return seats() - before
 	}
-	for i := range 4 {
-		body := fmt.Sprintf(`{"metadata": {"name": "large-%d", "annotations": {"a": %q}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}`,
-			i, strings.Repeat("x", 250_000))
+	for range 4 {
+		body := fmt.Sprintf(`{"metadata": {"generateName": "large-", "annotations": {"a": %q}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}`,
+			strings.Repeat("x", 250_000))
 		if a := do(t, admin, http.MethodPost, path, body); a.code != 201 {
 			t.Fatalf("create: %d %s", a.code, a.body)
 		}

@@ -45,8 +45,8 @@ func (o termination) String() string {
 }
 
 const (
-	terminationDelay = 5 * time.Second
-	shortClients     = 140 // half of them over HTTP/1.1
+	terminationDelay = 10 * time.Second // in which a busy machine can see it
+	shortClients     = 140              // half of them over HTTP/1.1
 	slowClients      = 10
 	watchers         = 49 // and an exec stream
 )
@@ -75,13 +75,13 @@ func (o termination) run(t *testing.T) {
 
 	short := o.startShort(t, c)
 	watches := startWatchers(t, c)
-	slow := startSlow(t, c, hook)
 	if o.goaway {
 		first := shortClients
 		eventually(t, "a connection is replaced", func() bool {
 			return short.count(func(r visit) bool { return r.dialed }) > first
 		})
 	}
+	slow := startSlow(t, c, hook) // late, since nobody waits for a webhook for long
 	if n := short.count(func(r visit) bool { return r.code != http.StatusOK }); n > 0 {
 		t.Fatalf("%d requests have failed before the end has begun", n)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -74,8 +75,13 @@ func TestLogThatIsFull(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("not ended within %s of the signal", patience)
 	}
 	s.nothingLeft(t)
 }

@@ -192,6 +192,7 @@ func kubectl(t *testing.T, s *cluster.Server, args ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, append([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}, args...)...)
+	cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir()) // without preferences of somebody's own
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

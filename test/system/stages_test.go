@@ -175,8 +175,10 @@ func (s *testStage) echo(w http.ResponseWriter, r *http.Request) {
 // wait answers only when nobody can wait for it any more; how it was told to end is in
 // the log.
 func (s *testStage) wait(_ http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("id")
+	s.env.Log.Error("waits", "id", id)
 	<-r.Context().Done()
-	s.env.Log.Error("told to end", "id", r.URL.Query().Get("id"), "by", r.Context().Err())
+	s.env.Log.Error("told to end", "id", id, "by", r.Context().Err())
 	time.Sleep(5 * time.Second)
 }
 

@@ -182,13 +182,8 @@ func TestDamagedKeys(t *testing.T) {
 
 func TestUnreachableEtcd(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	s := newSite(t)
-	endpoint := "http://" + l.Addr().String()
+	endpoint := "http://127.0.0.1:" + freePort(t)
 	s.refused(t, runCatena(t, s.args("--set", "store.endpoints="+endpoint)...), endpoint, "store.endpoints")
 	s.refused(t, runCatena(t, s.args("--set", "store.endpoints=https://127.0.0.1:1", "--set", "store.caFile=/no/such/ca")...), "/no/such/ca", "store.caFile")
 	s.works(t, s.args()...)

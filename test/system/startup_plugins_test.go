@@ -1,12 +1,13 @@
 package system
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 )
 
 // A file that must not be started as a plugin is refused with what to do about it.
@@ -42,7 +43,11 @@ func TestWrongBinary(t *testing.T) {
 			if name == "another user's" && os.Geteuid() != 0 {
 				t.Skip("only root can give a file away")
 			}
-			if err := tc.spoil(path); err != nil {
+			err := tc.spoil(path)
+			if errors.Is(err, syscall.EINVAL) {
+				t.Skipf("the machine has no such user: %v", err)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			s.refused(t, runCatena(t, s.args()...), places(tc.want, "PATH", path, "DIR", s.plugins)...)
@@ -82,7 +87,7 @@ func TestWrongPlugin(t *testing.T) {
 		"two handshakes": {"listens on tcp", "Unix socket"},
 	} {
 		t.Run(fault, func(t *testing.T) {
-			timeout := "20s"
+			timeout := (2 * startTime).String() // for which nobody must wait
 			if fault == "hang" {
 				timeout = "1s"
 			}
@@ -92,9 +97,6 @@ func TestWrongPlugin(t *testing.T) {
 				r.stderr = strings.ReplaceAll(r.stderr, "goroutine ", "")
 			}
 			s.refused(t, r, append(want, `stage "hello": `+path+": ")...)
-			if r.took > 15*time.Second {
-				t.Errorf("the start took %s to fail", r.took)
-			}
 		})
 	}
 	s.works(t, s.args()...)

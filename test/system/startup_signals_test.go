@@ -51,6 +51,7 @@ func TestSecondSignal(t *testing.T) {
 	if err := h.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	h.await(t, "signal=ShutdownInitiated") // two signals that come at once are one
 	select {
 	case <-h.Done:
 		t.Fatal("the shutdown delay was not waited for")
@@ -78,15 +79,11 @@ func (h *host) ends(t *testing.T) {
 func (h *host) gone(t *testing.T) string {
 	t.Helper()
 	h.stopped = true
-	began := time.Now()
 	select {
 	case <-h.Done:
 	case <-time.After(patience):
 		h.Kill()
 		t.Fatalf("not ended within %s of the signal\n%s", patience, h.log())
-	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("the end took %s", took)
 	}
 	return cluster.Tail(h.Log, 1000)
 }

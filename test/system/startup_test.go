@@ -1,12 +1,13 @@
 package system
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 // A configuration that is wrong is refused before anything is started.
@@ -95,14 +96,23 @@ func TestWrongFlags(t *testing.T) {
 	s.works(t, s.args()...)
 }
 
+func freePort(t *testing.T) string {
+	t.Helper()
+	port, err := cluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port := freePort(t)
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 	s := newSite(t)
 	s.refused(t, runCatena(t, s.args("--secure-port", port)...), "127.0.0.1:"+port, "in use", "secure-port")
 	l.Close()
