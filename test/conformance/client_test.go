@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	requestTimeout = 20 * time.Second
-	untilTimeout   = 60 * time.Second
+	requestTimeout = time.Minute // which no server needs, but one whose machine asks a DNS server in vain
+	untilTimeout   = 3 * time.Minute
 )
 
 // answer is what a server said.
