@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -34,7 +35,9 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("answer %d", code)})
 	case req.URL.Path == "/readyz":
 	case code >= 500, code == http.StatusTooManyRequests:
-		r.clients.record(failure{request{from, time.Now()}, what, false, fmt.Errorf("answer %d", code)})
+		begin, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		resp.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
+		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, fmt.Errorf("answer %d %s", code, begin)})
 	}
 	resp.Body = &body{ReadCloser: resp.Body, broken: func(err error) { r.clients.recordError(req.Context(), from, what, err) }}
 	return resp, nil
@@ -42,6 +45,11 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper is how client-go finds what can cancel a request.
 func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
 
 // body tells of an answer that breaks off before the client closes it.
 type body struct {
