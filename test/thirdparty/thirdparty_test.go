@@ -23,7 +23,8 @@ func TestStageNew(t *testing.T) {
 		check []string
 	}{
 		{name: "greeter", args: []string{"--module", "github.com/me/greeter"}},
-		{name: "notes", args: []string{"--kind", "api"}, check: []string{"--store"}},
+		// A kind Source, beside the source of the kind.
+		{name: "sources", args: []string{"--kind", "api"}, check: []string{"--store"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := workshop{dir: t.TempDir(), env: p.env}

@@ -72,6 +72,12 @@ var (
 	validVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*$`)
 )
 
+// kubernetes are the stages that a chain with a new one has besides it.
+var kubernetes = []string{"aggregator", "core", "extensions"}
+
+// inEveryGroup are the kinds that API machinery adds to each version of a group.
+var inEveryGroup = []string{"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent"}
+
 func (o Options) values() (values, error) {
 	v := values{Name: o.Name, Module: o.Module, Title: title(o.Name), SDK: sdkModule, CheckVersion: "latest", API: o.Kind == API}
 	if v.API {
@@ -84,12 +90,18 @@ func (o Options) values() (values, error) {
 	switch {
 	case !validName.MatchString(o.Name):
 		return v, fmt.Errorf("name %q: a stage's name has 1 to 28 lower case letters, digits and inner dashes", o.Name)
+	case slices.Contains(kubernetes, o.Name):
+		return v, fmt.Errorf("name %q: is one of Kubernetes' own stages, which stand in the same chain", o.Name)
+	case v.API && slices.Contains(inEveryGroup, v.Title):
+		return v, fmt.Errorf("name %q: every API group has a kind %s already", o.Name, v.Title)
 	case o.Kind == API && o.Name[0] >= '0' && o.Name[0] <= '9':
 		return v, fmt.Errorf("name %q: the name of an API group's kind begins with a letter", o.Name)
 	case !slices.Contains(Kinds(), string(o.Kind)):
 		return v, fmt.Errorf("kind %q: want %s", o.Kind, strings.Join(Kinds(), " or "))
 	case !validModule.MatchString(v.Module):
 		return v, fmt.Errorf("module %q: is no path of a Go module", v.Module)
+	case slices.Contains(strings.Split(v.Module, "/"), "vendor"):
+		return v, fmt.Errorf("module %q: Go gives vendor in a path a meaning of its own; --module names another", v.Module)
 	case o.SDK == "" || o.SDK == "latest":
 		return v, nil
 	case validVersion.MatchString(o.SDK):

@@ -1,7 +1,11 @@
 package scaffold
 
 import (
+	"go/ast"
 	"go/format"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +58,67 @@ func checkFile(t *testing.T, file string) {
 	}
 }
 
+// Whatever the group is called, its kind takes no name that the package has already.
+func TestKindNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"sources", "specs", "lists", "source-list", "type-metas", "object-metas", "v1", "runtime", "main", "groups"} {
+		dir := filepath.Join(t.TempDir(), "new")
+		if _, _, err := Write(Options{Name: name, Kind: API, Dir: dir}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, file := range []string{"v1/types.go", "main.go"} {
+			checkDeclarations(t, filepath.Join(dir, file))
+		}
+	}
+}
+
+// The rights that a group's stage is given are those of the page about groups, with which
+// the group of examples/wardle works.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	if _, _, err := Write(Options{Name: "notes", Kind: API, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	want := firstRules(t, filepath.Join(dir, "rbac.yaml"))
+	for _, file := range []string{"../../../docs/apistage.md", "../../../examples/wardle/rbac.yaml"} {
+		if got := firstRules(t, file); got != want {
+			t.Errorf("%s:\n%s\nscaffold:\n%s", file, got, want)
+		}
+	}
+}
+
+// firstRules returns the rules of the first role in a file.
+func firstRules(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, ok := strings.Cut(string(text), "\nrules:\n")
+	rules, _, ok2 := strings.Cut(rules, "\n---\n")
+	if !ok || !ok2 {
+		t.Fatalf("%s: no role", file)
+	}
+	return rules
+}
+
+func checkDeclarations(t *testing.T, path string) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the imports hold stays unknown: other errors mean nothing.
+	config := types.Config{Error: func(err error) {
+		if strings.Contains(err.Error(), "redeclared") {
+			t.Error(err)
+		}
+	}}
+	_, _ = config.Check("p", set, []*ast.File{file}, nil)
+}
+
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -66,8 +131,13 @@ func TestBadOptions(t *testing.T) {
 		{Options{Name: "a-", Kind: Middleware}, "inner dashes"},
 		{Options{Name: strings.Repeat("a", 29), Kind: Middleware}, "28"},
 		{Options{Name: "1st", Kind: API}, "begins with a letter"},
+		{Options{Name: "core", Kind: API}, "one of Kubernetes' own stages"},
+		{Options{Name: "aggregator", Kind: Middleware}, "one of Kubernetes' own stages"},
+		{Options{Name: "extensions", Kind: API}, "one of Kubernetes' own stages"},
+		{Options{Name: "watch-events", Kind: API}, "has a kind WatchEvent already"},
 		{Options{Name: "a", Kind: "plugin"}, "want middleware or api"},
 		{Options{Name: "a", Kind: Middleware, Module: "not a module"}, "no path of a Go module"},
+		{Options{Name: "vendor", Kind: API}, "a meaning of its own"},
 		{Options{Name: "a", Kind: Middleware, SDK: "/nowhere"}, "neither a version"},
 	} {
 		tc.opts.Dir = filepath.Join(t.TempDir(), "new")
