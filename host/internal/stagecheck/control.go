@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -89,59 +87,6 @@ func (s *suite) launched(ctx context.Context) (*stage, error) {
 		return nil, s.cannot
 	}
 	return s.launch(ctx)
-}
-
-// nonsense is a configuration that no stage with a schema takes.
-const nonsense = `"a text where an object should be"`
-
-func checkConfig(ctx context.Context, s *suite) error {
-	st, err := s.launched(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.close()
-	good, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: s.opts.Config})
-	validates := !unimplemented(err)
-	if validates && (err != nil || len(good.GetProblems()) > 0) {
-		return want("no problem with the configuration that is used here", "%v %v", good.GetProblems(), err)
-	}
-	if validates {
-		bad, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: []byte(nonsense)})
-		if err != nil {
-			return want("problems as the answer of ValidateConfig to "+nonsense, "the error %s", reason(err))
-		}
-		if problems := bad.GetProblems(); len(problems) > 0 {
-			return wordy(problems)
-		}
-	}
-	return refuses(ctx, st, validates)
-}
-
-// wordy checks that problems say something.
-func wordy(problems []*stagev1.ConfigProblem) error {
-	for _, p := range problems {
-		if p.GetMessage() == "" {
-			return want("a message in each problem of a configuration", "none for the key %q", p.GetKey())
-		}
-	}
-	return nil
-}
-
-// refuses checks that Configure does not take what makes no sense.
-func refuses(ctx context.Context, st *stage, validates bool) error {
-	expected := "an error of Configure with a message for the configuration " + nonsense
-	err := st.configure(ctx, json.RawMessage(nonsense), false)
-	switch code := status.Code(err); {
-	case err == nil && st.process.Description().GetConfigSchema() == "" && !validates:
-		return skip("the stage publishes no schema, and takes any configuration")
-	case err == nil:
-		return want(expected, "no error, though the stage publishes a schema or checks configurations")
-	case code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Unimplemented:
-		return want(expected, "%s", reason(err))
-	case status.Convert(err).Message() == "":
-		return want(expected, "an error without a message")
-	}
-	return nil
 }
 
 func checkPrepare(ctx context.Context, s *suite) error {

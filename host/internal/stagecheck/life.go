@@ -15,8 +15,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// checkPostStart runs all hooks at once, as the host does. A hook may run as long as the
-// stage does; one that has not come back in half a minute is none that fails.
+// checkPostStart runs all hooks at once, as the host does. One that has not come back when
+// the time of the check is over has failed: no server is ready before its hooks have.
 func checkPostStart(ctx context.Context, s *suite) error {
 	st, err := s.prepared(ctx)
 	if err != nil {

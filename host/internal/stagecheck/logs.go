@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -42,11 +45,27 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if strings.HasPrefix(message, "{") && (strings.Contains(message, `"@level"`) || strings.Contains(message, `"@message"`)) {
 		r.odd = message
 	}
-	r.last = append(r.last, "["+strings.ToUpper(level)+"] "+message)
+	r.last = append(r.last, "["+strings.ToUpper(level)+"] "+message+pairs(entry))
 	if len(r.last) > keptLines {
 		r.last = r.last[1:]
 	}
 	return len(p), nil
+}
+
+// pairs are the fields of an entry, in the order of their names, as " name=value".
+func pairs(entry map[string]any) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(entry)) {
+		if strings.HasPrefix(name, "@") {
+			continue
+		}
+		text := fmt.Sprint(entry[name])
+		if text == "" || strings.ContainsAny(text, " \t\n\"=") {
+			text = strconv.Quote(text)
+		}
+		fmt.Fprintf(&b, " %s=%s", name, text)
+	}
+	return b.String()
 }
 
 func (r *recorder) tail() []string {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/process"
@@ -33,7 +35,8 @@ type Options struct {
 	Requests int
 	// Timeout bounds each step that is expected to take no time; 30 s if 0.
 	Timeout time.Duration
-	// Only names the checks to run; all if empty. Others are not reported.
+	// Only names the checks to run; all if empty. Others are not reported. A name that no
+	// check has is an error.
 	Only []string
 	// Progress is called with each result, as it comes. It may be nil.
 	Progress func(Result)
@@ -86,6 +89,9 @@ type suite struct {
 // with it is in the report.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	opts = opts.withDefaults()
+	if err := opts.known(); err != nil {
+		return nil, err
+	}
 	binary, err := process.Check(opts.Binary)
 	if err != nil {
 		return nil, err
@@ -116,17 +122,18 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	return s.report, ctx.Err()
 }
 
-func (o Options) wants(c check) bool {
-	if len(o.Only) == 0 {
-		return true
-	}
+// known refuses names of checks that there are none of.
+func (o Options) known() error {
+	names := Names()
 	for _, name := range o.Only {
-		if name == c.name {
-			return true
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("there is no check %q; the checks are %s", name, strings.Join(names, ", "))
 		}
 	}
-	return false
+	return nil
 }
+
+func (o Options) wants(c check) bool { return len(o.Only) == 0 || slices.Contains(o.Only, c.name) }
 
 func (s *suite) add(r Result) {
 	s.report.Results = append(s.report.Results, r)

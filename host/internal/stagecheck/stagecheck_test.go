@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 func checkMode(t *testing.T, mode string, opts Options) *Report {
@@ -74,7 +77,8 @@ func TestBroken(t *testing.T) {
 		{"name", "handshake", `reports the name "other"`},
 		{"describe", "describe", `version:"2"`},
 		{"schema", "describe", `"{"`},
-		{"config", "config", "no error"},
+		{"config", "config", "no error for " + nonsense},
+		{"config-keys", "config", `no error for {"` + unknownKey},
 		{"config-good", "config", "is wrong"},
 		{"config-silent", "config", "none for the key"},
 		{"prepare", "prepare", "no luck"},
@@ -148,6 +152,29 @@ func TestNoBinary(t *testing.T) {
 	t.Parallel()
 	if _, err := Run(t.Context(), Options{Binary: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A name that is mistyped is no reason to pass.
+func TestUnknownCheck(t *testing.T) {
+	t.Parallel()
+	_, err := Run(t.Context(), Options{Binary: "/no/such/file", Only: []string{"echo", "nosuch"}})
+	if err == nil || !strings.Contains(err.Error(), `no check "nosuch"; the checks are by-hand, `) {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a stage logs is in the report of a failure with all that belongs to it.
+func TestLogTail(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	log := r.logger(hclog.Info)
+	log.Info("plain")
+	log.Named("stage").Error("request failed", "path", "/a", "error", errors.New("no \"luck\" today"), "empty", "", "count", 3)
+	for i, want := range []string{`[INFO] plain`, `[ERROR] request failed count=3 empty="" error="no \"luck\" today" path=/a`} {
+		if got := r.tail(); len(got) != 2 || got[i] != want {
+			t.Errorf("line %d of %q, want %q", i, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,114 @@
+package stagecheck
+
+import (
+	"context"
+	"encoding/json"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/host/internal/schema"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// nonsense is a configuration that no stage with a schema takes.
+const nonsense = `"a text where an object should be"`
+
+// checkConfig needs a process for each configuration that Configure is called with, since
+// it is called once.
+func checkConfig(ctx context.Context, s *suite) error {
+	st, err := s.launched(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	validates, err := s.validates(ctx, st)
+	if err != nil {
+		return err
+	}
+	text := st.process.Description().GetConfigSchema()
+	if text == "" && !validates {
+		return skip("the stage publishes no schema, and takes any configuration")
+	}
+	if err := refuses(ctx, st, nonsense); err != nil {
+		return err
+	}
+	odd := withUnknownKey(text, s.opts.Config)
+	if odd == nil {
+		return nil
+	}
+	another, err := s.launch(ctx)
+	if err != nil {
+		return err
+	}
+	defer another.close()
+	return refuses(ctx, another, string(odd))
+}
+
+// validates tells whether the stage implements ValidateConfig, and checks what that says.
+func (s *suite) validates(ctx context.Context, st *stage) (bool, error) {
+	good, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: s.opts.Config})
+	if unimplemented(err) {
+		return false, nil
+	}
+	if err != nil || len(good.GetProblems()) > 0 {
+		return true, want("no problem with the configuration that is used here", "%v %v", good.GetProblems(), err)
+	}
+	bad, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: []byte(nonsense)})
+	if err != nil {
+		return true, want("problems as the answer of ValidateConfig to "+nonsense, "the error %s", reason(err))
+	}
+	return true, wordy(bad.GetProblems())
+}
+
+// wordy checks that problems say something.
+func wordy(problems []*stagev1.ConfigProblem) error {
+	for _, p := range problems {
+		if p.GetMessage() == "" {
+			return want("a message in each problem of a configuration", "none for the key %q", p.GetKey())
+		}
+	}
+	return nil
+}
+
+// refuses checks that Configure does not take what makes no sense.
+func refuses(ctx context.Context, st *stage, config string) error {
+	expected := "an error of Configure with a message for the configuration " + config
+	err := st.configure(ctx, json.RawMessage(config), false)
+	switch code := status.Code(err); {
+	case err == nil:
+		return want(expected, "no error for %s, though the stage publishes a schema or checks configurations", config)
+	case code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Unimplemented:
+		return want(expected, "%s", reason(err))
+	case status.Convert(err).Message() == "":
+		return want(expected, "an error without a message")
+	}
+	return nil
+}
+
+// unknownKey is a key that no schema names.
+const unknownKey = "aKeyThatNobodyKnows"
+
+// withUnknownKey is the configuration that is used here with one more key; nil if the
+// schema allows that, or says nothing of use.
+func withUnknownKey(text string, config json.RawMessage) json.RawMessage {
+	own := map[string]any{}
+	if json.Unmarshal(config, &own) != nil {
+		return nil
+	}
+	if problems, err := schema.Check(text, own); err != nil || len(problems) > 0 {
+		return nil
+	}
+	if own == nil { // it was null
+		own = map[string]any{}
+	}
+	own[unknownKey] = "x"
+	if problems, err := schema.Check(text, own); err != nil || len(problems) == 0 {
+		return nil
+	}
+	odd, err := json.Marshal(own)
+	if err != nil {
+		return nil
+	}
+	return odd
+}
