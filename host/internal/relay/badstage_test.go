@@ -51,6 +51,7 @@ func TestStageWritesTooMuch(t *testing.T) {
 					}
 				}
 			})
+			t.Cleanup(func() { close(got) }) // the script may still wait for it
 			good := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "good") }))
 			srv := serve(t, newChain(t, Config{}, bad, good))
 			want := "good"

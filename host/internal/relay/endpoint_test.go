@@ -145,6 +145,11 @@ func TestFullBacklog(t *testing.T) {
 	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}), syscall.Listen(fd, 1)); err != nil {
 		t.Fatal(err)
 	}
+	// Accept does not wait for ever for a connection that does not come.
+	bound := syscall.NsecToTimeval(patience.Nanoseconds())
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &bound); err != nil {
+		t.Fatal(err)
+	}
 	e := NewEndpoint("a", socket)
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

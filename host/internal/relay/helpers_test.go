@@ -43,7 +43,9 @@ func within[T any](t testing.TB, what string, ch <-chan T) T {
 	}
 }
 
-// serveStage serves a stage's handler as the SDK does and returns the socket.
+// serveStage serves a stage's handler as the SDK does and returns the socket. The test
+// ends when the last connection has: a server holds one whose request it has not read to
+// the end for half a second.
 func serveStage(t testing.TB, h http.Handler) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -51,9 +53,25 @@ func serveStage(t testing.TB, h http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: h}
-	go srv.Serve(l)
-	t.Cleanup(func() { srv.Close() })
+	var all sync.WaitGroup
+	srv := &http.Server{Handler: h, ConnState: func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			all.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			all.Done()
+		}
+	}}
+	all.Go(func() { srv.Serve(l) })
+	t.Cleanup(func() {
+		srv.Close()
+		ended := make(chan struct{})
+		go func() {
+			all.Wait()
+			close(ended)
+		}()
+		within(t, "the server of the stage to end", ended)
+	})
 	return socket
 }
 

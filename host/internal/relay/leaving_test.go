@@ -27,7 +27,7 @@ func TestAwaitEmpty(t *testing.T) {
 		chain.ServeHTTP(rec, httptest.NewRequest("POST", "/", nil))
 		answered <- rec.Code
 	}()
-	<-reached
+	within(t, "the request to reach the stage", reached)
 	chain.Set(order(1), []Stage{{Name: "a", Socket: after}})
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -120,16 +121,19 @@ type fated struct {
 	fate      fate
 	socket    string
 	delivered atomic.Int64
-	hangUp    chan struct{}
+	hungUp    chan struct{}
+	hangUp    func() // closes hungUp
 }
 
 func startFated(t *testing.T, f fate) *fated {
-	s := &fated{fate: f, hangUp: make(chan struct{})}
+	s := &fated{fate: f, hungUp: make(chan struct{})}
+	s.hangUp = sync.OnceFunc(func() { close(s.hungUp) })
 	if f == notListening {
 		s.socket = t.TempDir() + "/none"
 		return s
 	}
 	s.socket = scriptStage(t, s.script)
+	t.Cleanup(s.hangUp)
 	return s
 }
 
@@ -147,7 +151,7 @@ func (s *fated) prepare(t *testing.T, srv *httptest.Server, chain *Chain) {
 	// The relay must not find out when it looks, but when it writes.
 	c := e.idle[0]
 	c.clean = func(uintptr) { c.isClean = true }
-	close(s.hangUp)
+	s.hangUp()
 	eventually(t, "the stage to hang up", func() bool {
 		_ = c.raw.Control(c.peekFD)
 		return !c.isClean
@@ -158,7 +162,7 @@ func (s *fated) script(n int, c *net.UnixConn, r *bufio.Reader) {
 	if n == 0 && s.fate == closedUnread {
 		http.ReadRequest(r)
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		<-s.hangUp
+		<-s.hungUp
 		return
 	}
 	req, err := http.ReadRequest(r)
