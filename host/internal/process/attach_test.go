@@ -76,7 +76,7 @@ func TestAttachRefuses(t *testing.T) {
 			if tc.stage == "" {
 				tc.stage = "test"
 			}
-			a, err := Attach(t.Context(), Spec{Stage: tc.stage, Attach: dir, StartTimeout: time.Second})
+			a, err := Attach(t.Context(), Spec{Stage: tc.stage, Attach: dir, AttachWait: time.Second, StartTimeout: patience})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.stage) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -74,6 +74,7 @@ func TestHostIsKilled(t *testing.T) {
 			if err := host.Start(); err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _ = host.Process.Kill() })
 			line, err := bufio.NewReader(out).ReadString('\n')
 			if err != nil {
 				t.Fatal(err)

@@ -28,7 +28,7 @@ func awaitDone(t *testing.T, p *Process) {
 	t.Helper()
 	select {
 	case <-p.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the end of the process was not noticed")
 	}
 }
@@ -163,7 +163,7 @@ func TestStop(t *testing.T) {
 		t.Run(tc.mode, func(t *testing.T) {
 			t.Parallel()
 			p := newFixture(t, tc.mode).start(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			if tc.within != 0 {
 				ctx, cancel = context.WithTimeout(t.Context(), tc.within)
 			}

@@ -38,8 +38,8 @@ func TestStartFails(t *testing.T) {
 		{mode: "nostage", want: []string{"no Catena stage", "Describe"}},
 		{mode: "good", name: "-", want: []string{"reports no name"}},
 		{mode: "good", name: "other", want: []string{`reports the name "other"`, `"test"`}},
-		{mode: "hangs", timeout: 2 * time.Second, want: []string{"did not answer Describe within 2s"}},
-		{mode: "suspends", timeout: 2 * time.Second, want: []string{"did not answer Describe within 2s"}},
+		{mode: "hangs", timeout: 6 * time.Second, want: []string{"did not answer Describe within 6s"}},
+		{mode: "suspends", timeout: 6 * time.Second, want: []string{"did not answer Describe within 6s"}},
 		{mode: "dies", want: []string{"exited with status 4 right after the handshake"}},
 	} {
 		t.Run(tc.mode+tc.name, func(t *testing.T) {
