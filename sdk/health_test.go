@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -32,9 +34,16 @@ func TestHealth(t *testing.T) {
 				t.Error(diff)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		resp, err := stage.RPC.CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+		var resp *stagev1.CheckHealthResponse
+		var err error
+		for timeout := 2 * time.Second; timeout < patience; timeout *= 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			resp, err = stage.RPC.CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+			cancel()
+			if status.Code(err) != codes.DeadlineExceeded {
+				break // else the answer, which comes just before that, was late on a busy machine
+			}
+		}
 		if err != nil {
 			t.Fatalf("a slow check must not take the others with it: %v", err)
 		}

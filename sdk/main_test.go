@@ -24,7 +24,21 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv(asStranger); socket != "" {
 		os.Exit(askAsStranger(socket))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(settling{m})
+}
+
+// patience is how long a test waits for what has to happen.
+const patience = time.Minute
+
+// settling runs the tests, and waits for the goroutines that they have begun to end.
+type settling struct{ *testing.M }
+
+func (s settling) Run() int {
+	code := s.M.Run()
+	for end := time.Now().Add(patience); goleak.Find() != nil && time.Now().Before(end); {
+		continue // Find has waited for a moment
+	}
+	return code
 }
 
 // start runs the test stage.
@@ -61,9 +75,9 @@ func both(t *testing.T, test func(t *testing.T, start start)) {
 // eventually fails the test if the condition does not become true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestNextStream(t *testing.T) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Error("the next stage was not told that the client has gone")
 		}
 	})

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -184,7 +183,7 @@ func TestIdleConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	drain(t, stage, time.Minute)
+	stage.Drain(t, patience)
 	r := bufio.NewReader(conn)
 	for range 2 {
 		fmt.Fprint(conn, "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")

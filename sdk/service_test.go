@@ -165,33 +165,28 @@ func TestHooks(t *testing.T) {
 		eventually(t, "the stack is in the log", func() bool { return strings.Contains(stage.Log(), "stage_test.go") })
 
 		// The end of the call is not the end of the hook; Stop is.
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		if _, err := stage.RPC.RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: "waits"}); status.Code(err) != codes.DeadlineExceeded {
+		ctx, cancel := context.WithCancel(t.Context())
+		called := make(chan error, 1)
+		go func() {
+			_, err := stage.RPC.RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: "waits"})
+			called <- err
+		}()
+		eventually(t, "the hook waits", func() bool { return notes(stage) == "hook waits\n" })
+		cancel()
+		if err := <-called; status.Code(err) != codes.Canceled {
 			t.Errorf("waits: %v", err)
 		}
 		if _, err := stage.RPC.RunPreShutdownHook(t.Context(), &stagev1.RunHookRequest{Name: "last"}); err != nil {
 			t.Errorf("last: %v", err)
 		}
-		if got := notes(stage); got != "pre-shutdown\n" {
+		if got := notes(stage); got != "hook waits\npre-shutdown\n" {
 			t.Errorf("before Stop: %q", got)
 		}
 		stage.Stop(t)
-		if got := notes(stage); got != "pre-shutdown\nhook ended\ndestroy 2\ndestroy 1\n" {
+		if got := notes(stage); got != "hook waits\npre-shutdown\nhook ended\ndestroy 2\ndestroy 1\n" {
 			t.Errorf("after Stop: %q", got)
 		}
 	})
-}
-
-func drain(t *testing.T, stage *stagetest.Stage, timeout time.Duration) int64 {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	resp, err := stage.RPC.Drain(ctx, &stagev1.DrainRequest{})
-	if err != nil {
-		t.Fatalf("Drain: %v", err)
-	}
-	return resp.GetRunning()
 }
 
 // Drain tells handlers, and waits for those that do not listen as long as it may.
@@ -206,7 +201,7 @@ func TestDrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if running := drain(t, stage, 2*time.Second); running != 1 {
+		if running := stage.Drain(t, 2*time.Second); running != 1 {
 			t.Errorf("%d requests running, want 1", running)
 		}
 		body := make([]byte, 8)
@@ -215,7 +210,7 @@ func TestDrain(t *testing.T) {
 		}
 		listening.Body.Close()
 		stubborn.Body.Close()
-		if running := drain(t, stage, 20*time.Second); running != 0 {
+		if running := stage.Drain(t, patience); running != 0 {
 			t.Errorf("%d requests running, want 0", running)
 		}
 	})

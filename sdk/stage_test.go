@@ -103,6 +103,7 @@ func registerAll(env *sdk.Env) {
 	env.PostStartHook("fails", func(context.Context) error { return errors.New("the hook's own words") })
 	env.PostStartHook("panics", func(context.Context) error { panic("boom") })
 	env.PostStartHook("waits", func(ctx context.Context) error {
+		note(env, "hook waits")
 		<-ctx.Done()
 		time.Sleep(50 * time.Millisecond) // it takes a moment to tidy up
 		note(env, "hook ended")

@@ -3,6 +3,7 @@ package apistage
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apiserver/pkg/storage"
@@ -11,8 +12,10 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-func TestSizesAreReportedTogether(t *testing.T) {
-	t.Parallel()
+// In a bubble of synctest, what is reported in a row comes at the same time.
+func TestSizesAreReportedTogether(t *testing.T) { synctest.Test(t, testSizes) }
+
+func testSizes(t *testing.T) {
 	reports := make(chan []sdk.ResourceSize, 10)
 	tracker := newSizeReporter(flowcontrolrequest.NewStorageObjectCountTracker(), func(sizes []sdk.ResourceSize) { reports <- sizes })
 	tracker.Set("pods", storage.Stats{ObjectCount: 1})

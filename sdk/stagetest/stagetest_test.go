@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -32,7 +33,18 @@ func TestMain(m *testing.M) {
 		sdk.Main(sdk.Stage{Name: "hello", New: hello})
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(settling{m})
+}
+
+// settling runs the tests, and waits for the goroutines that they have begun to end.
+type settling struct{ *testing.M }
+
+func (s settling) Run() int {
+	code := s.M.Run()
+	for end := time.Now().Add(time.Minute); goleak.Find() != nil && time.Now().Before(end); {
+		continue // Find has waited for a moment
+	}
+	return code
 }
 
 // Both ways of running a stage behave alike.
