@@ -77,7 +77,7 @@ type Hop struct {
 // or more, or not at all.
 func (h Hop) Failed() bool {
 	switch h.Outcome {
-	case Served, Upgraded:
+	case Served, Called, Upgraded:
 		return h.Status >= http.StatusInternalServerError
 	case NotReached, NoAnswer, Malformed, Interrupted:
 		return true

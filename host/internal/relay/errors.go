@@ -94,6 +94,7 @@ type Outcome string
 
 const (
 	Served      Outcome = "served"      // the answer was passed on to its end
+	Called      Outcome = "called"      // the stage has asked the next one by a call, and its answer was passed on
 	Declined    Outcome = "declined"    // the stage said "not mine"
 	Upgraded    Outcome = "upgraded"    // the protocol was switched
 	Replayed    Outcome = "replayed"    // sent again; the outcome of that follows

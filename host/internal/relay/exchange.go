@@ -3,6 +3,7 @@ package relay
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // verdict is how an attempt ended.
@@ -40,8 +41,11 @@ type exchange struct {
 	unflushed, flushed bool
 	flushFunc          func() // flush as a function value
 
-	// arrived ends the stage's part of the trail.
-	arrived func(Outcome)
+	// at is the stage's part of the trail; nil if nobody wants to know.
+	at *trailHop
+	// called says that the stage has called the next one; it is the trail's, or mark.
+	called *atomic.Bool
+	mark   atomic.Bool
 
 	// The attempt under way.
 	stage  string

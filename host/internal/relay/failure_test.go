@@ -278,7 +278,7 @@ func TestPanickingWriter(t *testing.T) {
 	if n := chain.state.Load().Links[0].Endpoint.InFlight(); n != 0 {
 		t.Errorf("%d in flight", n)
 	}
-	if _, ok := chain.flights.lookup(1, "a"); ok {
+	if _, ok := chain.flights.call(1, "a"); ok {
 		t.Error("the request can still be handed on")
 	}
 }

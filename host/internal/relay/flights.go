@@ -20,12 +20,14 @@ type flight struct {
 	// snapshot is the chain as it was when the request came.
 	snapshot *Snapshot
 	r        *http.Request
+	// called is set when the stage calls the next one for this request.
+	called *atomic.Bool
 }
 
 // begin returns the id of a new request.
 func (f *flights) begin() uint64 { return f.last.Add(1) }
 
-// set says which stage has the request.
+// set says which stage has the request. It has not called yet.
 func (f *flights) set(id uint64, fl flight) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
@@ -33,10 +35,11 @@ func (f *flights) set(id uint64, fl flight) {
 	if s.m == nil {
 		s.m = make(map[uint64]flight)
 	}
+	fl.called.Store(false)
 	s.m[id] = fl
 }
 
-// end forgets the request.
+// end forgets the request. Its called is not touched any more.
 func (f *flights) end(id uint64) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
@@ -44,11 +47,15 @@ func (f *flights) end(id uint64) {
 	delete(s.m, id)
 }
 
-// lookup returns the request with that id if the stage has it.
-func (f *flights) lookup(id uint64, stage string) (flight, bool) {
+// call returns the request with that id if the stage has it, and marks it as called.
+func (f *flights) call(id uint64, stage string) (flight, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
 	fl, ok := s.m[id]
-	return fl, ok && fl.stage == stage
+	if !ok || fl.stage != stage {
+		return flight{}, false
+	}
+	fl.called.Store(true)
+	return fl, true
 }

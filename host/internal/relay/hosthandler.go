@@ -74,7 +74,7 @@ func bearer(r *http.Request) string {
 // request's identity and whatever else its context holds, and no longer than it.
 func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, id string) {
 	n, err := strconv.ParseUint(id, 10, 64)
-	flight, ok := h.Chain.flights.lookup(n, stage)
+	flight, ok := h.Chain.flights.call(n, stage)
 	if err != nil || !ok {
 		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage), http.StatusConflict)
 		return

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -223,20 +224,28 @@ func TestFlights(t *testing.T) {
 	if other := f.begin(); other == id {
 		t.Error("an id twice")
 	}
+	var called atomic.Bool
 	lookup := func(stage string) error {
-		if got, ok := f.lookup(id, stage); ok && got.r == r {
+		was := called.Load()
+		if got, ok := f.call(id, stage); ok && got.r == r && called.Load() {
 			return nil
+		}
+		if called.Load() != was {
+			t.Errorf("stage %q has not called, and is marked", stage)
 		}
 		return errors.New("not found")
 	}
 	if lookup("") == nil || lookup("a") == nil {
 		t.Error("found before a stage had it")
 	}
-	f.set(id, flight{stage: "a", r: r})
+	f.set(id, flight{stage: "a", r: r, called: &called})
 	if lookup("a") != nil || lookup("b") == nil {
 		t.Error("with a, it is not a's alone")
 	}
-	f.set(id, flight{stage: "b", r: r})
+	f.set(id, flight{stage: "b", r: r, called: &called})
+	if called.Load() {
+		t.Error("b is marked for the call of a")
+	}
 	if lookup("b") != nil || lookup("a") == nil {
 		t.Error("with b, it is not b's alone")
 	}
@@ -244,7 +253,7 @@ func TestFlights(t *testing.T) {
 	if lookup("b") == nil {
 		t.Error("found after its end")
 	}
-	if n := testing.AllocsPerRun(100, func() { f.set(id, flight{stage: "a", r: r}); f.end(id) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.set(id, flight{stage: "a", r: r, called: &called}); f.end(id) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +16,7 @@ type Trail struct {
 	Ended func(TrailHop)
 
 	mu   sync.Mutex
-	hops []TrailHop
+	hops []*trailHop
 }
 
 // TrailHop is a stage on the way.
@@ -27,6 +28,13 @@ type TrailHop struct {
 	Took    time.Duration // 0 as long as the stage is at work
 }
 
+// trailHop is a hop as its trail keeps it.
+type trailHop struct {
+	TrailHop
+	trail  *Trail
+	called atomic.Bool
+}
+
 type trailKey struct{}
 
 // WithTrail returns a context with which a request keeps a trail: of the stages that it
@@ -35,52 +43,76 @@ func WithTrail(ctx context.Context, t *Trail) context.Context {
 	return context.WithValue(ctx, trailKey{}, t)
 }
 
-// begin notes that a stage gets the request. The function that it returns notes the end.
-func (t *Trail) begin(stage string) (end func(Outcome)) {
-	hop := TrailHop{Stage: stage, Began: time.Now()}
+// begin notes that a stage gets the request.
+func (t *Trail) begin(stage string) *trailHop {
+	h := &trailHop{TrailHop: TrailHop{Stage: stage, Began: time.Now()}, trail: t}
 	t.mu.Lock()
-	i := len(t.hops)
-	t.hops = append(t.hops, hop)
-	t.mu.Unlock()
-	return func(o Outcome) {
-		hop.Outcome, hop.Took = o, time.Since(hop.Began)
-		t.mu.Lock()
-		t.hops[i] = hop
-		t.mu.Unlock()
-		if t.Ended != nil {
-			t.Ended(hop)
-		}
+	defer t.mu.Unlock()
+	t.hops = append(t.hops, h)
+	return h
+}
+
+// end notes that the stage is done with the request.
+func (h *trailHop) end(o Outcome) {
+	h.trail.mu.Lock()
+	h.Outcome, h.Took = o, time.Since(h.Began)
+	ended := h.TrailHop
+	h.trail.mu.Unlock()
+	if h.trail.Ended != nil {
+		h.trail.Ended(ended)
 	}
 }
 
+// sofar is the hop as it is now: a stage that is at work serves, unless it has called.
+func (h *trailHop) sofar() TrailHop {
+	now := h.TrailHop
+	if now.Outcome == "" {
+		now.Outcome, now.Took = Served, time.Since(h.Began)
+		if h.called.Load() {
+			now.Outcome = Called
+		}
+	}
+	return now
+}
+
+// answers says that an answer comes from the stage itself. One that was given up may be
+// that of a call, whose caller goes on without it.
+func (h TrailHop) answers(inCall bool) bool {
+	switch h.Outcome {
+	case Served, Upgraded, Interrupted:
+		return true
+	case GivenUp:
+		return inCall
+	}
+	return false
+}
+
 // String is the way so far as a list: STAGE;outcome=OUTCOME;ms=TIME, in the order in
-// which the stages got the request. A stage that is at work has called if another got
-// the request since, and serves if not. If none is, the host itself answers.
+// which the stages got the request. A stage that is at work serves, unless it has
+// called. If no stage serves, the host itself answers.
 func (t *Trail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var parts []string
-	working := false
-	for i, h := range t.hops {
-		if h.Outcome == "" {
-			working = true
-			h.Took, h.Outcome = time.Since(h.Began), Served
-			if i+1 < len(t.hops) {
-				h.Outcome = "called"
-			}
-		}
+	working, answered := false, false
+	for _, hop := range t.hops {
+		h := hop.sofar()
+		working = working || hop.Outcome == ""
+		answered = answered || h.answers(working)
 		parts = append(parts, fmt.Sprintf("%s;outcome=%s;ms=%.3f", h.Stage, h.Outcome, float64(h.Took)/float64(time.Millisecond)))
 	}
-	if !working {
+	if !answered {
 		parts = append(parts, "host;outcome=served")
 	}
 	return strings.Join(parts, ", ")
 }
 
-// trail notes that the stage of the exchange gets the request, if anybody wants to know.
-func (x *exchange) trail() (end func(Outcome)) {
+// arrive notes that the stage of the exchange gets the request, on the trail if there
+// is one.
+func (x *exchange) arrive() {
+	x.at, x.called = nil, &x.mark
 	if t, ok := x.r.Context().Value(trailKey{}).(*Trail); ok {
-		return t.begin(x.stage)
+		x.at = t.begin(x.stage)
+		x.called = &x.at.called
 	}
-	return func(Outcome) {}
 }

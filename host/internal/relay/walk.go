@@ -144,8 +144,8 @@ const maxReplays = 5
 // hop hands the request to the stage x.stage. It says whether that has taken it, with
 // whatever result; if not, it has declined.
 func (x *walk) hop(s *Snapshot, e *Endpoint) (taken bool) {
-	x.chain.flights.set(x.id, flight{stage: x.stage, snapshot: s, r: x.r})
-	x.arrived = x.trail()
+	x.arrive()
+	x.chain.flights.set(x.id, flight{stage: x.stage, snapshot: s, r: x.r, called: x.called})
 	v := x.try(e, false)
 	for n, lost := 0, false; v == failed && x.mayReplay() && n < maxReplays; n++ {
 		now := x.chain.endpoint(x.stage)
@@ -154,6 +154,7 @@ func (x *walk) hop(s *Snapshot, e *Endpoint) (taken bool) {
 		}
 		lost = lost || x.fail.kind == Lost
 		x.observe(e, Replayed)
+		x.called.Store(false)
 		e = now
 		v = x.try(e, true)
 	}
@@ -177,6 +178,7 @@ func (x *walk) hop(s *Snapshot, e *Endpoint) (taken bool) {
 	return true
 }
 
+// observe says how the hop ended, or an attempt that another follows.
 func (x *exchange) observe(e *Endpoint, o Outcome) {
 	h := Hop{Stage: x.stage, Outcome: o}
 	if e != nil {
@@ -185,8 +187,27 @@ func (x *exchange) observe(e *Endpoint, o Outcome) {
 	if o == Served || o == Upgraded {
 		h.Status = x.answer.status
 	}
-	if o != Replayed {
-		x.arrived(o)
+	if x.calls(o) {
+		h.Outcome = Called
+	}
+	if x.at != nil && o != Replayed {
+		x.at.end(h.Outcome)
 	}
 	x.chain.config.Observe(h)
+}
+
+// calls says whether the hop counts as a call: of the stages that have a request, the
+// last one serves it, or the client leaves it in the middle of its answer, and those
+// in front of that one have called. What has gone wrong with a stage is told in any case.
+func (x *exchange) calls(o Outcome) bool {
+	switch o {
+	case Served, Upgraded:
+	case GivenUp:
+		if !x.begun {
+			return false
+		}
+	default:
+		return false
+	}
+	return x.called.Load()
 }
