@@ -9,7 +9,8 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// SIGINT during the start ends everything that has been started, at any moment.
+// SIGTERM during the start ends everything that has been started, at any moment. (SIGINT
+// does nothing to a process in the background before that asks for it.)
 func TestSignalDuringStart(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{200 * time.Millisecond, 600 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
@@ -18,7 +19,7 @@ func TestSignalDuringStart(t *testing.T) {
 			s := newSite(t)
 			h := s.start(t, s.args()...)
 			time.Sleep(after) // the moment is what is tested
-			if err := h.Signal(syscall.SIGINT); err != nil {
+			if err := h.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			h.ends(t)

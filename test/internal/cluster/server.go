@@ -57,15 +57,25 @@ func (s *Server) Config(user string) *rest.Config {
 	return c
 }
 
-// Kubeconfig writes a kubeconfig with a user's token and returns its path.
+// Kubeconfig writes a kubeconfig with a user's token and returns its path. It replaces one
+// of the same user as a whole: somebody may be reading it.
 func (s *Server) Kubeconfig(user string) (string, error) {
 	c := api.NewConfig()
 	c.Clusters["test"] = &api.Cluster{Server: s.URL, CertificateAuthorityData: s.ca, InsecureSkipTLSVerify: s.ca == nil}
 	c.AuthInfos["test"] = &api.AuthInfo{Token: user + "-token"}
 	c.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "test"}
 	c.CurrentContext = "test"
+	text, err := clientcmd.Write(*c)
+	if err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(s.Dir, user+"*")
+	if err != nil {
+		return "", err
+	}
 	path := filepath.Join(s.Dir, user+".kubeconfig")
-	return path, clientcmd.WriteToFile(*c, path)
+	_, err = file.Write(text)
+	return path, errors.Join(err, file.Close(), os.Rename(file.Name(), path))
 }
 
 // Stop ends the server and removes its files. The log is printed if failed is set.
