@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,41 +16,66 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// What docs/sdk.md says that a stage costs.
+// What docs/sdk.md says that a stage costs: its limits. The machine may be busy, and the
+// time to the first answer is that of the quickest of five starts, with ten times as much
+// as allowed there.
+const (
+	maxLines    = 15
+	maxBinary   = 20_000_000
+	maxMemory   = 20_000 // kB
+	maxFirst    = 10 * 150 * time.Millisecond
+	figureTries = 5
+)
+
 func TestFigures(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := bytes.Count(source, []byte("\n")); lines > 15 {
-		t.Errorf("%d lines, at most 15", lines)
+	if lines := bytes.Count(source, []byte("\n")); lines > maxLines {
+		t.Errorf("%d lines, at most %d", lines, maxLines)
 	}
 	binary := stagetest.Build(t, ".", "-ldflags=-s -w").Path
 	info, err := os.Stat(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Size() > 20_000_000 {
-		t.Errorf("%d bytes, less than 20 MB", info.Size())
+	if info.Size() > maxBinary {
+		t.Errorf("%d bytes, at most %d", info.Size(), maxBinary)
 	}
 	var took []time.Duration
-	memory := ""
-	for range 5 {
+	var memory []int
+	for range figureTries {
 		begin := time.Now()
 		stage := stagetest.StartProcess(t, exec.Command(binary), stagetest.Options{})
 		stage.Get(t, "/hello")
 		took = append(took, time.Since(begin))
-		memory = resident(stage.PID())
+		memory = append(memory, resident(t, stage.PID()))
 		stage.Stop(t)
 	}
 	slices.Sort(took)
-	t.Logf("%.1f MB, resident %s, from the start to the first answer %s", float64(info.Size())/1e6, memory, took[len(took)/2].Round(time.Millisecond))
+	slices.Sort(memory)
+	if least := memory[0]; least > maxMemory {
+		t.Errorf("%d kB resident, at most %d", least, maxMemory)
+	}
+	if took[0] > maxFirst {
+		t.Errorf("%s from the start to the first answer, at most %s: %s", took[0], maxFirst, took)
+	}
+	t.Logf("%.1f MB, %d kB resident, from the start to the first answer %s",
+		float64(info.Size())/1e6, memory[len(memory)/2], took[len(took)/2].Round(time.Millisecond))
 }
 
-// resident is the memory of a process, empty where there is no /proc.
-func resident(pid int) string {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// resident is the memory of a process in kB, 0 where there is no /proc.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "linux" {
+		return 0
+	}
+	var kB int
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	line, _, _ := strings.Cut(rest, "\n")
-	return strings.TrimSpace(line)
+	if _, scanErr := fmt.Sscan(rest, &kB); err != nil || scanErr != nil {
+		t.Fatalf("memory of process %d: %v, %v", pid, err, scanErr)
+	}
+	return kB
 }
