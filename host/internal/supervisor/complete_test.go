@@ -97,7 +97,7 @@ func TestSignalOfALaterGenerationCompletesTheServer(t *testing.T) {
 	touch(t, file)
 	select {
 	case <-signal:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the signal of the second generation is lost")
 	}
 }

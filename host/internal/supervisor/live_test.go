@@ -33,7 +33,7 @@ func table(published []Published) *chain.Table {
 func stages(published []Published) []relay.Stage {
 	all := make([]relay.Stage, len(published))
 	for i, p := range published {
-		all[i] = relay.Stage{Name: p.Name, Socket: p.Socket, Held: p.Held}
+		all[i] = relay.Stage{Name: p.Name, Socket: p.Socket, Refusal: p.Refusal, Held: p.Held}
 	}
 	return all
 }
@@ -127,7 +127,7 @@ func (f *fixture) settled(t *testing.T) {
 	t.Helper()
 	eventually(t, "old generations are gone", func() bool {
 		for _, st := range f.Status() {
-			if len(st.Others) > 0 || st.State != "serving" {
+			if len(st.Others) > 0 || st.State != "serving" || st.Probation != nil {
 				return false
 			}
 		}

@@ -87,7 +87,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 				t.Errorf("events %q", got)
 			}
 			// It is as it was: the next swap begins with it.
-			if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
+			if _, err := f.swap(t, "b", SwapOptions{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -44,9 +44,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		if status, body := f.ask("GET", "/b", ""); status != 200 || !strings.HasPrefix(body, fmt.Sprint(dead, " ")) {
 			t.Errorf("round %d: with a standby, the answer is %d %s, want it from %d", round, status, body, dead)
 		}
-		if err := syscall.Kill(dead, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		kill(t, dead)
 		if status, body := f.ask("GET", "/b", ""); status != http.StatusOK || !strings.HasPrefix(body, fmt.Sprint(standby, " ")) {
 			t.Errorf("round %d: %d %s, want it from %d", round, status, body, standby)
 		}
@@ -73,9 +71,7 @@ func TestSwapReplacesTheStandby(t *testing.T) {
 	stop()
 	eventually(t, "the old one is gone", func() bool { return syscall.Kill(old, 0) != nil })
 	standby := f.standby()
-	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, f.pid("b"))
 	if status, body := f.ask("GET", "/b", ""); status != http.StatusOK || !strings.HasPrefix(body, fmt.Sprint(standby, " ")) {
 		t.Errorf("%d %s, want it from %d", status, body, standby)
 	}
@@ -109,9 +105,7 @@ func TestStandbyThatEndsIsReplaced(t *testing.T) {
 	eventually(t, "there is another", func() bool { return f.standby() != 0 && f.standby() != old })
 	old, dead := f.standby(), f.pid("b")
 	suspend(t, old)
-	if err := syscall.Kill(dead, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, dead)
 	status, body := f.ask("GET", "/b", "")
 	if status != http.StatusOK || strings.HasPrefix(body, fmt.Sprint(old, " ")) {
 		t.Errorf("%d %s", status, body)

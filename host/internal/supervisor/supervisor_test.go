@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +21,9 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/relay"
 )
+
+// patience is how long a test waits for what has to happen.
+const patience = time.Minute
 
 type fixture struct {
 	*Supervisor
@@ -46,15 +50,16 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
-	log := hclog.New(&hclog.LoggerOptions{Output: testLog{t}, Level: hclog.Debug})
+	log := hclog.New(&hclog.LoggerOptions{Output: newTestLog(t), Level: hclog.Debug})
 	opts := Options{
-		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log, HoldTimeout: 10 * time.Second,
+		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log, HoldTimeout: patience,
 		Publish: func(chain []Published) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.published = chain
 			f.relay.Set(table(chain), stages(chain))
 		},
+		AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
 		HostSocket: filepath.Join(run, "host.sock"),
 		Events: func(e Event) {
 			f.mu.Lock()
@@ -65,8 +70,8 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	f.serve(t, opts.HostSocket)
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
-			Name: name, Binary: self, User: "user-" + name, StartTimeout: 60 * time.Second, Required: true,
-			DrainTimeout: 10 * time.Second,
+			Name: name, Binary: self, User: "user-" + name, StartTimeout: patience, Required: true,
+			DrainTimeout: patience,
 			Config:       map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
 		})
 	}
@@ -82,10 +87,25 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 }
 
 // testLog passes log lines on for as long as the test runs.
-type testLog struct{ t *testing.T }
+type testLog struct {
+	mu sync.Mutex
+	t  *testing.T // nil when it has ended
+}
 
-func (l testLog) Write(p []byte) (int, error) {
-	if l.t.Context().Err() == nil {
+func newTestLog(t *testing.T) *testLog {
+	l := &testLog{t: t}
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.t = nil
+	})
+	return l
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.t != nil {
 		l.t.Log(strings.TrimSpace(string(p)))
 	}
 	return len(p), nil
@@ -111,7 +131,7 @@ func (f *fixture) socket(name string) string {
 // get asks a stage over its data socket.
 func (f *fixture) get(name string) (string, error) {
 	socket := f.socket(name)
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -137,11 +157,37 @@ func (f *fixture) pid(name string) int {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
+}
+
+// kill kills a process, and returns when none of its threads is left: until then it can
+// take a request.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process is dead", func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return !slices.ContainsFunc(threads, func(file string) bool {
+			stat, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ")
+		})
+	})
+}
+
+// swap swaps a stage, as soon as no restart of it is under way.
+func (f *fixture) swap(t *testing.T, name string, opts SwapOptions) (swapped *Swapped, err error) {
+	t.Helper()
+	eventually(t, "no other change is under way", func() bool {
+		swapped, err = f.Swap(t.Context(), name, opts)
+		return !errors.Is(err, ErrBusy)
+	})
+	return swapped, err
 }
 
 func TestChainComesUpAndGoesDownInOrder(t *testing.T) {
@@ -161,10 +207,10 @@ func TestChainComesUpAndGoesDownInOrder(t *testing.T) {
 	for _, c := range f.Checks() {
 		eventually(t, c.Name+" passes", func() bool { return c.Run(t.Context()) == nil })
 	}
-	if err := f.RunPreShutdownHooks(t.Context(), 5*time.Second); err != nil {
+	if err := f.RunPreShutdownHooks(t.Context(), patience); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	pids := []int{f.pid("a"), f.pid("b"), f.pid("c")}
 	f.Drain(ctx, 0)
@@ -195,7 +241,7 @@ func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
 		if want := `post-start hook "start" of stage "b" failed: `; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the hook does not like it") {
 			t.Errorf("got %q, want %q and the hook's own words", err, want)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("a failed hook was not reported")
 	}
 }
@@ -215,7 +261,7 @@ func TestStageThatEndsItselfInAHookEndsTheServer(t *testing.T) {
 				t.Errorf("%q is not in %q", want, err)
 			}
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the end of the stage was not reported")
 	}
 }

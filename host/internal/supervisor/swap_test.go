@@ -134,9 +134,7 @@ func TestProcessThatDiesDuringItsSwap(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the swap has begun", func() bool { return len(f.kinds(SwapBegun)) == 1 })
-	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, f.pid("b"))
 	eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
 	answer := make(chan int, 1)
 	go func() {
@@ -172,9 +170,7 @@ func TestRequestsInTheBacklogOfADeadProcess(t *testing.T) {
 	if err := st.changing.wait(t.Context()); err != nil { // as if a restart took long
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, f.pid("b"))
 	eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
 	st.changing.done()
 	for range cap(answer) {
@@ -186,11 +182,7 @@ func TestRequestsInTheBacklogOfADeadProcess(t *testing.T) {
 
 func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	f := ready(t, nil) // nothing but the swap is noted from now on
 	old := f.pid("b")
 	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Env["SWAPPED"] = "yes" }})
 	if err != nil {
@@ -209,9 +201,7 @@ func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
 		t.Errorf("the old generation ended with %q", got)
 	}
 	// A crash of the new one is a restart on the new one's socket.
-	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, f.pid("b"))
 	if body, err := f.get("b"); err != nil || body == "" {
 		t.Errorf("after a crash of the new generation: %q, %v", body, err)
 	}
