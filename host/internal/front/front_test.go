@@ -24,7 +24,7 @@ import (
 )
 
 // deadline bounds whatever a test waits for.
-const deadline = 10 * time.Second
+const deadline = time.Minute
 
 // certificates is the folder of those that all servers of the tests have.
 var certificates string

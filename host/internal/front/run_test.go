@@ -26,7 +26,12 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	admin := s.admin(t)
 	s.AddPreShutdownHook("asks", func() error {
 		hooks.Add(1)
-		servedDuringHook <- admin.get(t, "/readyz?verbose")
+		a := admin.get(t, "/readyz?verbose")
+		// The hooks begin at the same time as the shutdown.
+		for end := time.Now().Add(deadline); a.code == http.StatusOK && time.Now().Before(end); {
+			a = admin.get(t, "/readyz?verbose")
+		}
+		servedDuringHook <- a
 		return nil
 	})
 	s.AddPreShutdownHook("fails", func() error { hooks.Add(1); return errTest })
@@ -80,7 +85,15 @@ func TestShutdownDoesNotWaitForIdleConnections(t *testing.T) {
 		return conn
 	}
 	var late net.Conn
-	s.AddPreShutdownHook("connects", func() error { late = dial(); return nil })
+	s.AddPreShutdownHook("connects", func() error {
+		late = dial()
+		// The server accepts connections in their order: when the next has got its answer,
+		// this one is not lost with the listener.
+		if a := s.client(t).get(t, "/livez"); a.code == 0 {
+			t.Errorf("during the hook: %s", a.body)
+		}
+		return nil
+	})
 	s.run(t)
 	s.waitReady(t)
 	s.stop()

@@ -36,7 +36,7 @@ func TestSignalsComeInUpstreamsOrder(t *testing.T) {
 			t.Parallel()
 			flags := open(t)
 			flags["shutdown-send-retry-after"] = []string{retryAfter}
-			flags["shutdown-delay-duration"] = []string{"300ms"}
+			flags["shutdown-delay-duration"] = []string{"2s"} // the hooks, of which there are none, end before that
 			var signals recorder
 			s := newServerWith(t, flags, func(o *front.Options) { o.Signal = signals.came })
 			complete := make(chan struct{})
