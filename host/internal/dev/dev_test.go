@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,10 +48,12 @@ func module(t *testing.T) string {
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
+	whole := filepath.Join(t.TempDir(), "whole") // a file that is just being written is none yet
+	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(whole, []byte(text), 0o600))
+	if err == nil {
+		err = os.Rename(whole, path)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }

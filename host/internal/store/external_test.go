@@ -8,14 +8,17 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"maps"
 	"math/big"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,13 +58,17 @@ func TestExternal(t *testing.T) {
 		"no client cert":    {func(o *Options) { o.CertFile, o.KeyFile = "", "" }, "certificate required"},
 		"other client cert": {func(o *Options) { o.CertFile, o.KeyFile = strangerCert, strangerKey }, "unknown certificate authority"},
 		"plain":             {func(o *Options) { o.Endpoints = []string{"http" + strings.TrimPrefix(endpoint, "https")} }, "does not answer"},
-		"refused":           {func(o *Options) { o.Endpoints = []string{"https://" + freeAddress(t)} }, "connection refused"},
+		"refused":           {func(o *Options) { o.Endpoints = []string{"https://" + deafAddress(t)} }, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) { // not parallel: the server ends with its test
 			o := o
 			o.Dir = newDir(t)
 			tc.change(&o)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			timeout := time.Minute // an error of TLS ends the wait
+			if name == "plain" || name == "refused" {
+				timeout = 2*time.Second + retryInterval/2 // in the middle between two tries
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			_, err := Open(ctx, o)
 			if err == nil {
@@ -83,7 +90,7 @@ func TestExternalOneOfTwo(t *testing.T) {
 	certFile, keyFile := ca.issue(t, "etcd")
 	endpoint := startTLSEtcd(t, ca.file, certFile, keyFile)
 	s, err := Open(t.Context(), Options{
-		Dir: newDir(t), Endpoints: []string{"https://" + freeAddress(t), endpoint},
+		Dir: newDir(t), Endpoints: []string{"https://" + deafAddress(t), endpoint},
 		CAFile: ca.file, CertFile: certFile, KeyFile: keyFile,
 	})
 	if err != nil {
@@ -121,7 +128,27 @@ func TestExternalBadOptions(t *testing.T) {
 	}
 }
 
-// freeAddress is an address on which nobody listens.
+// deafAddress is an address on which nobody listens, nor can before the test ends: a
+// socket that does not listen has it.
+func deafAddress(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*syscall.SockaddrInet4).Port))
+}
+
+// freeAddress is an address on which nobody listens just now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,6 +162,19 @@ func freeAddress(t *testing.T) string {
 // startTLSEtcd starts a server that wants client certificates and returns its URL.
 func startTLSEtcd(t *testing.T, caFile, certFile, keyFile string) string {
 	t.Helper()
+	for attempt := 1; ; attempt++ {
+		endpoint, err := tryTLSEtcd(t, caFile, certFile, keyFile)
+		if err == nil {
+			return endpoint
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || attempt == 5 { // somebody was faster
+			t.Fatal(err)
+		}
+	}
+}
+
+func tryTLSEtcd(t *testing.T, caFile, certFile, keyFile string) (string, error) {
+	t.Helper()
 	endpoint := url.URL{Scheme: "https", Host: freeAddress(t)}
 	cfg := embed.NewConfig()
 	cfg.Dir = newDir(t)
@@ -147,11 +187,11 @@ func startTLSEtcd(t *testing.T, caFile, certFile, keyFile string) string {
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(hclog.NewNullLogger(), new(atomic.Bool), func(err error) { t.Error(err) }))
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	t.Cleanup(etcd.Close)
 	<-etcd.Server.ReadyNotify()
-	return endpoint.String()
+	return endpoint.String(), nil
 }
 
 type testCA struct {

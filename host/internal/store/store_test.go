@@ -134,7 +134,7 @@ func mustOpen(t *testing.T, o Options) (*Store, *clientv3.Client) {
 	}
 	t.Cleanup(func() {
 		client.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
