@@ -13,16 +13,17 @@ import (
 	"path/filepath"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // adminSocketName is the socket in the runtime folder on which the commands
 // "catena status" and "catena swap" reach a running host. The folder keeps other
-// users out.
+// users out, and so does the socket by itself.
 const adminSocketName = "admin.sock"
 
 // openAdmin serves the admin socket.
 func (s *server) openAdmin(context.Context) error {
-	l, err := net.Listen("unix", filepath.Join(s.run, adminSocketName))
+	l, err := guard.Listen(filepath.Join(s.run, adminSocketName))
 	if err != nil {
 		return fmt.Errorf("socket for commands: %w", err)
 	}

@@ -107,6 +107,9 @@ func (s *server) openData(context.Context) error {
 		return err
 	}
 	s.undo.add(s.lock.Release)
+	if s.lock.WasOpen {
+		s.log.Warn("the data folder was open to other users of this machine; it is closed to them now", "dir", dir)
+	}
 	if s.run, err = runtimeDir(s.cfg.RuntimeDir, dir, s.cfg.Order); err != nil {
 		return err
 	}

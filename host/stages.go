@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -40,7 +40,7 @@ func (s *server) buildChain(context.Context) error {
 
 	s.saved = readClaims(claimsFile(s.storage.Dir))
 	socket := filepath.Join(s.run, hostSocketName)
-	l, err := net.Listen("unix", socket)
+	l, err := guard.Listen(socket)
 	if err != nil {
 		return fmt.Errorf("socket for the stages: %w", err)
 	}
@@ -52,7 +52,7 @@ func (s *server) buildChain(context.Context) error {
 	s.stages, err = supervisor.New(supervisor.Options{
 		Chain: s.specs, DataDir: s.storage.Dir, RuntimeDir: s.run, Flags: s.flags.List(), HostSocket: socket,
 		ServerVersion: s.front.Version(), ExternalURL: s.front.ExternalURL(), HoldTimeout: s.config().HoldTimeout, Log: s.log, StageLog: s.others,
-		Publish: s.publish, AwaitEmpty: s.chain.AwaitEmpty, ResourceSizes: s.resourceSizes, Events: s.event,
+		Publish: s.publish, AwaitEmpty: s.chain.AwaitEmpty, HostPaths: s.front.OwnPaths, ResourceSizes: s.resourceSizes, Events: s.event,
 	})
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (s *server) publish(stages []supervisor.Published) {
 	links := make([]relay.Stage, len(stages))
 	claims := make([]chain.StageClaims, len(stages))
 	for i, st := range stages {
-		links[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Held: st.Held}
+		links[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
 		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
 	}
 	s.chain.Set(chain.NewTable(claims), links)

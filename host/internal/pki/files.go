@@ -10,6 +10,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // Files are the paths of the certificates and keys of a folder.
@@ -35,12 +37,24 @@ func FilesIn(dir string) Files {
 	}
 }
 
-// privateFolder makes a folder that only its owner can enter.
-func privateFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("folder for certificates: %w", err)
+func (f Files) all() []string {
+	return []string{
+		f.CA, f.CAKey, f.Serving, f.ServingKey, f.KubeletClient, f.KubeletClientKey,
+		f.FrontProxyCA, f.FrontProxyCAKey, f.FrontProxyClient, f.FrontProxyClientKey,
+		f.ServiceAccountKey, f.ServiceAccountPublicKey,
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
+}
+
+// privateFolder makes a folder that only its owner can enter, and closes it and the
+// files in it if there are some already. Files that somebody else has made are refused.
+func privateFolder(dir string) error {
+	_, err := guard.Folder(dir)
+	for _, path := range FilesIn(dir).all() {
+		if err == nil {
+			err = guard.File(path)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("folder for certificates: %w", err)
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 
 // Options says what to make.
 type Options struct {
-	// Dir is the folder; it is made if it does not exist, with mode 0700.
+	// Dir is the folder; it is made if it does not exist. It is closed to other users.
 	Dir string
 	// Hosts are names and IP addresses under which the server is reached, besides
 	// those that every server has (see servingHosts).

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // LockedError says that another process uses the data folder.
@@ -26,18 +28,37 @@ func (e *LockedError) Error() string {
 }
 
 // DirLock is a lock on a data folder. The kernel releases it with the process.
-type DirLock struct{ file *os.File }
+type DirLock struct {
+	file *os.File
+	// WasOpen says that other users could enter the folder before.
+	WasOpen bool
+}
 
-// LockDir creates the data folder with mode 0700 if it does not exist and takes its
-// lock. The error is a LockedError if another process has it.
+// lockName is the file that is locked. A folder that has it is a data folder.
+const lockName = "lock"
+
+// LockDir creates the data folder with mode 0700 if it does not exist, closes one that
+// does to other users, and takes its lock. It refuses a folder in which others may have
+// put something, and an open one that is used for something else. The error is a
+// LockedError if another process has the lock.
 func LockDir(dir string) (*DirLock, error) {
 	if dir == "" {
 		return nil, errors.New("no data folder given")
 	}
+	if err := checkUse(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	wasOpen, err := guard.Folder(dir)
+	if err == nil {
+		err = guard.CheckEntries(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data folder %s cannot be written: %w", dir, err)
 	}
@@ -49,11 +70,31 @@ func LockDir(dir string) (*DirLock, error) {
 		pid := readPID(file)
 		return nil, errors.Join(&LockedError{Dir: dir, PID: pid}, file.Close())
 	}
-	lock := &DirLock{file: file}
+	lock := &DirLock{file: file, WasOpen: wasOpen}
 	if err := lock.writePID(); err != nil {
 		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", dir, err), lock.Release())
 	}
 	return lock, nil
+}
+
+// checkUse keeps from closing a folder that others use, such as /tmp or a home, to them.
+func checkUse(dir string) error {
+	if !guard.IsOpen(dir) {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(dir, lockName)); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() != "lost+found" { // of a file system of its own
+			return fmt.Errorf("data folder %s is open to other users and is no data folder so far, it holds %s: choose another folder, or run chmod 700 %s", dir, e.Name(), dir)
+		}
+	}
+	return nil
 }
 
 func (l *DirLock) writePID() error {

@@ -16,7 +16,7 @@ import (
 
 // Options says which etcd to use and where.
 type Options struct {
-	// Dir is the data folder. It is created with mode 0700 if it does not exist.
+	// Dir is the data folder. See LockDir.
 	Dir string
 	// Lock is the lock of Dir, if the caller has taken it and is to release it after
 	// Close. Without it, Open takes the lock, whichever etcd is used, until Close.

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// openFolder is a folder with that mode, whatever the umask is.
+func openFolder(t *testing.T, mode fs.FileMode) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func modeOf(t *testing.T, path string) fs.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func lockDir(t *testing.T, dir string) *DirLock {
+	t.Helper()
+	lock, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	return lock
+}
+
+func TestLockDirClosesTheFolder(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fs.FileMode{0o777, 0o755, 0o770} {
+		dir := openFolder(t, mode)
+		if lock := lockDir(t, dir); !lock.WasOpen || modeOf(t, dir) != 0o700 {
+			t.Errorf("mode %o: was open is %t, mode is %o afterwards", mode, lock.WasOpen, modeOf(t, dir))
+		}
+		// One that was in use already, with files in it, is closed, too.
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		if lock := lockDir(t, dir); !lock.WasOpen || modeOf(t, dir) != 0o700 {
+			t.Errorf("mode %o, with files: was open is %t, mode is %o afterwards", mode, lock.WasOpen, modeOf(t, dir))
+		}
+		if lock := lockDir(t, dir); lock.WasOpen {
+			t.Errorf("mode %o: the closed folder counts as open", mode)
+		}
+	}
+}
+
+// A folder such as /tmp or a home must not be closed to those who use it.
+func TestLockDirLeavesOtherFoldersOpen(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t, 0o755)
+	if err := os.WriteFile(filepath.Join(dir, "letter.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), "letter.txt") || !strings.Contains(err.Error(), "chmod 700 "+dir) {
+		t.Errorf("error is %v", err)
+	}
+	if modeOf(t, dir) != 0o755 {
+		t.Errorf("mode is %o afterwards", modeOf(t, dir))
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lockDir(t, dir)
+}
+
+// What somebody else has put into the folder is not used: keys of theirs would make
+// them the administrator, and a link as the lock could make any file be written.
+func TestLockDirRefusesWhatOthersHaveMade(t *testing.T) {
+	t.Parallel()
+	const stranger = 65534
+	for _, name := range []string{"pki", "lock"} {
+		dir, victim := openFolder(t, 0o777), filepath.Join(t.TempDir(), "victim")
+		lockDir(t, dir)
+		path := filepath.Join(dir, name)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Lchown(path, stranger, -1); err != nil {
+			t.Skipf("only root can give a file away: %v", err)
+		}
+		for range 2 { // it is closed by the first, and still not good
+			if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), path+" belongs to user 65534") {
+				t.Errorf("%s: error is %v", name, err)
+			}
+		}
+		if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+			t.Errorf("%s: the file behind the link has become %q, %v", name, b, err)
+		}
+		if err := os.Chown(dir, stranger, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), dir+" belongs to user 65534") {
+			t.Errorf("the folder of another user: error is %v", err)
+		}
+	}
+}
