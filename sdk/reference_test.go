@@ -1,12 +1,10 @@
 package sdk_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
-	"go/ast"
 	"go/doc"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,18 +13,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the generated parts of docs/sdk.md")
+var update = flag.Bool("update", false, "write the generated parts of docs/sdk.md and docs/apistage.md")
 
 const reference = "../docs/sdk.md"
 
-// topics are what is in the reference, under which heading.
-var topics = []struct {
+// topic is a part of a reference.
+type topic struct {
 	name  string
 	names []string
-}{
+}
+
+// topics are what is in the reference, under which heading.
+var topics = []topic{
 	{"The stage", []string{"Stage.Name", "Stage.Version", "Stage.Summary", "Stage.New", "Stage.Config", "Stage.ConfigSchema", "Stage.Validate", "Stage.Tracing", "Main", "Serve"}},
 	{"Who it is", []string{"Env.Name", "Env.Generation", "Env.DataDir", "Env.Flags", "Env.Config", "DecodeConfig", "ConfigProblem.Error"}},
 	{"What it serves", []string{"Env.Claim", "Env.ClaimPrefix", "Env.SetClaims", "Exact", "Prefix", "Child", "Env.ListPaths", "Env.MuxComplete", "Env.ReportSizes"}},
@@ -45,7 +46,36 @@ var unlisted = []string{
 // The reference has every exported function, method and field of the environment and
 // of the stage, with the first sentence of its documentation; -update writes it.
 func TestReference(t *testing.T) {
-	known := documented(t)
+	known := documented(parsePackage(t, "."), map[string]string{"Env": "env", "User": "user"})
+	maps.DeleteFunc(known, func(name string, e entry) bool {
+		of, _, _ := strings.Cut(name, ".")
+		return of == "Service" || e.field && of != "Env" && of != "Stage"
+	})
+	checkGenerated(t, reference, "reference", tables(t, known, topics, unlisted))
+}
+
+// stagetestTopics are the reference of package stagetest.
+var stagetestTopics = []topic{
+	{"A stage under test", []string{"Start", "StartProcess", "Build", "Launch", "LaunchProcess",
+		"Options.Config", "Options.Flags", "Options.User", "Options.Next", "Options.Delegates", "Options.API"}},
+	{"Requests to it", []string{"Stage.URL", "Stage.Get", "Stage.Do",
+		"Call.Method", "Call.Path", "Call.Body", "Call.Header", "Call.User", "Call.Context",
+		"Answer.Status", "Answer.Header", "Answer.Body", "Answer.Declined", "Answer.Called", "Answer.Annotations", "Answer.Warnings", "Stage.Declined"}},
+	{"What the host does", []string{"Stage.Configure", "Stage.Configured", "Stage.PrepareRun", "Stage.Prepared", "Stage.Problems",
+		"Stage.Claims", "Stage.Claimed", "Stage.AwaitClaimed", "Stage.AwaitSignals", "Stage.RunPostStartHooks", "Stage.RunPreShutdownHooks",
+		"Stage.Health", "Stage.Metrics", "Stage.Drain", "Stage.Stop", "Stage.RPC", "Stage.Socket"}},
+	{"Its process", []string{"Stage.PID", "Stage.Exited", "Stage.ExitCode", "Stage.LoseHost", "Stage.Log"}},
+}
+
+// The same for what tests use.
+func TestReferenceStagetest(t *testing.T) {
+	known := documented(parsePackage(t, "stagetest"), map[string]string{"Stage": "stage", "Answer": "got"})
+	checkGenerated(t, reference, "stagetest", tables(t, known, stagetestTopics, nil))
+}
+
+// tables makes a table of each topic, and wants everything that is known to be in one.
+func tables(t *testing.T, known map[string]entry, topics []topic, unlisted []string) string {
+	t.Helper()
 	var b strings.Builder
 	for _, topic := range topics {
 		fmt.Fprintf(&b, "### %s\n\n| | |\n|---|---|\n", topic.name)
@@ -60,13 +90,54 @@ func TestReference(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	for _, name := range unlisted {
-		delete(known, name)
-	}
+	maps.DeleteFunc(known, func(name string, _ entry) bool { return slices.Contains(unlisted, name) })
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		t.Errorf("%s belongs to a topic of the reference", name)
 	}
-	checkGenerated(t, "reference", b.String())
+	return b.String()
+}
+
+// structs are the types of package apistage whose fields are in docs/apistage.md. The
+// others are for servers that are there already, as Kubernetes' own.
+var structs = []string{"Group", "Kind", "Column", "Scale", "Call", "Custom", "Setup"}
+
+// functions are those of apistage that a group is made with.
+var functions = []string{"Group.Stage", "Action", "Connect", "Table", "Replace"}
+
+// The tables of docs/apistage.md say what the types say.
+func TestReferenceGroup(t *testing.T) {
+	const file = "../docs/apistage.md"
+	p := parsePackage(t, "apistage")
+	for _, name := range structs {
+		i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == name })
+		if i < 0 {
+			t.Errorf("%s is not in the package", name)
+			continue
+		}
+		checkGenerated(t, file, "fields of "+name, fieldTable(p.Types[i]))
+	}
+	for _, typ := range p.Types {
+		if len(fields(typ)) > 0 && !slices.Contains(structs, typ.Name) && typ.Name != "Server" {
+			t.Errorf("%s has fields, and no table", typ.Name)
+		}
+	}
+	known := documented(p, nil)
+	var b strings.Builder
+	b.WriteString("| | |\n|---|---|\n")
+	for _, name := range functions {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", name, known[name].synopsis)
+	}
+	checkGenerated(t, file, "functions", b.String())
+}
+
+// fieldTable has all fields of a struct, with all that is said about them.
+func fieldTable(typ *doc.Type) string {
+	var b strings.Builder
+	b.WriteString("| field | |\n|---|---|\n")
+	for _, f := range fields(typ) {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(f.names, "`, `"), cmp.Or(cell(f.text), "`"+f.typ+"`"))
+	}
+	return b.String()
 }
 
 // The table of examples has their real length.
@@ -79,133 +150,37 @@ func TestReferenceExamples(t *testing.T) {
 		{"ratelimit", "state for each user, `Retry-After`, metrics"},
 		{"cache", "calling, keeping answers, and when that is right"},
 		{"tenancy", "changing requests, and who may"},
+		{"wardle", "an API group: the types of Kubernetes' sample API server, with its admission plugin"},
+		{"notes", "an API group with storage of its own, in SQLite"},
+		{"node-hello", "a stage in TypeScript, from the protocol alone"},
+		{"python-hello", "a stage in Python, from the protocol alone"},
 	} {
 		fmt.Fprintf(&b, "| [%s](../examples/%[1]s) | %d | %s |\n", example.name, linesOf(t, "../examples/"+example.name), example.shows)
 	}
-	checkGenerated(t, "examples", b.String())
+	checkGenerated(t, reference, "examples", b.String())
 }
 
-// linesOf counts the lines of a folder's programs without their tests.
+// linesOf counts the lines of a folder's programs, without tests and without what is
+// generated.
 func linesOf(t *testing.T, dir string) (lines int) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
+	for _, pattern := range []string{"*.go", "*/*.go", "stage.ts", "catena-stage-python-*"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(path, "_test.go") {
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "node_modules") {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
 			lines += strings.Count(string(text), "\n")
 		}
 	}
 	return lines
-}
-
-// checkGenerated compares what is between the marks of a name with what it should be.
-func checkGenerated(t *testing.T, name, want string) {
-	t.Helper()
-	begin, end := "<!-- "+name+" -->\n", "<!-- end -->"
-	text, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	got, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s: no %q … %q", reference, begin, end)
-	}
-	if got == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s: out of date; run go test -update (-want +got):\n%s", reference, cmp.Diff(want, got))
-	}
-	if err := os.WriteFile(reference, []byte(before+begin+want+end+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-type entry struct{ form, synopsis string }
-
-// documented returns what the package exports, as TYPE.NAME or NAME.
-func documented(t *testing.T) map[string]entry {
-	t.Helper()
-	p := parsePackage(t)
-	all := map[string]entry{}
-	add := func(name, form, text string) {
-		text = strings.ReplaceAll(strings.Join(strings.Fields(p.Synopsis(text)), " "), "|", `\|`)
-		all[name] = entry{form, text}
-	}
-	for _, f := range p.Funcs {
-		add(f.Name, f.Name, f.Doc)
-	}
-	for _, typ := range p.Types {
-		for _, f := range typ.Funcs {
-			add(f.Name, f.Name, f.Doc)
-		}
-		receiver := map[string]string{"Env": "env.", "User": "user.", "Stage": "Stage."}[typ.Name]
-		if receiver == "" {
-			receiver = typ.Name + "."
-		}
-		for _, m := range typ.Methods {
-			if typ.Name != "Service" {
-				add(typ.Name+"."+m.Name, receiver+m.Name, m.Doc)
-			}
-		}
-		if typ.Name == "Env" || typ.Name == "Stage" {
-			for name, text := range fields(typ) {
-				add(typ.Name+"."+name, receiver+name, text)
-			}
-		}
-	}
-	return all
-}
-
-// fields returns the documentation of the exported fields of a struct.
-func fields(typ *doc.Type) map[string]string {
-	all := map[string]string{}
-	for _, spec := range typ.Decl.Specs {
-		s, ok := spec.(*ast.TypeSpec).Type.(*ast.StructType)
-		if !ok {
-			continue
-		}
-		for _, f := range s.Fields.List {
-			for _, name := range f.Names {
-				if name.IsExported() {
-					all[name.Name] = f.Doc.Text()
-				}
-			}
-		}
-	}
-	return all
-}
-
-func parsePackage(t *testing.T) *doc.Package {
-	t.Helper()
-	paths, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := token.NewFileSet()
-	var files []*ast.File
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "_other.go") {
-			continue
-		}
-		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	p, err := doc.NewFromFiles(set, files, "github.com/catena-dev/catena/sdk")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // The programs in the reference are as they say, and as long as they say.
@@ -245,7 +220,7 @@ func TestReferencePrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(hello), programs[0]); diff != "" {
+	if diff := gocmp.Diff(string(hello), programs[0]); diff != "" {
 		t.Errorf("the first program is examples/hello: %s", diff)
 	}
 }
