@@ -275,7 +275,7 @@ func TestLife(t *testing.T) {
 			return l
 		},
 		"third signal": func(t *testing.T) *life {
-			l := startLife(t, "", patient)
+			l := startLife(t, "hang: end", patient) // or the second signal may be enough
 			l.untilSignal(t, "HasBeenReady")
 			l.kill(t, syscall.SIGTERM)
 			l.untilSignal(t, "PreShutdownHooksStopped")

@@ -19,7 +19,7 @@ const envLife = "HOST_TEST_LIFE"
 
 // lifeConfig says what goes wrong in the life of the stage.
 type lifeConfig struct {
-	// Hang is "new" or "hook": what does not come back.
+	// Hang is "new", "hook" or "end": what does not come back.
 	Hang string `json:"hang"`
 	// Fail is "hook": what fails.
 	Fail string `json:"fail"`
@@ -52,7 +52,12 @@ func lifeStage(is string) sdk.Stage {
 			select {}
 		}
 		env.OnPrepareRun(func(context.Context) error { note("prepared"); return nil })
-		env.OnDestroy(func() { note("destroyed") })
+		env.OnDestroy(func() {
+			note("destroyed")
+			if config.Hang == "end" {
+				select {}
+			}
+		})
 		env.PostStartHook("begin", func(ctx context.Context) error {
 			note("post-start hook")
 			select {
