@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -80,8 +81,7 @@ func TestOddConnections(t *testing.T) {
 				want = reaction(t, reference.Server, play)
 			}
 			if strings.HasPrefix(name, "half closed") {
-				// Whether the error is written before the connection is closed is a race in upstream.
-				want, got = strings.TrimPrefix(want, "504 Gateway Timeout; "), strings.TrimPrefix(got, "504 Gateway Timeout; ")
+				want, got = raced.ReplaceAllString(want, ""), raced.ReplaceAllString(got, "")
 			}
 			if want != got {
 				t.Errorf("Catena: %s\nkube-apiserver: %s", got, want)
@@ -89,6 +89,10 @@ func TestOddConnections(t *testing.T) {
 		})
 	}
 }
+
+// raced is an answer that upstream gives, or does not give, to a client that has closed its
+// half of the connection: it takes that for the end of the request, while it works on it.
+var raced = regexp.MustCompile(`^(200 OK|500 Internal Server Error|504 Gateway Timeout); `)
 
 // timeouts is how many requests to create such an object the server has given up.
 func (c *rawConn) timeouts(resource string) float64 {
