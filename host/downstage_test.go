@@ -19,6 +19,22 @@ import (
 // get asks the host as its administrator.
 func (l *life) get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
+	client, server := l.admin(t)
+	resp, err := client.Get(server + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(b)
+}
+
+// admin returns a client of the host with the rights of its administrator, and its URL.
+func (l *life) admin(t *testing.T) (client *http.Client, server string) {
+	t.Helper()
 	b, err := os.ReadFile(adminKubeconfig(filepath.Join(l.dir, "data")))
 	if err != nil {
 		t.Fatal(err)
@@ -43,20 +59,10 @@ func (l *life) get(t *testing.T, path string) (code int, body string) {
 	}
 	trust := x509.NewCertPool()
 	trust.AppendCertsFromPEM(data("certificate-authority"))
-	client := &http.Client{Transport: &http.Transport{
+	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: trust, Certificates: []tls.Certificate{certificate}},
-	}}
-	resp, err := client.Get(field("server") + path)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer resp.Body.Close()
-	body2, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return resp.StatusCode, string(body2)
+	}}, field("server")
 }
 
 func (l *life) untilReady(t *testing.T, what string) {

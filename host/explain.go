@@ -2,22 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
 )
 
 // explanation is what would happen to a request.
@@ -43,6 +41,9 @@ type askStage struct {
 	// Claim is the one that covers the path, the longest if there are more.
 	Claim string `json:"claim,omitempty"`
 	State string `json:"state,omitempty"`
+	// Outcomes say how the requests to the stage have ended since the host started:
+	// declined, called, served and so on. Only a running host has counted them.
+	Outcomes map[relay.Outcome]uint64 `json:"outcomes,omitempty"`
 }
 
 func explainCommand() *cobra.Command {
@@ -53,10 +54,14 @@ func explainCommand() *cobra.Command {
 		Use:   "explain METHOD PATH",
 		Short: "Print which stages a request would come to, and whether a user may make it",
 		Long: `Print which stages would be asked for a request, in which order and because of which
-claims, and who answers if they decline. Nothing is sent. A running host is asked for
+claims, and who answers if they hand it on. Nothing is sent. A running host is asked for
 the claims of the moment; if none runs on the data folder, the claims of the last run
 are used. With --as, the running host's authorizers are asked, too. PATH can have a
 query, which tells a watch from a list.
+
+A stage hands a request on by declining it, or by a call, whose answer comes back to it.
+Which of the two happens can depend on the request: OUTCOMES are those of all requests
+to the stage since the host started, on any path, the most frequent ones first.
 
 For a request that is really made, send the header "X-Catena-Explain: 1": if you may
 get /debug/catena/chain, the answer has the way that it went in "X-Catena-Trail".`,
@@ -158,13 +163,14 @@ func (s *server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := &explanation{Method: method, Path: parsed.Path, Running: true, Host: s.front.Answers(parsed.Path)}
-	states := map[string]string{}
+	states, outcomes := map[string]string{}, front.CountedHops()
 	for _, st := range s.stages.Status() {
 		states[st.Stage] = st.State
 	}
 	if published := s.published.Load(); published != nil {
 		for _, st := range *published {
 			e.add(chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}, states[st.Name])
+			e.Stages[len(e.Stages)-1].Outcomes = outcomes[st.Name]
 		}
 	}
 	e.Incomplete = s.stages.Incomplete()
@@ -177,85 +183,4 @@ func (s *server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		e.Access = &access
 	}
 	writeJSON(w, e)
-}
-
-// asked are the stages that are asked, in order.
-func (e *explanation) asked() []string {
-	var names []string
-	for _, a := range e.Stages {
-		if a.Order > 0 {
-			names = append(names, a.Stage)
-		}
-	}
-	return names
-}
-
-func (e *explanation) print(out io.Writer, format string) error {
-	if format == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(e)
-	}
-	fmt.Fprintf(out, "%s %s\n\n", e.Method, e.Path)
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "STAGE\tASKED\tCLAIM\tSTATE")
-	for _, a := range e.Stages {
-		order, claim, state := "no", "none covers the path", a.State
-		if a.Order > 0 {
-			order = fmt.Sprintf("%d.", a.Order)
-		}
-		if a.Claim != "" {
-			claim = a.Claim
-		}
-		if state == "" {
-			state = "-"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.Stage, order, claim, state)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(e.sentences(), "\n"))
-	return err
-}
-
-// sentences say who answers, and whether the user may ask.
-func (e *explanation) sentences() []string {
-	var all []string
-	switch names := e.asked(); {
-	case e.Host:
-		all = append(all, "The host itself answers.")
-	case len(names) == 0:
-		all = append(all, "No stage claims the path: "+e.ending()+".")
-	default:
-		all = append(all, strings.Join(names, " answers, or declines; then ")+" answers, or declines; then "+e.ending()+".")
-	}
-	for _, a := range e.Stages {
-		if a.Order > 0 && e.Running && a.State != "serving" {
-			all = append(all, fmt.Sprintf("Stage %s is %s: requests that come to it wait, or get 503.", a.Stage, a.State))
-		}
-	}
-	if !e.Running {
-		all = append(all, "No host runs on this data folder: these are the claims of the last run.")
-	}
-	if a := e.Access; a != nil {
-		verdict := "may not"
-		if a.Allowed {
-			verdict = "may"
-		}
-		line := fmt.Sprintf("%s (in %s) %s %s", a.User, strings.Join(a.Groups, ", "), verdict, a.Request)
-		if a.Reason != "" {
-			line += ": " + a.Reason
-		}
-		all = append(all, line)
-	}
-	return all
-}
-
-// ending is what comes behind the last stage.
-func (e *explanation) ending() string {
-	if e.Incomplete != "" {
-		return fmt.Sprintf("503, since stage %s does not know all of its paths yet", e.Incomplete)
-	}
-	return "404"
 }

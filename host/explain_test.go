@@ -6,6 +6,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
 )
 
 func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
@@ -15,7 +16,7 @@ func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 	}
 	file := write(t, "")
 	for path, want := range map[string][]string{
-		"/apis":              {"front answers, or declines; then core answers, or declines; then 404."},
+		"/apis":              {"front answers, or hands on; then core answers, or hands on; then 404."},
 		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/*", "front  no     none covers the path", "GET /apis/apps/v1\n"},
 		"/else":              {"core   1.     /*", "tail   no     none covers the path  not known: it has not run", "No host runs"},
 	} {
@@ -54,6 +55,16 @@ func TestExplainWithoutHostAndConfiguration(t *testing.T) {
 func TestExplanationInWords(t *testing.T) {
 	claims := func(name, path string) chain.StageClaims {
 		return chain.StageClaims{Name: name, Claims: []chain.Claim{{Path: path, Match: chain.Prefix}}}
+	}
+	counted := &explanation{Running: true, Path: "/x", Stages: []askStage{{Stage: "a", Outcomes: map[relay.Outcome]uint64{"served": 2, "called": 30, "declined": 2}}, {Stage: "b"}}}
+	var out strings.Builder
+	if err := counted.print(&out, "text"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"STATE  OUTCOMES\n", "-      called 30, declined 2, served 2\n", "-      -\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 	for want, e := range map[string]*explanation{
 		"The host itself answers.":                                    {Host: true},

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if name := os.Getenv(envStage); name != "" {
-		stage := sdk.Stage{Name: name, New: func(*sdk.Env) (h http.Handler, err error) { return nil, nil }}
+		stage := sdk.Stage{Name: name, New: func(env *sdk.Env) (http.Handler, error) { return toldApart(name, env), nil }}
 		if name == "core" {
 			stage.ConfigSchema = `{"type":"object","properties":{"greeting":{"type":"string"},"count":{"type":"integer"}},"additionalProperties":false}`
 			stage.Validate = func(config []byte, _ []string) []sdk.ConfigProblem {

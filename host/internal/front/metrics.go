@@ -3,6 +3,8 @@ package front
 import (
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -29,6 +31,33 @@ var hops = sync.OnceValue(func() *metrics.CounterVec {
 // catena_relay_hops_total.
 func ObserveHop(stage string, outcome relay.Outcome) {
 	hops().WithLabelValues(stage, string(outcome)).Inc()
+}
+
+// CountedHops returns what ObserveHop has counted in this process so far, by stage and
+// outcome.
+func CountedHops() map[string]map[relay.Outcome]uint64 {
+	counters := make(chan prometheus.Metric)
+	go func() {
+		hops().CounterVec.Collect(counters)
+		close(counters)
+	}()
+	all := map[string]map[relay.Outcome]uint64{}
+	for c := range counters {
+		var counted dto.Metric
+		if err := c.Write(&counted); err != nil {
+			continue // a counter has no way to fail
+		}
+		labels := map[string]string{}
+		for _, l := range counted.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		stage := labels["stage"]
+		if all[stage] == nil {
+			all[stage] = map[relay.Outcome]uint64{}
+		}
+		all[stage][relay.Outcome(labels["outcome"])] = uint64(counted.GetCounter().GetValue())
+	}
+	return all
 }
 
 // registerBuildInfo registers the metric kubernetes_build_info, in which upstream

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/catena-dev/catena/host/internal/relay"
+)
+
+// asked are the stages that are asked, in order.
+func (e *explanation) asked() []string {
+	var names []string
+	for _, a := range e.Stages {
+		if a.Order > 0 {
+			names = append(names, a.Stage)
+		}
+	}
+	return names
+}
+
+func (e *explanation) print(out io.Writer, format string) error {
+	if format == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(e)
+	}
+	fmt.Fprintf(out, "%s %s\n\n", e.Method, e.Path)
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	head := "STAGE\tASKED\tCLAIM\tSTATE"
+	if e.Running {
+		head += "\tOUTCOMES"
+	}
+	fmt.Fprintln(w, head)
+	for _, a := range e.Stages {
+		order, claim, state := "no", "none covers the path", a.State
+		if a.Order > 0 {
+			order = fmt.Sprintf("%d.", a.Order)
+		}
+		if a.Claim != "" {
+			claim = a.Claim
+		}
+		if state == "" {
+			state = "-"
+		}
+		line := strings.Join([]string{a.Stage, order, claim, state}, "\t")
+		if e.Running {
+			line += "\t" + a.outcomes()
+		}
+		fmt.Fprintln(w, line)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(e.sentences(), "\n"))
+	return err
+}
+
+// outcomes are those of the stage in words, the most frequent ones first.
+func (a *askStage) outcomes() string {
+	names := slices.SortedFunc(maps.Keys(a.Outcomes), func(x, y relay.Outcome) int {
+		return cmp.Or(cmp.Compare(a.Outcomes[y], a.Outcomes[x]), strings.Compare(string(x), string(y)))
+	})
+	words := make([]string, len(names))
+	for i, o := range names {
+		words[i] = fmt.Sprintf("%s %d", o, a.Outcomes[o])
+	}
+	return cmp.Or(strings.Join(words, ", "), "-")
+}
+
+// sentences say who answers, and whether the user may ask.
+func (e *explanation) sentences() []string {
+	var all []string
+	switch names := e.asked(); {
+	case e.Host:
+		all = append(all, "The host itself answers.")
+	case len(names) == 0:
+		all = append(all, "No stage claims the path: "+e.ending()+".")
+	default:
+		all = append(all, strings.Join(names, " answers, or hands on; then ")+" answers, or hands on; then "+e.ending()+".")
+	}
+	for _, a := range e.Stages {
+		if a.Order > 0 && e.Running && a.State != "serving" {
+			all = append(all, fmt.Sprintf("Stage %s is %s: requests that come to it wait, or get 503.", a.Stage, a.State))
+		}
+	}
+	if !e.Running {
+		all = append(all, "No host runs on this data folder: these are the claims of the last run.")
+	}
+	if a := e.Access; a != nil {
+		verdict := "may not"
+		if a.Allowed {
+			verdict = "may"
+		}
+		line := fmt.Sprintf("%s (in %s) %s %s", a.User, strings.Join(a.Groups, ", "), verdict, a.Request)
+		if a.Reason != "" {
+			line += ": " + a.Reason
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// ending is what comes behind the last stage.
+func (e *explanation) ending() string {
+	if e.Incomplete != "" {
+		return fmt.Sprintf("503, since stage %s does not know all of its paths yet", e.Incomplete)
+	}
+	return "404"
+}
