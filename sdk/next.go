@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httputil"
 
@@ -68,20 +69,28 @@ func withHostHeader(r *http.Request, key, value string) *http.Request {
 // trailers and cancellation.
 func newProxy(transport http.RoundTripper, token string, log hclog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite:   func(r *httputil.ProxyRequest) { rewrite(r, token) },
-		ErrorLog:  log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if !errors.Is(r.Context().Err(), context.Canceled) {
-				log.Warn("request could not be handed on", "method", r.Method, "path", r.URL.Path, "error", err)
-			}
-			code := http.StatusBadGateway
-			if errors.Is(err, context.DeadlineExceeded) {
-				code = http.StatusGatewayTimeout
-			}
-			Error(w, "the request could not be handed on to the next stage", code)
-		},
+		Transport:    transport,
+		Rewrite:      func(r *httputil.ProxyRequest) { rewrite(r, token) },
+		ErrorLog:     log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { notHandedOn(w, r, err, log) },
 	}
+}
+
+// notHandedOn answers a request whose call has failed. A body that is larger than the
+// stage allows, by http.MaxBytesReader, is the client's fault; the others are logged.
+func notHandedOn(w http.ResponseWriter, r *http.Request, err error, log hclog.Logger) {
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		Error(w, fmt.Sprintf("Request entity too large: limit is %d", large.Limit), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if !errors.Is(r.Context().Err(), context.Canceled) {
+		log.Warn("request could not be handed on", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	code := http.StatusBadGateway
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = http.StatusGatewayTimeout
+	}
+	Error(w, "the request could not be handed on to the next stage", code)
 }
 
 // rewrite leaves the request as it is, but for what addresses it.

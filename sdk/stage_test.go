@@ -262,6 +262,7 @@ func handingOn(env *sdk.Env) map[string]http.HandlerFunc {
 			_, _ = r.Body.Read(make([]byte, 1))
 			env.Next.ServeHTTP(w, r)
 		},
+		"limit": http.MaxBytesHandler(env.Next, limitOfBody).ServeHTTP,
 		"deadline-next": func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -275,6 +276,9 @@ func handingOn(env *sdk.Env) map[string]http.HandlerFunc {
 		},
 	}
 }
+
+// limitOfBody is the size of the largest body that the path /limit hands on.
+const limitOfBody = 100_000
 
 // wrapped is a writer as middleware has it.
 type wrapped struct{ http.ResponseWriter }
