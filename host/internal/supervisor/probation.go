@@ -29,9 +29,11 @@ type probation struct {
 	until      time.Time
 	// watched are the new generations by their sockets.
 	watched map[string]*watched
-	// over is set by the first who ends it, and closed when that is done.
-	over   atomic.Bool
-	closed chan struct{}
+	// over is set by the first who ends it, and closed when that is done. takenBack, which
+	// holds from then on, says that the generations of before have their places again.
+	over      atomic.Bool
+	closed    chan struct{}
+	takenBack bool
 }
 
 // watched is a generation on probation.

@@ -6,7 +6,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
-// ended is told of a process that has ended. It says whether that is dealt with.
+// ended is told of a process that has ended. It says whether that is dealt with. It is not
+// if the process has got its place back in the same moment: another has to take it then.
 func (p *probation) ended(g *generation) bool {
 	for _, m := range p.moved {
 		switch g {
@@ -14,6 +15,9 @@ func (p *probation) ended(g *generation) bool {
 			return p.rollBack(fmt.Sprintf("the new generation of stage %q has ended", m.stage.name))
 		case m.old:
 			p.accept(fmt.Sprintf("the old generation of stage %q has ended, there is no way back", m.stage.name))
+			if p.takenBack {
+				return false
+			}
 			m.stage.log.Error("process of the old generation has ended", "generation", g.id, "error", g.proc.Err())
 			_ = g.machine.To(lifecycle.Failed, g.proc.Err().Error())
 			return true
@@ -56,16 +60,22 @@ func (p *probation) accept(reason string) {
 }
 
 // rollBack lets requests go the old way again, at one point in time, and ends the new
-// generations. It says whether the change has been taken back, by whomever.
+// generations. It says whether the change has been taken back, by whomever. A process
+// that is not there any more cannot get its place back: the new ones stay then.
 func (p *probation) rollBack(reason string) bool {
 	s := p.supervisor
 	if s.isStopping() {
 		return false
 	}
+	if st := p.lost(); st != nil {
+		p.accept(fmt.Sprintf("the old generation of stage %q has ended, there is no way back", st.name))
+		return p.takenBack
+	}
 	if !p.finish() {
-		return p.moved[0].stage.waitsFor(p.moved[0].old)
+		return p.takenBack
 	}
 	defer p.close()
+	p.takenBack = true
 	s.publishing.Lock()
 	for _, m := range p.moved {
 		m.stage.revert(m)
@@ -92,6 +102,16 @@ func (p *probation) rollBack(reason string) bool {
 	}
 	s.retireAll(back)
 	return true
+}
+
+// lost returns a stage whose process of before has ended, nil if there is none.
+func (p *probation) lost() *stage {
+	for _, m := range p.moved {
+		if m.old != nil && m.old.proc.Err() != nil {
+			return m.stage
+		}
+	}
+	return nil
 }
 
 // revert makes the generation before a move the one that the host relays to.

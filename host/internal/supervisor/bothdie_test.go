@@ -1,0 +1,63 @@
+package supervisor
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// onProbation swaps b, and returns the probation that it is on from then on.
+func (f *fixture) onProbation(t *testing.T) *probation {
+	t.Helper()
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Rollback: Rollback{Probation: time.Minute}}); err != nil {
+		t.Fatal(err)
+	}
+	return f.Supervisor.probation.Load()
+}
+
+// TestBothGenerationsOfAProbationDie kills the old one while it gets its place back. What
+// is published is held up, so that it is certain which is first.
+func TestBothGenerationsOfAProbationDie(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	p := f.onProbation(t)
+	old, next := p.moved[0].old, p.moved[0].next
+	f.publishing.Lock()
+	kill(t, next.proc.PID())
+	eventually(t, "the rollback has begun", func() bool { return p.over.Load() })
+	kill(t, old.proc.PID())
+	eventually(t, "the end of the old process is seen", func() bool {
+		f.Supervisor.mu.Lock()
+		defer f.Supervisor.mu.Unlock()
+		return !f.live[old]
+	})
+	f.publishing.Unlock()
+	eventually(t, "a third process serves", func() bool {
+		st := f.Status()[1]
+		return st.State == "serving" && st.Generation != old.id && st.Generation != next.id
+	})
+	if p.ended(old) {
+		t.Error("the end of a process that has its place again is taken for dealt with")
+	}
+	f.clients(t, "/b")()
+	f.settled(t)
+}
+
+// TestRollbackToADeadProcess keeps the new one.
+func TestRollbackToADeadProcess(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	p := f.onProbation(t)
+	old, next := p.moved[0].old, p.moved[0].next
+	old.retired.Store(true) // as if its end had come before anybody knew of the probation
+	kill(t, old.proc.PID())
+	eventually(t, "the process has ended", func() bool { return old.proc.Err() != nil })
+	if p.rollBack("it is bad") {
+		t.Error("taken back")
+	}
+	f.clients(t, "/b")()
+	f.settled(t)
+	if st := f.Status()[1]; st.Generation != next.id || !strings.Contains(st.LastSwap.Reason, "there is no way back") {
+		t.Errorf("status %+v, last swap %+v", st, st.LastSwap)
+	}
+}
