@@ -115,19 +115,6 @@ func inWords(info *request.RequestInfo) string {
 	return words
 }
 
-// Answers says whether the front itself answers requests for a path.
-func (f *Front) Answers(path string) bool {
-	if strings.HasPrefix(path, "/debug/") {
-		return true // upstream installs these without listing them
-	}
-	for _, own := range append(f.server.ListedPaths(), "/") {
-		if path == own || own != "/" && strings.HasSuffix(own, "/") && strings.HasPrefix(path, own) {
-			return true
-		}
-	}
-	return false
-}
-
 // trailed makes the request keep its trail if the user asks for that and may, or if it
 // is traced: the answer gets the trail as a header, the trace a span for each stage.
 func (f *Front) trailed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {

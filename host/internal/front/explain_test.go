@@ -70,6 +70,7 @@ func TestAnswers(t *testing.T) {
 	s := start(t, nil, http.NotFound)
 	for path, want := range map[string]bool{
 		"/": true, "/healthz": true, "/livez": true, "/metrics": true, "/version": true, "/debug/pprof/heap": true,
+		"/index.html": true, "/debug/flags/v": true, "/debug/stage": false, "/healthzz": false, "/indexes": false,
 		"/api": false, "/apis/apps/v1": false, "/openapi/v3": false, "/hello": false,
 	} {
 		if got := s.Answers(path); got != want {

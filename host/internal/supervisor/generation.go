@@ -52,6 +52,8 @@ type generation struct {
 	report report
 	// complaint is what has been said of claims that do not count.
 	complaint string
+	// vain are the claims of which has been said that the host answers for them.
+	vain map[string]bool
 	// behind is what it has been told of the stages behind it.
 	behind []lifecycle.Report[report]
 	// inherited is what is reported in the place of report until all signals have come.

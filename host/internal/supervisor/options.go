@@ -31,6 +31,10 @@ type Options struct {
 	// AwaitEmpty, if it is not nil, returns when the relay has no request left at a
 	// socket that is published no longer, or with an error when ctx ends.
 	AwaitEmpty func(ctx context.Context, socket string) error
+	// HostPaths returns the paths for which the host answers itself, whatever stages claim;
+	// one that ends with a slash, but for "/", stands for all below it. nil if there are
+	// none. It can be called at any time, and must not call the supervisor.
+	HostPaths func() []string
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)
@@ -45,7 +49,9 @@ type Options struct {
 type Published struct {
 	Name string
 	// Socket is empty if the stage cannot be reached, because of Failure.
-	Socket  string
+	Socket string
+	// Refusal marks what the host itself answers on Socket, see process.Listener.
+	Refusal string
 	Failure string
 	// Absent says that the stage, which is not required, has never come up; Claims are
 	// what counts as its own until then.

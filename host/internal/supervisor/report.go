@@ -39,6 +39,7 @@ func (g *generation) setReport(paths []string, claims []*stagev1.Claim) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.report.paths, g.report.claims = paths, g.accept(claims)
+	g.tellVain(g.report.claims)
 }
 
 func (g *generation) reported() report {
