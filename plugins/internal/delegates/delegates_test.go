@@ -2,9 +2,12 @@ package delegates
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -121,6 +124,59 @@ func TestDiscoveryFollowsTheStage(t *testing.T) {
 	}
 	if want := []bool{true, false, true, false}; !slices.Equal(logged, want) {
 		t.Errorf("failures logged: %v, want %v", logged, want)
+	}
+}
+
+// A delegate that sends nonsense holds nobody up: its groups are there, and stale. What it
+// once had stays.
+func TestMalformedDiscovery(t *testing.T) {
+	t.Parallel()
+	const sound = `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"a"},"versions":[{"version":"v1"}]}]}`
+	body, code := "", http.StatusOK
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	})
+	manager := aggregated.NewResourceManager("apis")
+	d := NewDiscovery(sdk.Delegate{Name: "s", Handler: handler}, manager, map[metav1.GroupVersion]Priority{
+		{Group: "a", Version: "v1"}: {Group: 2, Version: 1}, {Group: "b", Version: "v1"}: {Group: 1, Version: 1},
+	})
+	var logged []string
+	d.Log = func(err error) { logged = append(logged, fmt.Sprint(err)) }
+	for _, step := range []struct {
+		what   string
+		code   int
+		body   string
+		want   []string
+		synced bool
+		log    string // what is logged, if that is anything
+	}{
+		{"not there yet", 503, "", nil, false, "status 503"},
+		{"no JSON", 200, "{\x00 nonsense", []string{"a/v1!", "b/v1!"}, true, "malformed document: invalid character"},
+		{"another kind", 200, `{"kind":"APIGroupList"}`, []string{"a/v1!", "b/v1!"}, true, ""},
+		{"sound", 200, sound, []string{"a/v1"}, true, "nil"},
+		{"another kind, later", 200, `{"kind":"APIGroupList"}`, []string{"a/v1!"}, true, "want an APIGroupDiscoveryList, got an APIGroupList"},
+		{"down", 503, "", []string{"a/v1!"}, true, "status 503"},
+		{"sound again", 200, sound, []string{"a/v1"}, true, "nil"},
+	} {
+		code, body = step.code, step.body
+		before := len(logged)
+		d.Sync(t.Context())
+		if got := show(t, manager); !slices.Equal(got, step.want) {
+			t.Errorf("%s: discovery has %q, want %q", step.what, got, step.want)
+		}
+		if got := strings.Join(logged[before:], "\n"); !strings.Contains(got, step.log) || (got == "") != (step.log == "") {
+			t.Errorf("%s: logged %q, want %q", step.what, got, step.log)
+		}
+		synced := false
+		select {
+		case <-d.Synced():
+			synced = true
+		default:
+		}
+		if synced != step.synced {
+			t.Errorf("%s: synced is %v", step.what, synced)
+		}
 	}
 }
 

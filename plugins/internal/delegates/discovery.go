@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -17,7 +18,9 @@ import (
 )
 
 // accept asks for the aggregated discovery document.
-const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=" + documentKind
+
+const documentKind = "APIGroupDiscoveryList"
 
 const (
 	// pollInterval is how often an unchanged document is asked for; the answer is
@@ -44,14 +47,16 @@ type Discovery struct {
 	// Builtin tells which group versions the delegate has for good, and their
 	// priorities; all others are custom resources.
 	Builtin map[metav1.GroupVersion]Priority
-	// Log is called when fetching starts or ceases to fail.
+	// Log is called when fetching starts or ceases to fail, and when it fails otherwise
+	// than before: errors.Is(err, ErrMalformed) tells one way from the other.
 	Log func(err error)
 
-	etag   string
-	known  map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery
-	failed bool
-	poked  chan struct{}
-	synced chan struct{}
+	etag      string
+	known     map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery
+	failed    bool
+	malformed bool // and so failed
+	poked     chan struct{}
+	synced    chan struct{}
 	// waiting is closed by Wait.
 	waiting chan struct{}
 }
@@ -146,19 +151,28 @@ func (d *Discovery) Run(ctx context.Context) {
 	}
 }
 
+// ErrMalformed is why a document that the delegate has sent is of no use.
+var ErrMalformed = errors.New("malformed document")
+
 // Sync brings the manager up to date once. If the delegate does not answer, what
-// it had stays, marked as stale. It must not be called while Run runs.
+// it had stays, marked as stale. If its answer is malformed and it never had a better
+// one, its listed group versions are there, empty and stale: waiting for more would
+// hold up its neighbours. It must not be called while Run runs.
 func (d *Discovery) Sync(ctx context.Context) {
 	document, err := d.fetch(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if (err != nil) != d.failed {
-		d.failed = err != nil
+	failed, malformed := err != nil, errors.Is(err, ErrMalformed)
+	if malformed && d.known == nil {
+		d.assume()
+	}
+	if failed != d.failed || malformed != d.malformed {
+		d.failed, d.malformed = failed, malformed
 		d.Log(err)
 		d.mark()
 	}
-	if err != nil {
+	if failed && !malformed {
 		return
 	}
 	if document != nil {
@@ -168,6 +182,16 @@ func (d *Discovery) Sync(ctx context.Context) {
 	case <-d.synced:
 	default:
 		close(d.synced)
+	}
+}
+
+// assume takes what the delegate lists for what it serves.
+func (d *Discovery) assume() {
+	d.known = map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery{}
+	for gv := range d.Builtin {
+		version := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessStale}
+		d.known[gv] = version
+		d.add(gv, version)
 	}
 }
 
@@ -194,7 +218,10 @@ func (d *Discovery) fetch(ctx context.Context) (*apidiscoveryv2.APIGroupDiscover
 	}
 	document := &apidiscoveryv2.APIGroupDiscoveryList{}
 	if err := json.Unmarshal(w.Data(), document); err != nil {
-		return nil, fmt.Errorf("discovery of stage %q: %w", d.Delegate.Name, err)
+		return nil, fmt.Errorf("discovery of stage %q: %w: %w", d.Delegate.Name, ErrMalformed, err)
+	}
+	if kind := document.Kind; kind != "" && kind != documentKind {
+		return nil, fmt.Errorf("discovery of stage %q: %w: want an %s, got an %s", d.Delegate.Name, ErrMalformed, documentKind, kind)
 	}
 	d.etag = w.Header().Get("Etag")
 	return document, nil

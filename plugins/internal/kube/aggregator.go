@@ -137,6 +137,7 @@ func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 	behind := a.env.Delegates()
 	for i, delegate := range behind {
 		if !delegates.ServesAPI(delegate) {
+			warnUndiscovered(a.env, delegate)
 			behind[i].Handler = http.NotFoundHandler()
 			continue
 		}
@@ -199,22 +200,4 @@ func (a *aggregator) pokeOnCRD(d *delegates.Discovery) error {
 		DeleteFunc: func(any) { d.Poke() },
 	})
 	return err
-}
-
-func logDiscovery(env *sdk.Env, d *delegates.Discovery, err error) {
-	log := env.Log.With("delegate", d.Delegate.Name)
-	known := false
-	select {
-	case <-d.Synced():
-		known = true
-	default: // it starts: until it answers, the server is not complete
-	}
-	switch {
-	case err == nil:
-		log.Debug("discovery of a stage is current")
-	case known:
-		log.Warn("discovery of a stage is stale", "error", err)
-	default:
-		log.Debug("discovery of a stage is not known yet", "error", err)
-	}
 }

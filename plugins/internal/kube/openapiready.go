@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -25,10 +26,18 @@ func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
 	defer cancel()
 	for _, d := range a.discoveries {
-		for !a.hasOpenAPI(ctx, d) {
+		log := a.env.Log.With("delegate", d.Delegate.Name)
+		for {
+			has, err := a.hasOpenAPI(ctx, d)
+			if err != nil { // it will not become better by waiting
+				log.Warn("OpenAPI documents of a stage are malformed", "error", err)
+			}
+			if has || err != nil {
+				break
+			}
 			select {
 			case <-ctx.Done():
-				a.env.Log.Warn("OpenAPI documents of a stage are missing", "delegate", d.Delegate.Name)
+				log.Warn("OpenAPI documents of a stage are missing")
 				return
 			case <-time.After(openAPIPoll):
 			}
@@ -36,35 +45,45 @@ func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	}
 }
 
-// hasOpenAPI tells whether the index has all that a stage behind this one has.
-func (a *aggregator) hasOpenAPI(ctx context.Context, d *delegates.Discovery) bool {
-	theirs, status := readOpenAPIIndex(ctx, d.Delegate.Handler)
+// hasOpenAPI tells whether the index has all that a stage behind this one has. An error
+// says that nobody can read what that has.
+func (a *aggregator) hasOpenAPI(ctx context.Context, d *delegates.Discovery) (bool, error) {
+	theirs, status, err := readOpenAPIIndex(ctx, d.Delegate.Handler)
+	if err != nil {
+		return false, err
+	}
 	if status == http.StatusNotFound {
-		return true // an API server need not have one
+		return true, nil // an API server need not have one
 	}
 	if status != http.StatusOK {
-		return false
+		return false, nil
 	}
-	ours, _ := readOpenAPIIndex(ctx, a.server.GenericAPIServer.Handler.NonGoRestfulMux)
+	ours, _, err := readOpenAPIIndex(ctx, a.server.GenericAPIServer.Handler.NonGoRestfulMux)
+	if err != nil {
+		return false, nil // it is this server's own, and not made yet
+	}
 	for path := range theirs {
 		if _, ok := ours[path]; !ok {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }
 
 // readOpenAPIIndex returns the paths of the OpenAPI documents that handler has.
-func readOpenAPIIndex(ctx context.Context, handler http.Handler) (paths map[string]handler3.OpenAPIV3DiscoveryGroupVersion, status int) {
+func readOpenAPIIndex(ctx context.Context, handler http.Handler) (paths map[string]handler3.OpenAPIV3DiscoveryGroupVersion, status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, openAPIIndex, nil)
 	if err != nil {
-		return nil, http.StatusInternalServerError
+		return nil, 0, err
 	}
 	w := responsewriter.NewInMemoryResponseWriter()
 	handler.ServeHTTP(w, r)
 	var index handler3.OpenAPIV3Discovery
-	if w.RespCode() == http.StatusOK && json.Unmarshal(w.Data(), &index) != nil {
-		return nil, http.StatusInternalServerError
+	if w.RespCode() == http.StatusOK {
+		err = json.Unmarshal(w.Data(), &index)
 	}
-	return index.Paths, w.RespCode()
+	if err != nil {
+		return nil, w.RespCode(), fmt.Errorf("%s: %w", openAPIIndex, err)
+	}
+	return index.Paths, w.RespCode(), nil
 }

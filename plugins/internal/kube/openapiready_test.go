@@ -27,14 +27,16 @@ func TestOpenAPIOfDelegate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ours, theirs http.Handler
 		want         bool
+		problem      string
 	}{
-		"has it":              {answer(200, apps), answer(200, apps), true},
-		"lacks it":            {answer(200, `{"paths":{}}`), answer(200, apps), false},
-		"has no index yet":    {answer(503, ""), answer(200, apps), false},
-		"delegate is empty":   {answer(200, `{"paths":{}}`), answer(200, `{"paths":{}}`), true},
-		"delegate has none":   {answer(200, `{"paths":{}}`), answer(404, "not found"), true},
-		"delegate is down":    {answer(200, apps), answer(503, ""), false},
-		"delegate is garbled": {answer(200, apps), answer(200, `{"paths":`), false},
+		"has it":              {answer(200, apps), answer(200, apps), true, ""},
+		"lacks it":            {answer(200, `{"paths":{}}`), answer(200, apps), false, ""},
+		"has no index yet":    {answer(503, ""), answer(200, apps), false, ""},
+		"delegate is empty":   {answer(200, `{"paths":{}}`), answer(200, `{"paths":{}}`), true, ""},
+		"delegate has none":   {answer(200, `{"paths":{}}`), answer(404, "not found"), true, ""},
+		"delegate is down":    {answer(200, apps), answer(503, ""), false, ""},
+		"delegate is garbled": {answer(200, apps), answer(200, `{"paths":`), false, "/openapi/v3: unexpected end of JSON input"},
+		"itself is garbled":   {answer(200, `{"paths":`), answer(200, apps), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,8 +46,12 @@ func TestOpenAPIOfDelegate(t *testing.T) {
 				Handler: &genericapiserver.APIServerHandler{NonGoRestfulMux: own},
 			}}}
 			d := &delegates.Discovery{Delegate: sdk.Delegate{Name: "core", Handler: tc.theirs}}
-			if got := a.hasOpenAPI(t.Context(), d); got != tc.want {
+			got, err := a.hasOpenAPI(t.Context(), d)
+			if got != tc.want {
 				t.Errorf("complete is %v, want %v", got, tc.want)
+			}
+			if (err != nil) != (tc.problem != "") || err != nil && err.Error() != tc.problem {
+				t.Errorf("got %v, want %q", err, tc.problem)
 			}
 		})
 	}
