@@ -38,12 +38,20 @@ func (x *exchange) refuse() bool {
 	return x.declined
 }
 
+// ownDecline is HeaderDecline for a writer that hides the exchange. No server that a
+// handler proxies to can have sent this key: net/http makes those canonical that it
+// reads, and ownHeaders drops these.
+const ownDecline = "x-catena-decline"
+
 // writeDecline writes what the host takes for a decline. The status is for people who
 // talk to the socket themselves.
 func writeDecline(w http.ResponseWriter, x *exchange) {
 	h := w.Header()
 	clear(h)
 	h[stagev1.HeaderDecline] = []string{"1"}
+	if x == nil {
+		h[ownDecline] = []string{"1"}
+	}
 	h["Content-Length"] = []string{"0"}
 	if x != nil {
 		x.writeNotes(h)

@@ -33,6 +33,9 @@ type exchange struct {
 	// afterwards: the handler has tried to answer what it had declined.
 	afterwards bool
 
+	// forHost are headers of the answer for the host, see SetHostHeader.
+	forHost http.Header
+
 	userHeader string
 	auditLevel string
 	cancel     context.CancelFunc
@@ -161,7 +164,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 func (x *exchange) begin() {
 	if !x.answered {
 		x.answered = true
-		x.writeNotes(x.writer.Header())
+		x.ownHeaders(x.writer.Header())
 	}
 }
 
@@ -171,7 +174,7 @@ func (x *exchange) end() {
 	case x.hijacked != nil, x.declined:
 	case x.answered:
 		x.letGo()
-		x.writeLateNotes(x.writer.Header())
+		x.ownTrailers(x.writer.Header())
 	default:
 		x.begin() // the server writes the head
 	}
@@ -242,12 +245,16 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if x.refuse() {
 		return nil, nil, errDeclined
 	}
-	x.writeNotes(x.writer.Header()) // for who writes the head from it
+	header := x.writer.Header()
+	x.ownHeaders(header) // for who writes the head from it
 	conn, buffered, err := http.NewResponseController(x.writer).Hijack()
-	if err == nil {
-		x.answered, x.hijacked = true, conn
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, buffered, err
+	x.answered, x.hijacked = true, conn
+	filter := &takenOver{Conn: conn, own: header[stagev1.HeaderAudit]}
+	buffered.Writer.Reset(filter)
+	return filter, buffered, nil
 }
 
 func (x *exchange) CloseNotify() <-chan bool {

@@ -68,7 +68,7 @@ func (a *Adapter) withCarriers(handler http.Handler) http.Handler {
 		x.ctx = ctx
 		x.handler, x.w, x.r = handler, responsewriter.WrapForHTTP1Or2(&carrierWriter{ResponseWriter: w, exchange: x}), r.WithContext(ctx)
 		x.handle()
-		x.finish(w.Header()) // if the handler has written nothing, the head is written now
+		x.finish() // if the handler has written nothing, the head is written now
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -24,13 +25,13 @@ func (w *carrierWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *carrierWriter) WriteHeader(code int) {
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		w.exchange.finish(w.Header())
+		w.exchange.finish()
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *carrierWriter) Write(body []byte) (int, error) {
-	w.exchange.finish(w.Header())
+	w.exchange.finish()
 	return w.ResponseWriter.Write(body)
 }
 
@@ -39,20 +40,20 @@ func (w *carrierWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// finish puts what goes back to the host into header, once.
-func (x *exchange) finish(header http.Header) {
+// finish puts what goes back to the host into the answer's head, once.
+func (x *exchange) finish() {
 	if x.finished {
 		return
 	}
 	x.finished = true
 	if latency := latencies(x); latency != "" {
-		header.Set(stagev1.HeaderLatency, latency)
+		sdk.SetHostHeader(x.original, stagev1.HeaderLatency, latency)
 	}
 	if !x.audited {
 		return
 	}
 	if value := x.auditHeader(); value != "" {
-		header.Set(stagev1.HeaderAudit, value)
+		sdk.SetHostHeader(x.original, stagev1.HeaderAudit, value)
 	}
 }
 

@@ -56,8 +56,9 @@ const (
 	// HeaderDecline, with any value, says "not mine": the host discards the
 	// answer and asks the next stage. The stage must not have read the body.
 	HeaderDecline = "X-Catena-Decline"
-	// HeaderUndelivered, with any value, comes from the host itself on connections that
-	// no process of the stage has accepted: the request has not been executed.
+	// HeaderUndelivered comes from the host itself on connections that no process of the
+	// stage has accepted: the request has not been executed. Its value is a secret of the
+	// host; with any other it means nothing.
 	HeaderUndelivered = "X-Catena-Undelivered"
 	// HeaderAudit is what the stage adds to the audit event: a JSON object with
 	// the members annotations (strings), objectRef, requestObject, responseObject

@@ -1,9 +1,9 @@
 package process
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -99,8 +99,9 @@ func socketPath(dir, stage, generation string) string {
 // owns it, so that it outlives a process of the stage: connections that arrive while
 // no process runs wait in it for the next one.
 type Listener struct {
-	ln   *net.UnixListener
-	path string
+	ln      *net.UnixListener
+	path    string
+	refusal string
 }
 
 // NewListener opens the socket STAGE-GENERATION.sock in dir, which has to keep other
@@ -118,11 +119,15 @@ func NewListener(dir, stage, generation string) (*Listener, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, fmt.Errorf("stage %q: data socket: %w", stage, errors.Join(err, ln.Close()))
 	}
-	return &Listener{ln: ln, path: path}, nil
+	return &Listener{ln: ln, path: path, refusal: rand.Text()}, nil
 }
 
 // Path is where the host connects to.
 func (l *Listener) Path() string { return l.path }
+
+// Refusal is the value of HeaderUndelivered in the answers of Refuse. No stage knows it,
+// so that none can pretend that it has not executed a request.
+func (l *Listener) Refusal() string { return l.refusal }
 
 // Close removes the socket. A process that has inherited it no longer gets connections.
 func (l *Listener) Close() error {
@@ -154,7 +159,7 @@ func (l *Listener) file() (*os.File, error) {
 
 // undelivered is what a connection gets that no process of the stage has accepted: the
 // request that may wait in it has provably not been executed.
-const undelivered = "HTTP/1.1 503 Service Unavailable\r\n" + stagev1.HeaderUndelivered + ": 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+const undelivered = "HTTP/1.1 503 Service Unavailable\r\n" + stagev1.HeaderUndelivered + ": %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 const (
 	// refuseGrace is the time that a connection which is just being made has, and
@@ -177,7 +182,7 @@ func (l *Listener) Refuse() {
 		if err != nil {
 			break
 		}
-		_, _ = io.WriteString(c, undelivered)
+		_, _ = fmt.Fprintf(c, undelivered, l.refusal)
 		_ = c.Close()
 	}
 	_ = l.ln.SetDeadline(time.Time{})

@@ -32,8 +32,8 @@ type answer struct {
 	last bool
 	// declined: the stage says that the request is not its own.
 	declined bool
-	// undelivered: no process has had the request.
-	undelivered bool
+	// refusal is the host's proof that no process has had the request, see Stage.Refusal.
+	refusal string
 	// upgrade is the protocol that a 101 has switched to.
 	upgrade string
 }
@@ -132,7 +132,7 @@ func (a *answer) note(f field) error {
 	case stagev1.HeaderDecline:
 		a.declined = true
 	case stagev1.HeaderUndelivered:
-		a.undelivered = true
+		a.refusal = f.value
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 	if err := x.readAnswer(expect); err != nil {
 		return x.noAnswer(lost, err)
 	}
-	if x.answer.undelivered {
+	if e.refusal != "" && x.answer.refusal == e.refusal {
 		return x.failure(Unavailable, errUndelivered)
 	}
 	if x.answer.declined {

@@ -27,6 +27,8 @@ var errClosed = errors.New("endpoint closed")
 type Endpoint struct {
 	stage string
 	addr  net.UnixAddr
+	// refusal is Stage.Refusal; set it before the first request.
+	refusal string
 
 	mu       sync.Mutex
 	idle     []*conn // the longest unused first

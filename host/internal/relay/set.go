@@ -5,6 +5,10 @@ type Stage struct {
 	Name string
 	// Socket is that of its process; empty if it cannot be reached.
 	Socket string
+	// Refusal is the value of HeaderUndelivered in the host's own answers to requests
+	// that no process has accepted from the socket. Only they may be sent again, so no
+	// stage can know it. There are no such answers if it is empty.
+	Refusal string
 	// Held says that requests are to wait, since another process is about to come up on
 	// the same socket.
 	Held bool
@@ -30,6 +34,7 @@ func (c *Chain) Set(table Table, stages []Stage) {
 			e = nil
 		case e == nil || e.Socket() != st.Socket:
 			e = newEndpoint(st.Name, st.Socket, *c.hold.Load())
+			e.refusal = st.Refusal
 		default:
 			delete(old, st.Name)
 		}

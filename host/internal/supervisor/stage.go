@@ -128,7 +128,7 @@ func (s *stage) published() Published {
 	r := s.current.reported()
 	p.Claims, p.Paths = r.claims, r.paths
 	if !s.down {
-		p.Socket, p.Held = s.current.listener.Path(), s.held
+		p.Socket, p.Refusal, p.Held = s.current.listener.Path(), s.current.listener.Refusal(), s.held
 	}
 	return p
 }
