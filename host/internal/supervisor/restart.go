@@ -97,7 +97,7 @@ func (s *Supervisor) restart(st *stage, dead *generation, ran time.Duration) {
 			return
 		}
 		err := s.tryRestart(st, dead)
-		if err == nil || s.isStopping() {
+		if err == nil || s.isStopping() || !st.waitsFor(dead) {
 			return
 		}
 		st.failed(err)
@@ -126,10 +126,11 @@ func (s *stage) failed(err error) {
 
 func (s *Supervisor) tryRestart(st *stage, dead *generation) error {
 	began := time.Now()
-	if st.changing.wait(s.background) != nil {
-		return nil
+	done, err := s.turnToRestart(st, dead)
+	if err != nil {
+		return nil // the server is stopping
 	}
-	defer st.changing.done()
+	defer done()
 	if !st.waitsFor(dead) {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation) error {
 	s.publishing.Lock()
 	if !st.waitsFor(dead) {
 		s.publishing.Unlock()
-		s.discard(g)
+		s.running.Go(func() { s.withdraw(g) })
 		return nil
 	}
 	if err = s.take(g); err == nil {
@@ -160,6 +161,19 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation) error {
 	s.renewStandby(st)
 	s.reconcile()
 	return nil
+}
+
+// turnToRestart takes the stage's turn. A planned change that has it can take long, or
+// hang, so that a stage which was up is restarted beside it: whichever is ready first
+// serves, and the change takes over from whoever serves then.
+func (s *Supervisor) turnToRestart(st *stage, dead *generation) (done func(), err error) {
+	if st.changing.try() {
+		return st.changing.done, nil
+	}
+	if dead != nil {
+		return func() {}, nil
+	}
+	return st.changing.done, st.changing.wait(s.background)
 }
 
 // replacement brings up a generation on the socket of the dead one, or on a new one if
@@ -217,6 +231,19 @@ func (s *Supervisor) runHooksOrKill(g *generation) {
 		g.stage.log.Error("ending the stage, which will be restarted", "generation", g.id, "error", err)
 		s.kill(g)
 	})
+}
+
+// withdraw ends a generation that a planned change has overtaken. What it has taken from
+// the backlog of its socket finishes.
+func (s *Supervisor) withdraw(g *generation) {
+	g.retired.Store(true)
+	ctx, cancel := context.WithTimeout(s.background, g.spec.DrainTimeout)
+	defer cancel()
+	g.drain(ctx, 0)
+	if s.opts.AwaitEmpty != nil {
+		_ = s.opts.AwaitEmpty(ctx, g.listener.Path())
+	}
+	s.discard(g)
 }
 
 // discard ends a generation that did not come up.

@@ -23,7 +23,7 @@ type stage struct {
 	output  hclog.Logger // what the stage says
 	dataDir string
 	// changing is taken while a generation of the stage is brought up: by a restart or a
-	// planned change.
+	// planned change. The restart of a stage that was up does not wait for a change.
 	changing turn
 
 	mu   sync.Mutex

@@ -120,16 +120,18 @@ func TestTwoSwapsAtOnce(t *testing.T) {
 	f.settled(t)
 }
 
-// TestProcessThatDiesDuringItsSwap holds requests until the new generation takes over.
+// TestProcessThatDiesDuringItsSwap holds requests until the new generation takes over, if
+// the old one cannot be restarted.
 func TestProcessThatDiesDuringItsSwap(t *testing.T) {
 	t.Parallel()
 	sick := filepath.Join(t.TempDir(), "sick")
 	touch(t, sick)
 	f := ready(t, nil)
+	self := f.lose("b")
 	done := make(chan error, 1)
 	go func() {
 		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
-			s.Config = map[string]any{"log": f.log, "sick": sick}
+			s.Binary, s.Config = self, map[string]any{"log": f.log, "sick": sick}
 		}})
 		done <- err
 	}()
@@ -166,13 +168,10 @@ func TestRequestsInTheBacklogOfADeadProcess(t *testing.T) {
 		}()
 	}
 	eventually(t, "the requests are under way", func() bool { return f.relay.Loads()[1].InFlight >= cap(answer) })
-	st := f.chain()[1]
-	if err := st.changing.wait(t.Context()); err != nil { // as if a restart took long
-		t.Fatal(err)
-	}
+	self := f.lose("b")
 	kill(t, f.pid("b"))
 	eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
-	st.changing.done()
+	f.use("b", self)
 	for range cap(answer) {
 		if status := <-answer; status != http.StatusOK {
 			t.Errorf("status %d", status)

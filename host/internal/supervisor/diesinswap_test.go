@@ -1,0 +1,125 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestProcessThatDiesDuringAChangeThatHangs is restarted at once: what it served does not
+// wait for the change, whether that is given up or goes on in the end.
+func TestProcessThatDiesDuringAChangeThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		// change makes the new generation hang until the file is removed, or for ever.
+		change func(s *Spec, file string)
+		apply  bool
+		works  bool
+	}{
+		"swap that launches":     {change: hangs},
+		"reload that launches":   {change: hangs, apply: true},
+		"swap that gets ready":   {change: sickWith, works: true},
+		"reload that gets ready": {change: sickWith, apply: true, works: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := ready(t, nil)
+			file := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(file, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			done := make(chan error, 1)
+			go func() {
+				var err error
+				if tc.apply {
+					specs := f.specs()
+					tc.change(&specs[1], file)
+					_, err = f.Apply(ctx, specs)
+				} else {
+					_, err = f.Swap(ctx, "b", SwapOptions{Change: func(s *Spec) { tc.change(s, file) }})
+				}
+				done <- err
+			}()
+			eventually(t, "the change has begun", func() bool { return len(f.kinds(SwapBegun)) == 1 })
+			dead := f.pid("b")
+			kill(t, dead)
+			if status, body := f.ask("POST", "/b", ""); status != http.StatusOK || strings.HasPrefix(body, fmt.Sprint(dead, " ")) {
+				t.Errorf("while the change is under way: %d %s", status, body)
+			}
+			eventually(t, "the restart is told", func() bool { return len(f.kinds(Restarted)) == 1 })
+			if len(done) > 0 {
+				t.Errorf("the change is over: %q", f.kinds(SwapDone, SwapFailed))
+			}
+			restarted := f.pid("b")
+			stop := f.clients(t, "/b")
+			if tc.works {
+				removeFile(t, file)
+			} else {
+				giveUp()
+			}
+			if err := <-done; (err == nil) != tc.works {
+				t.Error(err)
+			}
+			f.settled(t)
+			stop()
+			if (f.pid("b") == restarted) == tc.works {
+				t.Errorf("process %d serves, %d was restarted", f.pid("b"), restarted)
+			}
+		})
+	}
+}
+
+// lose makes the binary of a stage one that is not there, and returns the path of the one
+// that it was.
+func (f *fixture) lose(name string) string {
+	return f.use(name, "/nonexistent")
+}
+
+// use makes the binary of a stage the one at the path, and returns the path before.
+func (f *fixture) use(name, path string) (before string) {
+	st, err := f.stage(name)
+	if err != nil {
+		panic(err)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	before, st.spec.Binary = st.spec.Binary, path
+	return before
+}
+
+func hangs(s *Spec, file string)    { s.Binary = file }
+func sickWith(s *Spec, file string) { s.Config = map[string]any{"log": s.Config["log"], "sick": file} }
+
+// TestRestartThatAChangeOvertakes finishes what the process has taken already.
+func TestRestartThatAChangeOvertakes(t *testing.T) {
+	t.Parallel()
+	f := ready(t, func(o *Options) { o.HoldTimeout = patience })
+	st, file := f.chain()[1], filepath.Join(t.TempDir(), "file")
+	dead := st.generation()
+	dead.retired.Store(true) // nobody else restarts it
+	suspend(t, dead.proc.PID())
+	answer := make(chan string, 1)
+	go func() {
+		status, body := f.ask("POST", "/b?slow="+file, "")
+		answer <- fmt.Sprint(status, " ", body)
+	}()
+	eventually(t, "a request is under way", func() bool { return f.relay.Loads()[1].InFlight == 1 })
+	kill(t, dead.proc.PID())
+	g, err := f.replacement(st, dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.running.Go(func() { f.withdraw(g) })
+	eventually(t, "it ends", func() bool { return g.machine.State().String() == "draining" })
+	touch(t, file)
+	if got, want := <-answer, fmt.Sprint("200 ", g.proc.PID(), " "); !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	eventually(t, "it has ended", func() bool { return g.proc.Err() != nil })
+}
