@@ -14,7 +14,9 @@ import (
 )
 
 // badStages are stages that work, and do not behave.
-var badStages = map[string]func(*sdk.Env) (http.Handler, error){"greedy": newGreedy, "broken": newBroken}
+var badStages = map[string]func(*sdk.Env) (http.Handler, error){
+	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "idle": newIdle,
+}
 
 // newGreedy claims what is the host's and what is its neighbours', changes that all the
 // time, logs as fast as it can, and hands on what it gets.
@@ -46,14 +48,32 @@ func newGreedy(env *sdk.Env) (http.Handler, error) {
 	}), nil
 }
 
-// newBroken lists a group that is not what discovery and OpenAPI have to be, and claims
-// what the stages in front of it serve.
+// newBroken lists a group and not where discovery begins, and claims what the stages in
+// front of it serve.
 func newBroken(env *sdk.Env) (http.Handler, error) {
 	env.ListPaths("/apis/broken.example.com", "/apis/broken.example.com/v1", "/openapi/v2", "/openapi/v3")
 	env.ClaimPrefix("/apis/broken.example.com", "/api/v1", "/apis/apps", "/openapi")
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, "{\"kind\": \"\x00 nonsense", strings.Repeat("[", 1000))
+	return http.HandlerFunc(writeNonsense), nil
+}
+
+// newGarbled is an API server whose discovery and OpenAPI are no such thing.
+func newGarbled(env *sdk.Env) (http.Handler, error) {
+	env.ListPaths("/apis", "/apis/garbled.example.com", "/apis/garbled.example.com/v1", "/openapi/v2", "/openapi/v3")
+	env.Claim("/apis")
+	env.ClaimPrefix("/apis/garbled.example.com", "/openapi")
+	return http.HandlerFunc(writeNonsense), nil
+}
+
+func writeNonsense(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, "{\"kind\": \"\x00 nonsense", strings.Repeat("[", 1000))
+}
+
+// newIdle claims nothing, and is no API server.
+func newIdle(env *sdk.Env) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		env.Log.Error("got what is not for it", "path", r.URL.Path)
+		w.WriteHeader(http.StatusTeapot)
 	}), nil
 }
 
@@ -68,38 +88,49 @@ stages:
   aggregator: {delegate: core}
   core: {delegate: extensions}
   extensions: {delegate: broken}
-  broken: {}
+  broken: {delegate: garbled}
+  garbled: {delegate: idle}
+  idle: {}
 `
 
-// Stages that claim what is not theirs, that never stop changing and logging, and whose
-// discovery and OpenAPI are no such thing, do their neighbours no harm.
+// Stages that claim what is not theirs or nothing, that never stop changing and logging,
+// and whose discovery and OpenAPI are no such thing, do their neighbours no harm, and the
+// log says what is wrong with each.
 func TestBadStages(t *testing.T) {
 	t.Parallel()
 	c := catena(t, cluster.Options{
-		ConfigFile: write(t, "catena.yaml", badChain), PluginDirs: []string{plugins(t, "greedy", "broken")},
+		ConfigFile: write(t, "catena.yaml", badChain), PluginDirs: []string{plugins(t, "greedy", "broken", "garbled", "idle")},
 	})
 	admin := c.Config(cluster.Admin)
 	kinds := "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	for _, tc := range []struct{ path, want, header string }{
-		{"/", `"/apis/apps/v1"`, ""},
-		{"/healthz", "ok", ""},
-		{"/version", `"gitVersion"`, ""},
-		{"/metrics", "catena_", ""},
-		{"/greedy", "mine", ""},
-		{"/api/v1/namespaces", `"NamespaceList"`, ""},
-		{"/apis/apps/v1/deployments", `"DeploymentList"`, ""},
-		{"/apis", `"apps"`, ""},
-		{"/apis", `"deployments"`, kinds},
-		{"/openapi/v2", "/apis/apps/v1/deployments", ""},
-		{"/openapi/v3", "apis/apps/v1", ""},
-		{"/openapi/v3/apis/apps/v1", "Deployment", ""},
-		{"/apis/broken.example.com/v1", "nonsense", ""}, // its own, as it is
+	for _, tc := range []struct {
+		path   string
+		code   int
+		want   string
+		header string
+	}{
+		{"/", 200, `"/apis/apps/v1"`, ""},
+		{"/healthz", 200, "ok", ""},
+		{"/version", 200, `"gitVersion"`, ""},
+		{"/metrics", 200, "catena_", ""},
+		{"/greedy", 200, "mine", ""},
+		{"/api/v1/namespaces", 200, `"NamespaceList"`, ""},
+		{"/apis/apps/v1/deployments", 200, `"DeploymentList"`, ""},
+		{"/apis", 200, `"apps"`, ""},
+		{"/apis", 200, `"deployments"`, kinds},
+		{"/apis", 200, `{"version":"v1","freshness":"Stale"}`, kinds}, // of garbled.example.com
+		{"/openapi/v2", 200, "/apis/apps/v1/deployments", ""},
+		{"/openapi/v3", 200, "apis/apps/v1", ""},
+		{"/openapi/v3/apis/apps/v1", 200, "Deployment", ""},
+		{"/apis/broken.example.com/v1", 200, "nonsense", ""}, // its own, as it is
+		{"/apis/garbled.example.com/v1", 200, "nonsense", ""},
+		{"/idle", 404, "404 page not found", ""},
 	} {
 		var headers []string
 		if tc.header != "" {
 			headers = append(headers, tc.header)
 		}
-		if a := do(t, admin, http.MethodGet, tc.path, "", headers...); a.code != http.StatusOK || !strings.Contains(a.body, tc.want) {
+		if a := do(t, admin, http.MethodGet, tc.path, "", headers...); a.code != tc.code || !strings.Contains(a.body, tc.want) {
 			t.Errorf("%s: %d, %q is not in it: %.300s", tc.path, a.code, tc.want, a.body)
 		}
 	}
@@ -109,13 +140,56 @@ func TestBadStages(t *testing.T) {
 	if text := kubectl(t, c.Server, "get", "namespaces"); !strings.Contains(text, "between") {
 		t.Errorf("kubectl prints\n%s", text)
 	}
-	log, err := os.ReadFile(filepath.Join(c.Dir, "catena.log"))
+	isIdle(t, c)
+	checkBadLog(t, filepath.Join(c.Dir, "catena.log"))
+}
+
+// isIdle checks that the stage that claims nothing is in the chain as such.
+func isIdle(t *testing.T, c *cluster.Catena) {
+	t.Helper()
+	out, err := c.Command(t.Context(), "status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"catena.greedy: the stage logs too much"} {
-		if !strings.Contains(string(log), want) {
-			t.Errorf("%q is not in the log", want)
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "idle" {
+			if f[1] != "serving" || f[len(f)-1] != "0" {
+				t.Errorf("status of the stage idle: %s", line)
+			}
+			return
 		}
+	}
+	t.Errorf("no stage idle in\n%s", out)
+}
+
+// checkBadLog checks that the log says what is wrong with the stages, once for each event.
+func checkBadLog(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ line, detail string }{
+		{"the stage claims what the host answers itself", `stage=greedy`},
+		{"the stage claims what the host answers itself", `paths="/ /healthz /livez /readyz /metrics /version"`},
+		{"a stage lists API groups, and not /apis", "delegate=broken"},
+		{"discovery of a stage is malformed", "delegate=garbled"},
+		{"OpenAPI documents of a stage are malformed", "delegate=garbled"},
+	} {
+		n, lines := 0, ""
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, tc.line) {
+				n, lines = n+1, lines+line
+			}
+		}
+		if n != 1 || !strings.Contains(lines, tc.detail) {
+			t.Errorf("%d times in the log, want once and with %s: %s\n%s", n, tc.detail, tc.line, lines)
+		}
+	}
+	if !strings.Contains(string(text), "catena.greedy: the stage logs too much") {
+		t.Error("nothing in the log of how much greedy logs")
+	}
+	if strings.Contains(string(text), "got what is not for it") {
+		t.Error("the stage idle got a request")
 	}
 }
