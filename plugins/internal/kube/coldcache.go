@@ -11,7 +11,7 @@ import (
 
 // coldCacheTimeout is how long a request waits for the cache of its resource. A cache that
 // takes longer cannot be filled, and the client is told so as by kube-apiserver.
-const coldCacheTimeout = 5 * time.Second
+const coldCacheTimeout = 30 * time.Second
 
 // waitForColdCaches makes a server's lists and watches wait for the cache of their
 // resource. Upstream fills the cache of a custom resource from its first request on, and
