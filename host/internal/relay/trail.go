@@ -75,13 +75,13 @@ func (h *trailHop) sofar() TrailHop {
 	return now
 }
 
-// answers says that an answer comes from the stage itself. One that was given up may be
-// that of a call, whose caller goes on without it.
+// answers says that an answer comes from the stage itself. A call that was given up, or
+// whose body was broken off, is one that the caller goes on without.
 func (h TrailHop) answers(inCall bool) bool {
 	switch h.Outcome {
 	case Served, Upgraded, Interrupted:
 		return true
-	case GivenUp:
+	case GivenUp, Refused:
 		return inCall
 	}
 	return false
