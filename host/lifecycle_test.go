@@ -60,9 +60,9 @@ func newLife(t *testing.T, stages ...string) *life {
 	return l
 }
 
-func (l *life) start(t *testing.T) {
+func (l *life) start(t *testing.T, args ...string) {
 	t.Helper()
-	l.cmd = exec.Command(os.Args[0], "serve", "--config", l.config, "--data-dir", filepath.Join(l.dir, "data"))
+	l.cmd = exec.Command(os.Args[0], append([]string{"serve", "--config", l.config, "--data-dir", filepath.Join(l.dir, "data")}, args...)...)
 	l.cmd.Env = append(os.Environ(), envCommand+"=1")
 	stderr, err := l.cmd.StderrPipe()
 	if err == nil {
