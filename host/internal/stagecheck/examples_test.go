@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,21 +57,47 @@ func TestOtherLanguages(t *testing.T) {
 	}
 }
 
+// envRequire names languages, such as node,python. A machine that lacks what their stages
+// need fails the tests that others skip.
+const envRequire = "CATENA_REQUIRE"
+
+// lacks says what a language needs and is not there.
+func lacks(t *testing.T, language, format string, args ...any) {
+	t.Helper()
+	if slices.Contains(strings.Split(os.Getenv(envRequire), ","), language) {
+		t.Fatalf(envRequire+" has "+language+", and "+format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// A machine that is to test the stages in other languages does not pass without them.
+func TestRequiredLanguage(t *testing.T) {
+	t.Parallel()
+	for require, want := range map[string]string{"": "--- SKIP", "python": "--- SKIP", "python,node": "--- FAIL"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOtherLanguages$/^node-hello$", "-test.v")
+		cmd.Env = append(os.Environ(), "PATH=/nowhere", envRequire+"="+require)
+		out, err := cmd.CombinedOutput()
+		if !strings.Contains(string(out), want+": TestOtherLanguages/node-hello") || !strings.Contains(string(out), "node is not installed") {
+			t.Errorf("%s=%s: %v, want %s\n%s", envRequire, require, err, want, out)
+		}
+	}
+}
+
 func needNode(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("node is not installed")
+		lacks(t, "node", "node is not installed")
 	}
 	dir := filepath.Join(examples, "node-hello")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
-		t.Skip("npm's packages are not installed: run make examples")
+		lacks(t, "node", "npm's packages are not installed: run make examples")
 	}
 	built, err := os.Stat(filepath.Join(dir, "build", "stage.js"))
 	if err != nil {
-		t.Skip("stage.ts is not compiled: run make examples")
+		lacks(t, "node", "stage.ts is not compiled: run make examples")
 	}
 	if source, err := os.Stat(filepath.Join(dir, "stage.ts")); err != nil || source.ModTime().After(built.ModTime()) {
-		t.Skip("stage.ts has changed since it was compiled: run make examples")
+		lacks(t, "node", "stage.ts has changed since it was compiled: run make examples")
 	}
 }
 
@@ -91,7 +118,7 @@ func lines(t *testing.T, name string, files []string) int {
 func needPython(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
-		t.Skipf("python3-grpcio and python3-protobuf are not installed: %s", out)
+		lacks(t, "python", "python3-grpcio and python3-protobuf are not installed: %s", out)
 	}
 }
 
