@@ -73,21 +73,13 @@ type request struct {
 
 // change does what is asked for. The caller holds s.changing.
 func (s *Supervisor) change(ctx context.Context, r request) (Applied, *change, error) {
-	p, err := planFor(s.present(), r.specs)
+	p, err := s.plan(r)
 	if err != nil {
 		return Applied{}, nil, err
-	}
-	for _, name := range append(r.also, r.swap) {
-		if name != "" && !slices.Contains(p.swapped, name) {
-			p.swapped = append(p.swapped, name)
-		}
 	}
 	if p.empty() {
 		s.adopt(r.specs)
 		return Applied{}, nil, nil
-	}
-	if p := s.probation.Load(); p != nil {
-		p.accept("another change of the chain has begun")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -108,6 +100,39 @@ func (s *Supervisor) change(ctx context.Context, r request) (Applied, *change, e
 	return c.applied(), c, nil
 }
 
+// plan is what has to be done for a request. Unless that is nothing, there is no
+// probation any more that could change the chain which is planned from.
+func (s *Supervisor) plan(r request) (plan, error) {
+	on := s.probation.Load()
+	p, err := r.plan(s.present())
+	if err != nil || p.empty() || on == nil {
+		return p, err
+	}
+	s.endProbation()
+	return r.plan(s.present())
+}
+
+// endProbation ends the probation of an earlier change, if there is one: the chain is what
+// it is then until another change moves. The caller holds s.changing.
+func (s *Supervisor) endProbation() {
+	if p := s.probation.Load(); p != nil {
+		p.accept("another change of the chain has begun")
+	}
+}
+
+func (r request) plan(present []standing) (plan, error) {
+	p, err := planFor(present, r.specs)
+	if err != nil {
+		return plan{}, err
+	}
+	for _, name := range append(r.also, r.swap) {
+		if name != "" && !slices.Contains(p.swapped, name) {
+			p.swapped = append(p.swapped, name)
+		}
+	}
+	return p, nil
+}
+
 // adopt takes over from specs what needs no other process, such as a timeout.
 func (s *Supervisor) adopt(specs []Spec) {
 	for _, spec := range specs {
@@ -118,12 +143,19 @@ func (s *Supervisor) adopt(specs []Spec) {
 	s.publish()
 }
 
-// adopt makes spec what the stage is made from, and says whether that changes whether it
-// has a standby.
+// adopt takes over from spec what needs no other process, and says whether that changes
+// whether the stage has a standby.
 func (s *stage) adopt(spec Spec) (standbyChanged bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	standbyChanged = s.spec.Standby != spec.Standby
-	s.spec = spec
+	s.spec = s.spec.treatedAs(spec)
 	return standbyChanged
+}
+
+// setSpec makes spec what the stage is made from.
+func (s *stage) setSpec(spec Spec) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spec = spec
 }

@@ -41,13 +41,14 @@ func (c *change) move() error {
 		return err
 	}
 	for _, l := range c.links {
-		if l.generation == nil {
-			if l.stage.adopt(l.spec) {
-				defer s.renewStandby(l.stage)
-			}
-			continue
+		if l.changing {
+			l.stage.setSpec(l.spec)
+		} else if l.stage.adopt(l.spec) {
+			defer s.renewStandby(l.stage)
 		}
-		l.generation.staged.Store(nil)
+		if l.generation != nil {
+			l.generation.staged.Store(nil)
+		}
 	}
 	for _, st := range c.removed {
 		st.setGone(true)

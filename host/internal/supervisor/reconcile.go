@@ -13,6 +13,9 @@ func (s *Supervisor) reconcile() {
 			return
 		}
 		defer s.changing.done()
+		if len(s.outdated()) > 0 {
+			s.endProbation()
+		}
 		names := s.outdated()
 		if len(names) == 0 {
 			return

@@ -114,11 +114,12 @@ func (p *probation) lost() *stage {
 	return nil
 }
 
-// revert makes the generation before a move the one that the host relays to.
+// revert makes the generation before a move the one that the host relays to. What needs
+// no other process stays as it is in effect.
 func (s *stage) revert(m moved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.old != nil {
-		s.current, s.spec, s.down, s.held = m.old, m.spec, false, false
+		s.current, s.spec, s.down, s.held = m.old, m.spec.treatedAs(s.spec), false, false
 	}
 }

@@ -73,4 +73,11 @@ func (s Spec) dataSocket(runtimeDir, generation string) (*process.Listener, erro
 	return process.NewListener(runtimeDir, s.Name, generation)
 }
 
+// treatedAs returns s with everything from the other that needs no other process.
+func (s Spec) treatedAs(other Spec) Spec {
+	other.Name, other.Binary, other.Attach, other.SHA256, other.Digest = s.Name, s.Binary, s.Attach, s.SHA256, s.Digest
+	other.User, other.Groups, other.Env, other.Config = s.User, s.Groups, s.Env, s.Config
+	return other
+}
+
 func (r Rollback) wanted() bool { return r.ErrorRate > 0 || r.Health || r.Probation > 0 }

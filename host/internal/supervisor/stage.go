@@ -71,15 +71,15 @@ func (s *stage) present() Spec {
 	return s.spec
 }
 
-// become makes g the generation that the host relays to. What g was made from is what
-// the stage is made from now on.
+// become makes g the generation that the host relays to. What its process was made from
+// is what the stage is made from now on; how that is treated may have been changed since.
 func (s *stage) become(g *generation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == nil {
 		s.first = g
 	}
-	s.current, s.spec, s.down, s.held = g, g.spec, false, false
+	s.current, s.spec, s.down, s.held = g, g.spec.treatedAs(s.spec), false, false
 }
 
 func (s *stage) firstGeneration() *generation {

@@ -50,6 +50,7 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 		return nil, fmt.Errorf("stage %q: %w", name, ErrBusy)
 	}
 	defer s.changing.done()
+	s.endProbation()
 	specs := s.specs()
 	for i := range specs {
 		if specs[i].Name == name && opts.Change != nil {
