@@ -34,11 +34,17 @@ type testCase struct {
 	// As is a user of the token file, or "anonymous"; admin by default.
 	As      string            `json:"as,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// Body is sent as text, Object as JSON, both with that type unless Headers say otherwise.
+	// Body is sent as text, Base64 as the bytes that it stands for, and Object in the
+	// format of the Content-Type. This is JSON unless Headers say otherwise.
 	Body   string `json:"body,omitempty"`
+	Base64 []byte `json:"base64,omitempty"`
 	Object any    `json:"object,omitempty"`
 	// Padding adds that many spaces to the body.
 	Padding int `json:"padding,omitempty"`
+	// During is a request that is in flight meanwhile: its body is held back.
+	During *heldRequest `json:"during,omitempty"`
+	// Meanwhile is sent when the head of the answer has come, before its body is read.
+	Meanwhile *testCase `json:"meanwhile,omitempty"`
 	// HTTP1 uses HTTP/1.1 instead of HTTP/2.
 	HTTP1 bool `json:"http1,omitempty"`
 	// Want is the status that the reference gives, so that a case tests what it says;
@@ -51,6 +57,8 @@ type testCase struct {
 	Events int `json:"events,omitempty"`
 	// Save keeps values of the answer for later cases, as ${NAME}.
 	Save map[string]string `json:"save,omitempty"`
+	// SaveHeaders does so with headers.
+	SaveHeaders map[string]string `json:"saveHeaders,omitempty"`
 	// Ignore lists dotted paths in the body that are not compared, and Only what
 	// is compared at all: "status" or "headers" (which includes the status).
 	Ignore []string `json:"ignore,omitempty"`
@@ -62,6 +70,12 @@ type testCase struct {
 	Differs int `json:"differs,omitempty"`
 	// Why is the reason for Ignore, Without, Only and Differs.
 	Why string `json:"why,omitempty"`
+}
+
+// heldRequest is a request that the server has begun with and cannot end.
+type heldRequest struct {
+	Request string `json:"request"`
+	As      string `json:"as"`
 }
 
 func loadProfile(t *testing.T, dir string) profile {
@@ -102,6 +116,8 @@ func (c *testCase) check() error {
 		return fmt.Errorf("has no name: %s", c.Request)
 	case (c.Request == "") == (c.Raw == ""):
 		return fmt.Errorf("must have either request or raw")
+	case c.bodies() > 1:
+		return fmt.Errorf("must have one of body, base64 and object")
 	case c.Want == nil:
 		return fmt.Errorf("does not say what it wants")
 	case (c.Only != "" || len(c.Ignore) > 0 || c.Without != "" || c.Differs != 0) && c.Why == "":
@@ -109,7 +125,20 @@ func (c *testCase) check() error {
 	case c.Only != "" && c.Only != "status" && c.Only != "headers":
 		return fmt.Errorf("only %q is unknown", c.Only)
 	}
+	if c.Meanwhile != nil {
+		return c.Meanwhile.check()
+	}
 	return nil
+}
+
+func (c *testCase) bodies() int {
+	n := 0
+	for _, set := range []bool{c.Body != "", c.Base64 != nil, c.Object != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
@@ -130,6 +159,10 @@ func (c testCase) expand(vars map[string]string) testCase {
 		c.Headers[key] = put(value)
 	}
 	c.Object = expandValue(c.Object, put)
+	if c.Meanwhile != nil {
+		meanwhile := c.Meanwhile.expand(vars)
+		c.Meanwhile = &meanwhile
+	}
 	return c
 }
 

@@ -22,6 +22,7 @@ import (
 const (
 	requestTimeout = time.Minute // which no server needs, but one whose machine asks a DNS server in vain
 	untilTimeout   = 3 * time.Minute
+	pollInterval   = 100 * time.Millisecond
 )
 
 // answer is what a server said.
@@ -75,6 +76,13 @@ func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
 	tc = tc.expand(c.vars)
 	ctx, cancel := context.WithTimeout(ctx, untilTimeout)
 	defer cancel()
+	if tc.During != nil {
+		held, err := c.hold(ctx, *tc.During)
+		if err != nil {
+			return nil, err
+		}
+		defer held.Close()
+	}
 	for {
 		a, err := c.send(ctx, tc)
 		if tc.Until == "" || err == nil && strings.Contains(fmt.Sprintf("%d %s", a.status, a.body), tc.Until) {
@@ -86,7 +94,7 @@ func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
 				err = fmt.Errorf("the last answer is %d %s", a.status, a.body)
 			}
 			return nil, fmt.Errorf("%q did not come: %w", tc.Until, err)
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -112,7 +120,20 @@ func (c *client) send(ctx context.Context, tc testCase) (*answer, error) {
 	if err != nil {
 		return &answer{ended: "no answer"}, nil
 	}
+	if tc.Meanwhile != nil {
+		if err := c.meanwhile(ctx, *tc.Meanwhile); err != nil {
+			return nil, errors.Join(err, resp.Body.Close())
+		}
+	}
 	return read(resp, tc)
+}
+
+func (c *client) meanwhile(ctx context.Context, tc testCase) error {
+	a, err := c.send(ctx, tc)
+	if err == nil && a.status != *tc.Want {
+		err = fmt.Errorf("%s: %d %s", tc.Name, a.status, a.body)
+	}
+	return err
 }
 
 func (c *client) request(ctx context.Context, tc testCase) (*http.Request, error) {
@@ -159,33 +180,14 @@ func (c *testCase) user() string {
 	return c.As
 }
 
-func (c *testCase) body() ([]byte, error) {
-	padding := bytes.Repeat([]byte(" "), c.Padding)
-	if c.Object == nil {
-		if c.Body == "" && c.Padding == 0 {
-			return nil, nil
-		}
-		return append([]byte(c.Body), padding...), nil
-	}
-	body, err := json.Marshal(c.Object)
-	return append(body, padding...), err
-}
-
 // sendRaw writes bytes to a connection and reads one answer. The connection stays
 // half open: it is the server that ends it, if that is what the request deserves.
 func (c *client) sendRaw(ctx context.Context, tc testCase) (*answer, error) {
-	config := c.tls.Clone()
-	config.NextProtos = []string{"http/1.1"}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(c.server.URL, "https://"))
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, err
-		}
-	}
 	if _, err := io.WriteString(conn, strings.ReplaceAll(tc.Raw, "\n", "\r\n")); err != nil {
 		return nil, err
 	}
@@ -203,28 +205,30 @@ func read(resp *http.Response, tc testCase) (*answer, error) {
 	if len(resp.TransferEncoding) > 0 {
 		a.header["Transfer-Encoding"] = resp.TransferEncoding
 	}
+	var err error
 	if tc.Events > 0 && resp.StatusCode == http.StatusOK {
-		lines := bufio.NewReader(resp.Body)
-		for range tc.Events {
-			line, err := lines.ReadBytes('\n')
-			a.body = append(a.body, line...)
-			if err != nil {
-				a.ended = fmt.Sprintf("stream ended: %v", err)
-				break
-			}
+		if a.body, err = readEvents(resp, tc.Events); err != nil {
+			a.ended = fmt.Sprintf("stream ended: %v", err)
 		}
 		return a, nil
 	}
-	var err error
 	if a.body, err = io.ReadAll(resp.Body); err != nil {
 		a.ended = fmt.Sprintf("body ended: %v", err)
 	}
 	return a, nil
 }
 
-// save keeps values of a JSON answer.
+// save keeps values of an answer: its headers, and what is in its JSON.
 func (c *client) save(tc testCase, a *answer) error {
-	if len(tc.Save) == 0 || a == nil {
+	if a == nil {
+		return nil
+	}
+	for name, key := range tc.SaveHeaders {
+		if c.vars[name] = a.header.Get(key); c.vars[name] == "" {
+			return fmt.Errorf("save: the answer has no header %s: %v", key, a.header)
+		}
+	}
+	if len(tc.Save) == 0 {
 		return nil
 	}
 	var body any

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -28,6 +30,7 @@ func TestDefault(t *testing.T) { runProfile(t, "testdata/default") }
 func TestOptions(t *testing.T) { runProfile(t, "testdata/options") }
 
 func runProfile(t *testing.T, dir string) {
+	t.Parallel() // each has servers of its own
 	p := loadProfile(t, dir)
 	reference, subject := startPair(t, cluster.Options{Flags: p.flags})
 	for _, file := range p.files {
@@ -51,7 +54,7 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 		out := make(chan started, 1)
 		go func() {
 			if catena {
-				c, err := cluster.StartCatena(context.Background(), o)
+				c, err := cluster.StartCatena(context.Background(), forCatena(o))
 				if err != nil {
 					out <- started{err: err}
 					return
@@ -90,17 +93,25 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 	return clients[0], clients[1]
 }
 
+// forCatena gives the options those names that Catena has for what kube-apiserver has
+// as flags.
+func forCatena(o cluster.Options) cluster.Options {
+	const flag = "etcd-compaction-interval"
+	if interval, ok := o.Flags[flag]; ok {
+		o.Flags = maps.Clone(o.Flags)
+		delete(o.Flags, flag)
+		o.Set = append(o.Set, "store.compactionInterval="+interval)
+	}
+	return o
+}
+
 func compare(t *testing.T, tc testCase, reference, subject *client) {
-	wanted, err := reference.run(t.Context(), tc)
+	wanted, got, err := runBoth(t.Context(), tc, reference, subject)
 	if err != nil {
-		t.Fatalf("kube-apiserver: %v", err)
+		t.Fatal(err)
 	}
 	if wanted.status != *tc.Want {
 		t.Errorf("kube-apiserver answers %d, the case says %d: %.500s", wanted.status, *tc.Want, wanted.body)
-	}
-	got, err := subject.run(t.Context(), tc)
-	if err != nil {
-		t.Fatal(err)
 	}
 	if tc.Differs != 0 && !*self {
 		if got.status != tc.Differs {
@@ -116,6 +127,22 @@ func compare(t *testing.T, tc testCase, reference, subject *client) {
 	if want != have {
 		t.Errorf("%s%s\n%s", tc.Request, tc.Raw, difference(want, have, subject.server.Name))
 	}
+}
+
+// runBoth sends the request to both servers at the same time.
+func runBoth(ctx context.Context, tc testCase, reference, subject *client) (wanted, got *answer, err error) {
+	var wantedErr error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wanted, wantedErr = reference.run(ctx, tc)
+	}()
+	got, err = subject.run(ctx, tc)
+	<-done
+	if wantedErr != nil {
+		wantedErr = fmt.Errorf("kube-apiserver: %w", wantedErr)
+	}
+	return wanted, got, errors.Join(wantedErr, err)
 }
 
 // difference is a unified diff of two answers, without the parts that are equal.

@@ -7,24 +7,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 )
 
 // presence are headers whose values differ from one answer to the next.
 var presence = map[string]bool{
-	"Audit-Id": true, "Content-Length": true, "Date": true, "Etag": true, "Last-Modified": true,
+	"Audit-Id": true, "Content-Length": true, "Date": true, "Last-Modified": true,
 	"X-Kubernetes-Pf-Flowschema-Uid": true, "X-Kubernetes-Pf-Prioritylevel-Uid": true,
 	"Process-Start-Time-Unix": true,
 }
@@ -83,7 +74,7 @@ func (c *client) normalBody(a *answer, tc testCase) string {
 			return fmt.Sprintf("not gzip: %v", err)
 		}
 	}
-	docs, err := decode(a.header, body)
+	docs, err := decode(a.header, body, tc.Events)
 	if err != nil {
 		return c.normalText(string(body))
 	}
@@ -102,65 +93,6 @@ func (c *client) normalBody(a *answer, tc testCase) string {
 		out.Write(append(text, '\n'))
 	}
 	return out.String()
-}
-
-// decode returns the values of a body in one of the formats of the Kubernetes API.
-func decode(header http.Header, body []byte) ([]any, error) {
-	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	switch {
-	case strings.HasPrefix(kind, "application/vnd.kubernetes.protobuf"):
-		object, _, err := protobuf.Decode(body, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		text, err := json.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		return decodeJSON(text)
-	case kind == "application/cbor":
-		err = cbor.Unmarshal(body, &value)
-	case kind == "application/yaml":
-		err = yaml.Unmarshal(body, &value)
-	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
-		return decodeJSON(body)
-	case bytes.HasPrefix(body, []byte("{")):
-		return decodeJSON(body) // the index of OpenAPI v3 says that it is text
-	default:
-		err = fmt.Errorf("no decoder for %s", kind)
-	}
-	return []any{value}, err
-}
-
-// protobuf decodes all built-in kinds, and those of the meta group.
-var protobuf = func() runtime.Decoder {
-	known := runtime.NewScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		panic(err)
-	}
-	if err := metav1.AddMetaToScheme(known); err != nil {
-		panic(err)
-	}
-	return serializer.NewCodecFactory(known).UniversalDeserializer()
-}()
-
-func decodeJSON(body []byte) ([]any, error) {
-	var docs []any
-	for d := json.NewDecoder(bytes.NewReader(body)); ; {
-		var doc any
-		err := d.Decode(&doc)
-		if err == io.EOF {
-			return docs, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		docs = append(docs, doc)
-	}
 }
 
 // volatile are members of objects whose values belong to one server.
@@ -221,6 +153,7 @@ var replacements = []struct {
 	{"apiserver-", regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}\b`), "$1(hash)"},
 	{"esource version", regexp.MustCompile(`(?i)(resource version:?) \d+( \(\d+\))?(, current: \d+)?`), "$1 (version)"},
 	{"resourceVersion", regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`), "$1(version)"},
+	{"in record", regexp.MustCompile(`(in record \()\d+`), "$1(version)"},
 	{"revision=", regexp.MustCompile(`(revision=)\d+`), "$1(version)"},
 	{"", regexp.MustCompile(`^(\d+[smh])+$|^<invalid>$`), "(age)"},
 }
