@@ -135,3 +135,17 @@ func testExplainsOfARunningHost(t *testing.T, l *life) {
 		}
 	}
 }
+
+// An operator may switch the metric off. Explanations do without it then.
+func TestExplainWithoutTheMetric(t *testing.T) {
+	t.Parallel()
+	l := startLife(t, "greeting: hello", "apiserver: {"+lifeFlags+", disabled-metrics: catena_relay_hops_total}")
+	l.untilSignal(t, "HasBeenReady")
+	if code, body := l.get(t, "/life"); code != http.StatusOK || body != "hello" {
+		t.Errorf("%d %s", code, body)
+	}
+	out, err := l.command(t, "explain", "GET", "/life")
+	if want := "life   1.     /life  serving  -\n"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v, no %q in\n%s\n%s", err, want, out, l.dump())
+	}
+}

@@ -34,8 +34,11 @@ func ObserveHop(stage string, outcome relay.Outcome) {
 }
 
 // CountedHops returns what ObserveHop has counted in this process so far, by stage and
-// outcome.
+// outcome; nil if the metric is switched off.
 func CountedHops() map[string]map[relay.Outcome]uint64 {
+	if !hops().IsCreated() {
+		return nil
+	}
 	counters := make(chan prometheus.Metric)
 	go func() {
 		hops().CounterVec.Collect(counters)
