@@ -73,7 +73,7 @@ func (b *broken) misbehaves(w http.ResponseWriter, r *http.Request) bool {
 	case "expect-decline":
 		_, _ = r.Body.Read(make([]byte, 1))
 		if r.Header.Get("Expect") != "" {
-			w.Header().Set(stagev1.HeaderDecline, "1")
+			sdk.SetHostHeader(w, stagev1.HeaderDecline, "1")
 			return true
 		}
 	case "large-body":
@@ -110,7 +110,7 @@ func (b *broken) decline(w http.ResponseWriter, r *http.Request) {
 	switch b.mode {
 	case "decline-read":
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set(stagev1.HeaderDecline, "1")
+		sdk.SetHostHeader(w, stagev1.HeaderDecline, "1")
 	case "decline-changed":
 		_, _ = io.Copy(io.Discard, r.Body)
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader("other")), 5
