@@ -53,13 +53,16 @@ func main() {
 	l.source(t, dir, source)
 }
 
-// source writes a program all at once, as it is looked at all the time.
+// source writes a program all at once, as it is looked at all the time. Only the first is
+// written together with its module.
 func (l *life) source(t *testing.T, dir, text string) {
 	t.Helper()
-	next := filepath.Join(l.dir, "next.go")
-	err := errors.Join(
-		os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/one\n\ngo 1.24\n"), 0o600),
-		os.WriteFile(next, []byte(text), 0o600), os.Rename(next, filepath.Join(dir, "main.go")))
+	next, module := filepath.Join(l.dir, "next.go"), filepath.Join(dir, "go.mod")
+	_, err := os.Stat(module)
+	if errors.Is(err, os.ErrNotExist) {
+		err = os.WriteFile(module, []byte("module example.com/one\n\ngo 1.24\n"), 0o600)
+	}
+	err = errors.Join(err, os.WriteFile(next, []byte(text), 0o600), os.Rename(next, filepath.Join(dir, "main.go")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // TestProcessThatDiesDuringAChangeThatHangs is restarted at once: what it served does not
@@ -115,6 +118,12 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "it has the request", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		resp, err := g.proc.Client().Drain(ctx, &stagev1.DrainRequest{})
+		return err == nil && resp.GetRunning() == 1
+	})
 	f.running.Go(func() { f.withdraw(g) })
 	eventually(t, "it ends", func() bool { return g.machine.State().String() == "draining" })
 	touch(t, file)
