@@ -107,6 +107,10 @@ func TestCalled(t *testing.T) {
 			}},
 		{"with nobody behind", []string{"a called"}, "a;outcome=called, host;outcome=served",
 			func(h **host) []string { return []string{caller(t, h, "a", says("a"))} }},
+		{"with nobody behind that wants it", []string{"a called", "b declined"}, "a;outcome=called, b;outcome=declined, host;outcome=served",
+			func(h **host) []string {
+				return []string{caller(t, h, "a", says("a")), serveStage(t, http.HandlerFunc(declines))}
+			}},
 		{"with one behind that cannot be reached", []string{"a called", "b unavailable"}, "a;outcome=called, b;outcome=unavailable, host;outcome=served",
 			func(h **host) []string { return []string{caller(t, h, "a", says("a")), down} }},
 		{"and declines", []string{"a declined", "b served", "b served"}, "a;outcome=declined, b;outcome=served, b;outcome=served",
@@ -148,6 +152,35 @@ func TestCalledInACall(t *testing.T) {
 	}
 	if got := to.spans(t, 1); got[0] != "a called" {
 		t.Errorf("%q has ended at last, want a called", got)
+	}
+}
+
+// A caller that does not wait for the end of its call answers by itself, and not the host.
+func TestCalledAndGivenUp(t *testing.T) {
+	t.Parallel()
+	to := tour(t, func(h **host, to *toured) []string {
+		inB := make(chan struct{})
+		a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, giveUp := context.WithCancel(r.Context())
+			defer giveUp()
+			go func() { <-inB; giveUp() }()
+			resp, err := (*h).call(ctx, "token-a", stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest), "/x", nil)
+			if err == nil {
+				resp.Body.Close()
+				t.Errorf("the call was answered: %s", resp.Status)
+			}
+			if got := to.spans(t, 1); got[0] != "b canceled" {
+				t.Errorf("%q has ended, want b canceled", got)
+			}
+			fmt.Fprint(w, "a")
+		}))
+		return []string{a, serveStage(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(inB)
+			<-r.Context().Done()
+		}))}
+	})
+	if want := "a;outcome=called, b;outcome=canceled"; to.atHead != want || to.Code != http.StatusOK {
+		t.Errorf("%d, the trail is %q, want %q", to.Code, to.atHead, want)
 	}
 }
 
