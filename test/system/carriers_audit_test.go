@@ -50,6 +50,7 @@ func TestCarriedAudit(t *testing.T) {
 		crs = "/apis/test.example.com/v1/namespaces/default/widgets"
 		cr  = `"apiVersion": "test.example.com/v1", "kind": "Widget", `
 	)
+	ids := map[string]string{}
 	for _, r := range []struct {
 		name, method, path, body string
 		header                   []string
@@ -83,9 +84,10 @@ func TestCarriedAudit(t *testing.T) {
 		{"custom apply", http.MethodPatch, crs + "/audited?fieldManager=m", `{` + cr + `"metadata": {"name": "audited"}, "spec": {"size": 9}}`, []string{"Content-Type: application/apply-patch+yaml"}},
 		{"custom delete", http.MethodDelete, crs + "/audited", "", nil},
 	} {
+		id := auditID(r.name)
+		ids[r.name] = id
 		var events []event
 		for _, a := range []*audited{reference, l.audited()} {
-			id := strings.ReplaceAll(r.name, " ", "-")
 			do(t, a.Config(cluster.Admin), r.method, r.path, r.body, append(r.header, "Audit-ID: "+id)...)
 			events = append(events, normal(a.auditEvent(t, id)))
 		}
@@ -93,7 +95,7 @@ func TestCarriedAudit(t *testing.T) {
 			t.Errorf("%s: Catena's event (+) is not kube-apiserver's (-):\n%s", r.name, diff)
 		}
 	}
-	e := l.audited().auditEvent(t, "custom-create")
+	e := l.audited().auditEvent(t, ids["custom create"])
 	if e.Annotations["notes/note"] != "nöte: well" || kind(e.RequestObject) != "Widget" || kind(e.ResponseObject) != "Widget" || e.ObjectRef["name"] != "audited" {
 		t.Errorf("the event of a custom resource is %+v", e)
 	}

@@ -79,11 +79,12 @@ func TestWrappedAnswers(t *testing.T) {
 	for wrap, want := range map[string][]string{
 		"front": {"front"}, "middle": {"middle"}, "front,middle": {"middle", "front"},
 	} {
-		a := do(t, admin, http.MethodGet, path, "", wrapHeader+": "+wrap, "Audit-ID: wrap-"+wrap)
+		id := auditID("wrap-" + wrap)
+		a := do(t, admin, http.MethodGet, path, "", wrapHeader+": "+wrap, "Audit-ID: "+id)
 		if a.code != 200 || a.body != plain.body || !slices.Equal(a.header.Values(wrappedHeader), want) {
 			t.Errorf("wrapped by %s: %d, %q, %.200s", wrap, a.code, a.header.Values(wrappedHeader), a.body)
 		}
-		if e := l.audited().auditEvent(t, "wrap-"+wrap); kind(e.ResponseObject) != "Namespace" {
+		if e := l.audited().auditEvent(t, id); kind(e.ResponseObject) != "Namespace" {
 			t.Errorf("wrapped by %s: audit event is %+v", wrap, e)
 		}
 	}
