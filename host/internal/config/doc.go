@@ -86,8 +86,8 @@
 //	    SHA-256 of the binary in hexadecimal digits. The stage is not started from a
 //	    file with another one.
 //	stages.*.startTimeout (duration)
-//	    Time that the stage has to come up: launch, configuration and preparation
-//	    together.
+//	    Time that each step may take in which the stage comes up: launch, check of
+//	    its configuration, configuration, preparation and, in a swap, getting ready.
 //	    Default: 1m
 //	stages.*.livenessTimeout (duration)
 //	    How long the stage may be silent before its process is killed and started

@@ -108,7 +108,7 @@ func stageKeys() []Key {
 		{Path: "stages.*.sha256", Type: String, check: digest,
 			Doc: "SHA-256 of the binary in hexadecimal digits. The stage is not started from a file with another one."},
 		{Path: "stages.*.startTimeout", Type: Duration, Default: time.Minute, check: positive,
-			Doc: "Time that the stage has to come up: launch, configuration and preparation together."},
+			Doc: "Time that each step may take in which the stage comes up: launch, check of its configuration, configuration, preparation and, in a swap, getting ready."},
 		{Path: "stages.*.livenessTimeout", Type: Duration, Default: 15 * time.Second, check: notNegative,
 			Doc: "How long the stage may be silent before its process is killed and started anew, 0 for ever."},
 		{Path: "stages.*.drainTimeout", Type: Duration, Default: time.Minute, check: positive,
