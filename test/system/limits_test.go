@@ -1,0 +1,87 @@
+package system
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+// helloConfig is the file of a chain of one stage, hello.
+func helloConfig() string { return filepath.Join(cluster.Root(), "configs", "hello.yaml") }
+
+// smallCatena runs a chain of test stages and nothing of Kubernetes.
+func smallCatena(t *testing.T, stages string, flags map[string]string, names ...string) *cluster.Catena {
+	t.Helper()
+	all := map[string]string{"authorization-mode": "AlwaysAllow"}
+	maps.Copy(all, flags)
+	config := helloConfig()
+	if stages != "" {
+		config = write(t, "catena.yaml", stages)
+	}
+	return catena(t, cluster.Options{ConfigFile: config, PluginDirs: []string{plugins(t, names...)}, Flags: all})
+}
+
+// Where priority and fairness is off, max-requests-inflight limits reads and
+// max-mutating-requests-inflight the rest, and neither limits administrators or watches.
+func TestMaxInFlight(t *testing.T) {
+	t.Parallel()
+	c := smallCatena(t, "", map[string]string{
+		"enable-priority-and-fairness": "false", "max-requests-inflight": "1", "max-mutating-requests-inflight": "1",
+	}, "hello")
+	bob, admin := c.Config(cluster.Bob), c.Config(cluster.Admin)
+	const path = "/stage/hello"
+	status := func(config *rest.Config, method string) int { return do(t, config, method, path, "").code }
+
+	for method, other := range map[string]string{http.MethodGet: http.MethodPost, http.MethodPost: http.MethodGet} {
+		eventually(t, "nobody is in the way of "+method, func() bool { return status(bob, method) == http.StatusOK })
+		release := occupy(t, c, method, path+"/wait?id="+method)
+		a := do(t, bob, method, path, "")
+		if a.code != http.StatusTooManyRequests || a.header.Get("Retry-After") != "1" || a.body != "Too many requests, please try again later.\n" {
+			t.Errorf("%s beside another: %d %v %q", method, a.code, a.header, a.body)
+		}
+		if code := status(bob, other); code != http.StatusOK {
+			t.Errorf("%s beside %s: %d", other, method, code)
+		}
+		if code := status(admin, method); code != http.StatusOK {
+			t.Errorf("the administrator's %s: %d", method, code)
+		}
+		if code := do(t, bob, http.MethodGet, "/api/v1/things?watch=true", "").code; code != http.StatusNotFound {
+			t.Errorf("a watch beside %s: %d", method, code)
+		}
+		release()
+		eventually(t, "bob may "+method+" again", func() bool { return status(bob, method) == http.StatusOK })
+	}
+}
+
+// occupy sends a request of alice's that goes on until release is called.
+func occupy(t *testing.T, c *cluster.Catena, method, path string) (release func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := httpClient(t, c.Config(cluster.Alice))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if resp, err := client.Do(req); err == nil {
+			_ = resp.Body.Close()
+			t.Errorf("%s %s: %s", method, path, resp.Status)
+		}
+	}()
+	eventually(t, "the stage has the request", func() bool {
+		return strings.Contains(string(read(c.Process().Log)), "waits: id="+method)
+	})
+	return func() {
+		cancel()
+		<-done
+	}
+}
