@@ -39,6 +39,7 @@ func (s *server) watchPlugins(ctx context.Context) {
 func (s *server) useBinary(ctx context.Context, f pluginwatch.File, digest string) error {
 	b, err := process.Check(f.Path)
 	if err != nil {
+		s.stages.SwapRefused(f.Stage, err)
 		return err
 	}
 	_, err = s.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) {

@@ -86,6 +86,7 @@ func (s *Supervisor) change(ctx context.Context, r request) (Applied, *change, e
 	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
 	c, err := s.newChange(ctx, p, r)
 	if err != nil {
+		s.SwapRefused(r.swap, err)
 		return Applied{}, nil, err
 	}
 	defer c.release()

@@ -14,7 +14,8 @@ const (
 	// TookOver: the standby, To, is in the place of a generation that has ended, after Took.
 	TookOver EventKind = "took-over"
 	// SwapBegun, SwapDone, SwapFailed and SwapRolledBack tell of a generation, To, that
-	// is to take the place of another, From. They come for each stage of an Apply too.
+	// is to take the place of another, From. They come for each stage of an Apply too. A
+	// swap that is refused at once fails without having begun.
 	SwapBegun      EventKind = "swap-begun"
 	SwapDone       EventKind = "swap-done"
 	SwapFailed     EventKind = "swap-failed"

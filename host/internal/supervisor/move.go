@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -108,6 +109,14 @@ func (c *change) applied() Applied {
 		}
 	}
 	return a
+}
+
+// SwapRefused takes note of a swap that was asked for and has not begun, because of what
+// it was to swap to. One that could be had a moment later does not count.
+func (s *Supervisor) SwapRefused(name string, err error) {
+	if st, unknown := s.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
+		st.swapEnded(SwapFailed, st.generation().ID(), "", err.Error(), 0)
+	}
 }
 
 // swapEnded keeps how a swap has ended, and tells of it.

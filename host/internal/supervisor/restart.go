@@ -113,9 +113,18 @@ func (s *Supervisor) restart(st *stage, dead *generation, ran time.Duration) {
 func (s *stage) nextDelay(policy process.Backoff, ran time.Duration) (delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restarts++
 	delay, s.failures = policy.Next(s.failures, ran, rand.Float64())
 	return delay
+}
+
+// replaced counts that another generation is in the place of dead, nil if the stage has
+// never been up before.
+func (s *stage) replaced(dead *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dead != nil {
+		s.restarts++
+	}
 }
 
 func (s *stage) failed(err error) {
@@ -145,6 +154,7 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation) error {
 		return nil
 	}
 	if err = s.take(g); err == nil {
+		st.replaced(dead)
 		s.publishLocked()
 	}
 	s.publishing.Unlock()

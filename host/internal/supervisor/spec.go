@@ -27,7 +27,8 @@ type Spec struct {
 	// User and Groups are the identity of the stage's calls to the host.
 	User   string
 	Groups []string
-	// StartTimeout bounds the launch, Configure and PrepareRun, each by itself.
+	// StartTimeout bounds the launch, ValidateConfig, Configure, PrepareRun and, in a swap,
+	// the time until the generation is ready, each by itself.
 	StartTimeout time.Duration
 	// LivenessTimeout is how long a stage may be silent before its process is
 	// killed and started anew; 0 is forever.

@@ -34,9 +34,10 @@ type stage struct {
 	standby        *generation
 	standbyFailure string
 	// keeper is the number of the latest who is to make a standby.
-	keeper   int
-	restarts int
-	failures int // in a row
+	keeper int
+	// restarts is how often another generation has taken the place of one that had ended,
+	// failures how often none came up, in a row.
+	restarts, failures int
 	// held says that requests are to wait for the next generation, down that they are
 	// not to any longer.
 	held, down bool

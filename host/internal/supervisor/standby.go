@@ -224,6 +224,7 @@ func (s *Supervisor) activate(dead, g *generation) error {
 	if err := s.take(g); err != nil {
 		return err
 	}
+	g.stage.replaced(dead)
 	s.publishLocked()
 	return nil
 }

@@ -15,8 +15,9 @@ type Status struct {
 	Version  string    `json:"version,omitempty"`
 	Binary   string    `json:"binary"`
 	Since    time.Time `json:"since,omitzero"`
-	Restarts int       `json:"restarts"`
-	Claims   int       `json:"claims"`
+	// Restarts is how often another process has taken the place of one that had ended.
+	Restarts int `json:"restarts"`
+	Claims   int `json:"claims"`
 	// Failure is why the latest generation that failed did.
 	Failure  string `json:"failure,omitempty"`
 	Required bool   `json:"required"`
@@ -27,7 +28,8 @@ type Status struct {
 	StandbyFailure string      `json:"standbyFailure,omitempty"`
 	// Probation is set while the generation before can take its place again.
 	Probation *Probation `json:"probation,omitempty"`
-	// LastSwap is how the latest swap ended.
+	// LastSwap is how the latest swap ended. One that was refused since another change was
+	// under way does not count.
 	LastSwap *SwapResult `json:"lastSwap,omitempty"`
 	// Others are generations that come or go.
 	Others []Generation `json:"others,omitempty"`
