@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/guard"
@@ -32,11 +33,26 @@ func (s *server) openAdmin(context.Context) error {
 	mux.HandleFunc("POST /swap", s.serveSwap)
 	mux.HandleFunc("POST /reload", s.serveReload)
 	mux.HandleFunc("GET /explain", s.serveExplain)
-	srv := &http.Server{Handler: mux, ErrorLog: s.log.StandardLogger(nil)}
+	ctx, stop := context.WithCancelCause(context.Background())
+	srv := &http.Server{
+		Handler: mux, ErrorLog: s.log.StandardLogger(nil),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 	go func() { _ = srv.Serve(l) }()
-	s.undo.add(srv.Close)
+	s.undo.add(func() error {
+		stop(errEnding) // ends changes that are under way, so that who waits for one gets an answer
+		grace, cancel := context.WithTimeout(context.Background(), adminGrace)
+		defer cancel()
+		_ = srv.Shutdown(grace)
+		return srv.Close()
+	})
 	return nil
 }
+
+// adminGrace is the time that commands have at the end of the host to get their answers.
+const adminGrace = 2 * time.Second
+
+var errEnding = errors.New("the server is stopping")
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")

@@ -25,7 +25,7 @@ restart can change, changes nothing, and the command says why. SIGHUP does the s
 			}
 			var result reloaded
 			if err := callAdmin(cmd.Context(), cfg, http.MethodPost, "/reload", nil, &result); err != nil {
-				return err
+				return cutOff("reload", err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "configuration", result.String())
 			return err

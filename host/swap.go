@@ -46,7 +46,7 @@ func (s *server) serveSwap(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) swap(ctx context.Context, req swapRequest) (*supervisor.Swapped, error) {
-	path := req.Binary
+	path, digest := req.Binary, ""
 	for _, spec := range s.stages.Specs() {
 		if spec.Name == req.Stage && path == "" {
 			path = spec.Binary // none if the process was started by hand
@@ -56,17 +56,19 @@ func (s *server) swap(ctx context.Context, req swapRequest) (*supervisor.Swapped
 		return s.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: req.Rollback})
 	}
 	b, err := process.Check(path)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		digest, err = process.Digest(b.Path)
 	}
-	digest, err := process.Digest(b.Path)
 	if err != nil {
+		s.stages.SwapRefused(req.Stage, err)
 		return nil, err
 	}
 	return s.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: req.Rollback, Change: func(spec *supervisor.Spec) {
-		spec.Digest = digest
-		if req.Binary != "" {
-			spec.Binary, spec.SHA256 = b.Path, "" // the digest was that of another binary
+		switch path {
+		case req.Binary:
+			spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, "" // SHA256 was that of another binary
+		case spec.Binary: // which it is not if a rollback has just brought back another
+			spec.Digest = digest
 		}
 	}})
 }
@@ -110,7 +112,7 @@ probation of the configuration are in force.`,
 			}
 			var swapped supervisor.Swapped
 			if err := callAdmin(cmd.Context(), cfg, http.MethodPost, "/swap", req, &swapped); err != nil {
-				return err
+				return cutOff("swap", err)
 			}
 			return printSwapped(cmd.OutOrStdout(), swapped)
 		},

@@ -232,7 +232,7 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s within %s and was killed; raise startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout)
 	case ctx.Err() != nil:
-		return fmt.Errorf("the start was cancelled: %w", ctx.Err())
+		return fmt.Errorf("the start was cancelled: %w", context.Cause(ctx))
 	case exit != nil && !exit.Killed && !seen:
 		return fmt.Errorf("%s before the handshake", exit.Reason())
 	case exit != nil && !seen:
