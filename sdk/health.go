@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -16,7 +17,9 @@ import (
 
 // HealthKinds are the endpoints that a health check is part of; none means all three.
 type HealthKinds struct {
-	// Livez: the process should be restarted if the check fails.
+	// Livez: the server is not well if the check fails. A check that does not come back
+	// for the stage's livenessTimeout, whatever its context says, means that the process
+	// is deadlocked: it is killed and started again.
 	Livez bool
 	// Readyz: no requests should be sent if the check fails.
 	Readyz bool
@@ -74,11 +77,14 @@ func (e *Env) checkHealth(ctx context.Context, names []string) []*stagev1.Health
 	var all sync.WaitGroup
 	for i, name := range names {
 		all.Go(func() {
-			results[i] = &stagev1.HealthResult{Name: name}
-			if err := known[name].result(ctx, e); err != nil {
+			running, err := known[name].result(ctx, e)
+			results[i] = &stagev1.HealthResult{Name: name, CheckedAt: timestamppb.Now()}
+			if err != nil {
 				results[i].Error = err.Error()
 			}
-			results[i].CheckedAt = timestamppb.Now()
+			if running > 0 {
+				results[i].Running = durationpb.New(running)
+			}
 		})
 	}
 	all.Wait()
@@ -97,21 +103,23 @@ type check struct {
 
 // checkRun is a check under way, for all who wait for it.
 type checkRun struct {
-	done chan struct{}
-	err  error // valid when done is closed
+	began time.Time
+	done  chan struct{}
+	err   error // valid when done is closed
 }
 
-// result returns the check's error, or that it does not come back in time.
-func (c *check) result(ctx context.Context, e *Env) error {
+// result returns the check's error, or that it does not come back in time and for how
+// long it has been running.
+func (c *check) result(ctx context.Context, e *Env) (running time.Duration, err error) {
 	if c == nil {
-		return errors.New("there is no such health check")
+		return 0, errors.New("there is no such health check")
 	}
 	run := c.join(ctx, e)
 	select {
 	case <-run.done:
-		return run.err
+		return 0, run.err
 	case <-ctx.Done():
-		return fmt.Errorf("the check did not come back in time: %w", ctx.Err())
+		return time.Since(run.began), fmt.Errorf("the check did not come back in time: %w", ctx.Err())
 	}
 }
 
@@ -123,7 +131,7 @@ func (c *check) join(ctx context.Context, e *Env) *checkRun {
 	if c.running != nil {
 		return c.running
 	}
-	run := &checkRun{done: make(chan struct{})}
+	run := &checkRun{began: time.Now(), done: make(chan struct{})}
 	c.running = run
 	own, cancel := checkContext(ctx, e.ctx)
 	go func() {

@@ -1562,8 +1562,11 @@ type HealthResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Empty if the check passed.
-	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	CheckedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=checked_at,json=checkedAt,proto3" json:"checked_at,omitempty"`
+	Error     string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	CheckedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=checked_at,json=checkedAt,proto3" json:"checked_at,omitempty"`
+	// How long the check has been running, if it has not come back. A check of /livez that
+	// runs for livenessTimeout, whatever its deadline, is taken for a deadlock.
+	Running       *durationpb.Duration `protobuf:"bytes,4,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1615,6 +1618,13 @@ func (x *HealthResult) GetError() string {
 func (x *HealthResult) GetCheckedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CheckedAt
+	}
+	return nil
+}
+
+func (x *HealthResult) GetRunning() *durationpb.Duration {
+	if x != nil {
+		return x.Running
 	}
 	return nil
 }
@@ -1876,12 +1886,13 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\x12CheckHealthRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"N\n" +
 	"\x13CheckHealthResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.catena.stage.v1.HealthResultR\aresults\"s\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.catena.stage.v1.HealthResultR\aresults\"\xa8\x01\n" +
 	"\fHealthResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x129\n" +
 	"\n" +
-	"checked_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcheckedAt\"A\n" +
+	"checked_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcheckedAt\x123\n" +
+	"\arunning\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\arunning\"A\n" +
 	"\fDrainRequest\x121\n" +
 	"\x06spread\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06spread\")\n" +
 	"\rDrainResponse\x12\x18\n" +
@@ -1970,38 +1981,39 @@ var file_sdk_stagev1_stage_proto_depIdxs = []int32{
 	33, // 11: catena.stage.v1.NotifyRequest.at:type_name -> google.protobuf.Timestamp
 	28, // 12: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
 	33, // 13: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
-	34, // 14: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
-	1,  // 15: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
-	3,  // 16: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
-	6,  // 17: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
-	11, // 18: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
-	14, // 19: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
-	18, // 20: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
-	20, // 21: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
-	22, // 22: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
-	24, // 23: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
-	26, // 24: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
-	24, // 25: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
-	29, // 26: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
-	31, // 27: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
-	2,  // 28: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
-	4,  // 29: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
-	9,  // 30: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
-	12, // 31: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
-	15, // 32: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
-	19, // 33: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
-	21, // 34: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
-	23, // 35: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
-	25, // 36: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
-	27, // 37: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
-	25, // 38: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
-	30, // 39: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
-	32, // 40: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
-	28, // [28:41] is the sub-list for method output_type
-	15, // [15:28] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	34, // 14: catena.stage.v1.HealthResult.running:type_name -> google.protobuf.Duration
+	34, // 15: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
+	1,  // 16: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
+	3,  // 17: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
+	6,  // 18: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
+	11, // 19: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
+	14, // 20: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
+	18, // 21: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
+	20, // 22: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
+	22, // 23: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
+	24, // 24: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
+	26, // 25: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
+	24, // 26: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
+	29, // 27: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
+	31, // 28: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
+	2,  // 29: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
+	4,  // 30: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
+	9,  // 31: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
+	12, // 32: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
+	15, // 33: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
+	19, // 34: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
+	21, // 35: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
+	23, // 36: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
+	25, // 37: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
+	27, // 38: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
+	25, // 39: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
+	30, // 40: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
+	32, // 41: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
+	29, // [29:42] is the sub-list for method output_type
+	16, // [16:29] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_sdk_stagev1_stage_proto_init() }

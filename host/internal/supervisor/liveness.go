@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -26,8 +28,10 @@ func (s *stage) interval() (interval, limit time.Duration) {
 }
 
 // probe kills a generation that has given no sign of life for the stage's liveness
-// timeout: it does not answer calls, because it is suspended or deadlocked, or its
-// data socket's backlog is full. What follows is a restart.
+// timeout: it does not answer calls, because it is suspended or deadlocked, one of its
+// checks of /livez has not come back for so long, or its data socket's backlog is full.
+// What follows is a restart. A check that fails is no such sign: what the stage needs may
+// be away, as etcd, and a restart would not bring it back.
 func (s *Supervisor) probe(g *generation) {
 	for alive := time.Now(); ; {
 		interval, limit := g.stage.interval()
@@ -42,6 +46,9 @@ func (s *Supervisor) probe(g *generation) {
 		if err == nil {
 			alive = time.Now()
 			continue
+		}
+		if stuck := (*stuckCheck)(nil); errors.As(err, &stuck) && stuck.since.Before(alive) {
+			alive = stuck.since
 		}
 		if silent := time.Since(alive); silent >= limit && !s.isStopping() && !g.retired.Load() {
 			g.stage.log.Error("stage gives no sign of life, killing it", "generation", g.id,
@@ -63,7 +70,42 @@ func (g *generation) probeOnce(ctx context.Context, timeout time.Duration) error
 	if err != nil {
 		return err
 	}
-	return c.Close()
+	_ = c.Close()
+	return g.unstuck(ctx)
+}
+
+// stuckCheck is a health check that has not come back since then.
+type stuckCheck struct {
+	name  string
+	since time.Time
+}
+
+func (c *stuckCheck) Error() string {
+	return fmt.Sprintf("health check %q has not come back for %s", c.name, time.Since(c.since).Round(time.Millisecond))
+}
+
+// unstuck returns an error if a check of /livez has been running for longer than any
+// caller gives it.
+func (g *generation) unstuck(ctx context.Context) error {
+	var names []string
+	for _, c := range g.prepared.GetHealthChecks() {
+		if c.GetLivez() {
+			names = append(names, c.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	resp, err := g.proc.Client().CheckHealth(ctx, &stagev1.CheckHealthRequest{Names: names})
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
+		return err
+	}
+	for _, r := range resp.GetResults() {
+		if running := r.GetRunning().AsDuration(); running > checkTimeout {
+			return &stuckCheck{r.GetName(), time.Now().Add(-running)}
+		}
+	}
+	return nil
 }
 
 // answers returns an error if the process does not answer calls before ctx ends.

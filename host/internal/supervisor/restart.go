@@ -21,7 +21,12 @@ func (s *Supervisor) supervise(g *generation) {
 	}
 	ended := time.Now()
 	s.forget(g)
-	if s.isStopping() || g.retired.Load() {
+	if g.retired.Load() || s.background.Err() != nil {
+		return
+	}
+	if s.isStopping() {
+		g.stage.lost(g)
+		s.refuse(g)
 		return
 	}
 	if p := s.probation.Load(); p != nil && p.ended(g) {
@@ -68,18 +73,26 @@ func (s *Supervisor) hold(g *generation) {
 // takeDown refuses further requests for the stage of a generation that has ended
 // and has not been replaced for the given time.
 func (s *Supervisor) takeDown(g *generation, after time.Duration) {
-	st := g.stage
-	st.mu.Lock()
-	gone := st.current == g && !s.isStopping()
-	st.down = st.down || gone
-	st.mu.Unlock()
-	if !gone {
+	if !s.refuse(g) {
 		return
 	}
-	st.log.Warn("requests for the stage are refused until it is back", "after", after)
-	s.publish()
-	g.listener.Refuse()
-	st.emit(Event{Kind: Refused, Generation: g.id, Took: after})
+	g.stage.log.Warn("requests for the stage are refused until it is back", "after", after)
+	g.stage.emit(Event{Kind: Refused, Generation: g.id, Took: after})
+}
+
+// refuse makes the relay refuse requests for the stage of a generation that has ended,
+// those that wait too. It returns false if another has taken its place, or that was so.
+func (s *Supervisor) refuse(g *generation) bool {
+	st := g.stage
+	st.mu.Lock()
+	gone := st.current == g && !st.down
+	st.down = st.down || gone
+	st.mu.Unlock()
+	if gone {
+		s.publish()
+		g.listener.Refuse()
+	}
+	return gone
 }
 
 // restart brings up a generation in the place of dead, which has ended after the given

@@ -30,9 +30,15 @@ func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Dura
 
 // Drain tells all stages that no new request will come, makes them end their
 // long running requests over the time spread, and waits for the others until ctx
-// ends. From here on a stage that dies is not restarted.
+// ends. From here on a stage that dies is not restarted, and what waits for one that has
+// died is refused.
 func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 	s.setStopping()
+	for _, st := range s.chain() {
+		if g := st.generation(); g != nil && g.proc.Err() != nil {
+			s.refuse(g)
+		}
+	}
 	var wg sync.WaitGroup
 	for _, g := range s.everyone() {
 		wg.Go(func() { g.drain(ctx, spread) })

@@ -61,9 +61,17 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	env.Claim(cfg.Paths...)
 	env.ClaimPrefix(cfg.See...)
 	if cfg.Sick != "" {
-		env.HealthCheck("well", sdk.HealthKinds{Readyz: true}, func(context.Context) error {
+		env.HealthCheck("well", sdk.HealthKinds{Readyz: true, Livez: cfg.SickLivez}, func(context.Context) error {
 			if _, err := os.Stat(cfg.Sick); err == nil {
 				return errors.New("it is sick")
+			}
+			return nil
+		})
+	}
+	if cfg.Stuck != "" {
+		env.HealthCheck("alive", sdk.HealthKinds{Livez: true}, func(context.Context) error {
+			if _, err := os.Stat(cfg.Stuck); err == nil {
+				select {}
 			}
 			return nil
 		})
@@ -131,6 +139,10 @@ type testConfig struct {
 	Paths, See []string
 	// Sick is the file at whose sight the readiness check fails.
 	Sick string
+	// SickLivez says that it is a check of /livez too.
+	SickLivez bool
+	// Stuck is the file at whose sight the check of /livez comes back no more.
+	Stuck string
 	// Hand is the file before whose sight slow requests are not handed on.
 	Hand string
 	// Status is what requests are answered with.

@@ -165,10 +165,11 @@ func (s *Supervisor) retire(g *generation) {
 		// The stage has counted what has reached it. A request may be on its way still.
 		_ = s.opts.AwaitEmpty(ctx, g.listener.Path())
 	}
-	if err := lifecycle.RunPreShutdown(ctx, g.preShutdownHooks(), spec.DrainTimeout); err != nil && ctx.Err() == nil {
+	cancel()
+	// The hooks have that time too, whatever of it the requests have taken.
+	if err := lifecycle.RunPreShutdown(s.background, g.preShutdownHooks(), spec.DrainTimeout); err != nil {
 		g.stage.log.Warn("pre-shutdown hook of the old generation failed", "generation", g.id, "error", err)
 	}
-	cancel()
 	ctx, cancel = context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	g.stop(ctx, "replaced")
