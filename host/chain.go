@@ -77,7 +77,11 @@ func resolve(cfg *config.Config) ([]link, error) {
 func findBinary(cfg *config.Config, name string) (process.Binary, error) {
 	path := cfg.Stages[name].Binary
 	if path == "" {
-		return process.Find(cfg.PluginDirs, name)
+		b, err := process.Find(cfg.PluginDirs, name)
+		if err != nil {
+			return process.Binary{}, fmt.Errorf("%s: %w", cfg.Where("stages."+name), err)
+		}
+		return b, nil
 	}
 	b, err := process.Check(path)
 	if err != nil {

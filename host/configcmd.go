@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -43,7 +46,7 @@ binary is started, asked for the schema of its configuration and for its own opi
 and ended; none is configured, and nothing is served.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			problems := validate(cmd.Context(), &flags, withStages)
+			problems := validate(cmd.Context(), &flags, nil, withStages)
 			for _, p := range problems {
 				fmt.Fprintln(cmd.ErrOrStderr(), p)
 			}
@@ -60,32 +63,48 @@ and ended; none is configured, and nothing is served.`,
 }
 
 // validate returns everything that is wrong, one error for each line to print.
-func validate(ctx context.Context, flags *configFlags, withStages bool) []error {
-	cfg, err := flags.load()
-	if err != nil {
+func validate(ctx context.Context, flags *configFlags, attach attachments, withStages bool) []error {
+	cfg, err := flags.inspect()
+	if cfg == nil {
 		return split(err)
 	}
-	_, chainErr := resolve(cfg)
 	parsed, flagsErr := checkFlags(ctx, cfg)
-	problems := append(split(chainErr), split(located(cfg, flagsErr))...)
-	if withStages && parsed != nil {
+	problems := slices.Concat(split(err), split(checkBinaries(cfg, attach)), split(located(cfg, flagsErr)))
+	if withStages && parsed != nil && cfg.Order != nil {
 		problems = append(problems, split(located(cfg, validateWithStages(ctx, cfg, parsed.List())))...)
 	}
 	return problems
 }
 
-// located puts in front of each of the joined errors where the key that it begins
-// with was set. Libraries and stages, which know nothing of layers, name the key alone.
+// checkBinaries joins what is wrong with the binaries of all stages, whether or not
+// they make a chain. It leaves out what another mistake keeps from being known.
+func checkBinaries(cfg *config.Config, attach attachments) error {
+	names := cfg.Order
+	if names == nil {
+		names = slices.Sorted(maps.Keys(cfg.Stages))
+	}
+	var errs []error
+	for _, name := range names {
+		unknown := cfg.Hides("stages."+name+".binary") || cfg.Stages[name].Binary == "" && cfg.Hides("pluginDirs")
+		if unknown || attach[name] != "" {
+			continue
+		}
+		_, err := findBinary(cfg, name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// keyPattern is a key in an error of those who know nothing of layers: a flag anywhere,
+// or a key of a stage at the beginning. The item of a list has the place of the list.
+var keyPattern = regexp.MustCompile(`\bapiserver\.[a-z0-9]+(?:-[a-z0-9]+)*|^stages\.[^:,\[]+`)
+
+// located puts in front of each of the joined errors where the first key in it that is
+// set was set. Libraries and stages, which know nothing of layers, name the key alone.
 func located(cfg *config.Config, err error) error {
 	all := split(err)
 	for i, e := range all {
-		key, _, _ := strings.Cut(e.Error(), ":")
-		key, _, _ = strings.Cut(key, ",")
-		if !strings.HasPrefix(key, "apiserver.") && !strings.HasPrefix(key, "stages.") {
-			continue
-		}
-		key, _, _ = strings.Cut(key, "[") // the item of a list
-		if where := cfg.Where(key); where != "default" {
+		if where := place(cfg, e.Error()); where != "" {
 			all[i] = fmt.Errorf("%s: %w", where, e)
 		}
 	}
@@ -93,6 +112,17 @@ func located(cfg *config.Config, err error) error {
 		return all[0]
 	}
 	return errors.Join(all...)
+}
+
+// place is empty if no layer has set anything that the message names.
+func place(cfg *config.Config, message string) string {
+	for _, key := range keyPattern.FindAllString(message, -1) {
+		where := cfg.Where(key)
+		if cfg.IsSet(key) || strings.HasPrefix(key, "stages.") && where != "default" {
+			return where
+		}
+	}
+	return ""
 }
 
 // checkFlags checks the flags of kube-apiserver as a start would. What Kubernetes' code
@@ -130,16 +160,23 @@ func configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the effective configuration and where each value came from",
-		Args:  cobra.NoArgs,
+		Long: `Print every value that is in effect and where it came from. If there are errors, they
+follow on standard error, the values that are wrong are left out, and the exit code is 1.
+Binaries are not looked for.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
-			cfg, err := flags.load()
-			if err != nil {
+			cfg, err := flags.inspect()
+			if cfg == nil {
+				return listProblems(err)
+			}
+			_, flagsErr := checkFlags(cmd.Context(), cfg)
+			if err := printSettings(cmd.OutOrStdout(), output, cfg.Effective()); err != nil {
 				return err
 			}
-			return printSettings(cmd.OutOrStdout(), output, cfg.Effective())
+			return listProblems(errors.Join(err, located(cfg, flagsErr)))
 		},
 	}
 	flags.register(cmd)

@@ -147,7 +147,7 @@ func TestShowSaysWhereValuesComeFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range [][]string{
-		{"dataDir", "/elsewhere", "--set dataDir"}, {"stages.core.delegate", "tail", file + ":7"}, {"log.level", "info", "default"},
+		{"dataDir", "/elsewhere", "--data-dir"}, {"stages.core.delegate", "tail", file + ":7"}, {"log.level", "info", "default"},
 	} {
 		if !slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool {
 			return strings.HasPrefix(l, want[0]+" ") && strings.Contains(l, want[1]) && strings.HasSuffix(l, want[2])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,8 @@ type configFlags struct {
 	files   []string
 	set     []string
 	dataDir string
+	// more are a command's own flags that stand for a key.
+	more []config.CommandFlag
 }
 
 func (f *configFlags) register(cmd *cobra.Command) {
@@ -52,18 +55,19 @@ func (f *configFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 
-// settings are the flags as keys of the configuration, the last layer.
-func (f *configFlags) settings() []string {
-	set := f.set
+// options are all layers of the configuration by now.
+func (f *configFlags) options() config.Options {
+	flags := slices.Clone(f.more)
 	if f.dataDir != "" {
-		set = append(set[:len(set):len(set)], "dataDir="+f.dataDir)
+		flags = append(flags, config.CommandFlag{Name: "--data-dir", Key: "dataDir", Value: f.dataDir})
 	}
-	return set
+	return config.Options{Files: f.files, Set: f.set, Flags: flags, Env: os.Environ()}
 }
 
-func (f *configFlags) load() (*config.Config, error) {
-	return config.Load(config.Options{Files: f.files, Set: f.settings(), Env: os.Environ()})
-}
+func (f *configFlags) load() (*config.Config, error) { return config.Load(f.options()) }
+
+// inspect also returns what is right of a configuration that is wrong.
+func (f *configFlags) inspect() (*config.Config, error) { return config.Inspect(f.options()) }
 
 // loadForFolders is load for commands that need no more of a configuration than
 // where its folders are, and so do without one if no file is given.

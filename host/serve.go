@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,18 +44,18 @@ comes up and, when the server is ready, the lines to paste for a first session.`
   catena serve --config configs/hello.yaml --attach hello`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for name := range servingFlags {
+			for _, name := range slices.Sorted(maps.Keys(servingFlags)) {
 				if f := cmd.Flags().Lookup(name); f.Changed {
-					flags.set = append(flags.set, "apiserver."+name+"="+f.Value.String())
+					flags.more = append(flags.more, config.CommandFlag{Name: "--" + name, Key: "apiserver." + name, Value: f.Value.String()})
 				}
-			}
-			cfg, err := flags.load()
-			if err != nil {
-				return listProblems(err)
 			}
 			attach, err := parseAttachments(attached)
 			if err != nil {
 				return err
+			}
+			cfg, err := flags.load()
+			if err != nil {
+				return listProblems(errors.Join(validate(cmd.Context(), &flags, attach, false)...))
 			}
 			ctx, force, stop := shutdownContext(cmd.Context())
 			defer stop()

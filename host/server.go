@@ -144,7 +144,7 @@ func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
 func (s *server) parseFlags(ctx context.Context) error {
 	var err error
 	if s.flags, err = front.ParseFlags(ctx, s.cfg.APIServer, flagDefaults(s.cfg, s.storage)...); err != nil {
-		return located(s.cfg, err)
+		return listProblems(located(s.cfg, err))
 	}
 	if err := klogr.Install(s.others.Named("front"), s.flags.Value("v"), s.flags.Value("vmodule")); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *server) parseFlags(ctx context.Context) error {
 		s.log.Warn(warning)
 	}
 	if err := s.flags.Validate(ctx); err != nil {
-		return located(s.cfg, err)
+		return listProblems(located(s.cfg, err))
 	}
 	s.pki, err = pki.Ensure(s.pkiOptions())
 	return err
@@ -186,7 +186,7 @@ func (s *server) openFront(ctx context.Context) error {
 	var err error
 	s.front, err = front.New(ctx, front.Options{Flags: s.flags, ListedPaths: s.listedPaths, Metrics: s.metrics, Signal: s.signaled, Log: s.log.Named("front")})
 	if err != nil {
-		return err
+		return listProblems(located(s.cfg, err))
 	}
 	s.front.HandleChain(http.HandlerFunc(s.serveChain))
 	s.undo.add(func() error {

@@ -13,11 +13,15 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// findBinaries reports all binaries that cannot be started.
-func (s *server) findBinaries(context.Context) error {
+// findBinaries reports all binaries that cannot be started, and with them what is
+// wrong with the flags, which nobody looks at then.
+func (s *server) findBinaries(ctx context.Context) error {
 	var err error
-	s.specs, err = specs(s.cfg, s.attach)
-	return err
+	if s.specs, err = specs(s.cfg, s.attach); err != nil {
+		_, flagsErr := checkFlags(ctx, s.cfg)
+		return listProblems(errors.Join(err, located(s.cfg, flagsErr)))
+	}
+	return nil
 }
 
 // specs is what the supervisor makes the stages from. The error joins what is

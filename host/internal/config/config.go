@@ -39,6 +39,7 @@ type Config struct {
 
 	settings []Setting
 	origins  map[string]*layer
+	hidden   map[string]bool
 }
 
 // Log says what the host writes to its log, and how.
@@ -95,20 +96,39 @@ type Options struct {
 	Files []string
 	// Env is the environment, as os.Environ returns it.
 	Env []string
-	// Set has KEY=VALUE for each --set and each flag that stands for a key.
+	// Set has KEY=VALUE for each --set.
 	Set []string
+	// Flags are the flags that stand for a key.
+	Flags []CommandFlag
+}
+
+// CommandFlag is a flag of the command line that stands for a key.
+type CommandFlag struct {
+	Name       string // as the user writes it, such as --data-dir
+	Key, Value string
 }
 
 // Load reads all layers and returns what they come to. The error joins a *Problem
-// for everything that is wrong.
+// for everything that is wrong; there is no configuration then.
 func Load(o Options) (*Config, error) {
+	c, err := Inspect(o)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Inspect is Load for those who look for more that is wrong. With an error there is a
+// configuration too, of what is right: see Hides, and it has no Order if the stages
+// make no chain. It is nil if there is a file of which nothing is known.
+func Inspect(o Options) (*Config, error) {
 	p := &problems{}
 	return load(fileLayers(o.Files, p), o, p)
 }
 
 func load(files []*layer, o Options, p *problems) (*Config, error) {
 	root := newSchema(Keys())
-	flags := setLayers(o.Set, p)
+	flags := append(setLayers(o.Set, p), flagLayers(o.Flags)...)
 	for _, l := range slices.Concat(files, flags) {
 		normalize(l, root, p)
 	}
@@ -160,11 +180,24 @@ func (m *merger) config() (*Config, error) {
 		c.Stages[name] = s
 	}
 	m.validate(c)
-	if err := m.problems.err(); err != nil {
+	c.settings, c.origins, c.hidden = m.settings(), m.origins, m.problems.hidden
+	err = m.problems.err()
+	if m.problems.unread {
 		return nil, err
 	}
-	c.settings, c.origins = m.settings(), m.origins
-	return c, nil
+	return c, err
+}
+
+// Hides tells, of a configuration with errors, whether one of them hides what the key
+// is meant to be: its value, or that of a section around it, is wrong or misspelt.
+func (c *Config) Hides(key string) bool {
+	path := undotted(key)
+	for n := len(path); n > 0; n-- {
+		if c.hidden[dotted(path[:n])] {
+			return true
+		}
+	}
+	return false
 }
 
 // Effective returns every value of the configuration with the layer that it came
@@ -181,8 +214,8 @@ func (c *Config) Chain() []Stage {
 }
 
 // Where says where the value of a dotted key comes from, or that of the nearest
-// section around it: "FILE:LINE", "env NAME", "--set KEY", or "default". It puts a
-// name to mistakes that only show when the configuration is used.
+// section around it: "FILE:LINE", "env NAME", "--set KEY", "--FLAG", or "default". It
+// puts a name to mistakes that only show when the configuration is used.
 func (c *Config) Where(key string) string {
 	path := undotted(key)
 	for n := len(path); n > 0; n-- {
@@ -191,6 +224,12 @@ func (c *Config) Where(key string) string {
 		}
 	}
 	return defaultSource
+}
+
+// IsSet tells whether a layer gives a value for the dotted key itself.
+func (c *Config) IsSet(key string) bool {
+	l := c.origins[key]
+	return l != nil && l.source != defaultSource
 }
 
 func (c *Config) declarations() []chain.Declaration {

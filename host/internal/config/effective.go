@@ -16,8 +16,8 @@ type Setting struct {
 	// JSON can hold. Durations are strings, such as 1m30s.
 	Value any
 	// Source is the layer that the value came from: the path of a file,
-	// "env NAME", "--set KEY" or "default". Line is its line in a file, 0 if that
-	// is not known.
+	// "env NAME", "--set KEY", "--FLAG" or "default". Line is its line in a file, 0
+	// if that is not known.
 	Source string
 	Line   int
 }

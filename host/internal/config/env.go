@@ -131,6 +131,7 @@ func unknownVariable(name string, names map[string][]string, stages []string, p 
 	}
 	if best, ok := suggest.Nearest(bare, known); ok {
 		p.add(l, nil, "unknown variable (did you mean %s%s?)", envPrefix, best)
+		p.hide(names[envPrefix+best])
 		return
 	}
 	p.add(l, nil, "unknown variable; no key of the configuration has this name")

@@ -112,7 +112,7 @@ func parseLayer(file string, data []byte, p *problems) *layer {
 		}
 	}
 	if len(p.list) > before {
-		p.incomplete = true
+		p.incomplete, p.unread = true, true
 		return nil
 	}
 	l.values = ko.Raw()
@@ -124,7 +124,7 @@ func parseLayer(file string, data []byte, p *problems) *layer {
 
 func (p *problems) addFile(file string, line int, format string, args ...any) {
 	p.list = append(p.list, &Problem{Source: file, Line: line, Message: fmt.Sprintf(format, args...)})
-	p.incomplete = true
+	p.incomplete, p.unread = true, true
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s+)?line (\d+): `)

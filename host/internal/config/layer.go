@@ -2,7 +2,7 @@ package config
 
 // layer is one source of values.
 type layer struct {
-	// source is the path of a file, "env NAME", "--set KEY" or "default".
+	// source is the path of a file, "env NAME", "--set KEY", "--FLAG" or "default".
 	source string
 	// values are as the parser made them until normalize has checked them.
 	values map[string]any

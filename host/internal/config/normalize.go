@@ -31,6 +31,7 @@ func normalize(l *layer, root *schema, p *problems) {
 
 func (n *normalizer) fail(path []string, format string, args ...any) {
 	n.problems.add(n.layer, path, format, args...)
+	n.problems.hide(path)
 	if bearsOnOrder(path) {
 		n.problems.incomplete = true
 	}
@@ -71,6 +72,9 @@ func (n *normalizer) unknown(s *schema, path []string) {
 		hint = "; flags of kube-apiserver stand below apiserver:"
 	}
 	n.problems.add(n.layer, path, "unknown key%s", hint)
+	if guessed {
+		n.problems.hide(join(path[:len(path)-1], meant))
+	}
 	// What was meant may have been a delegate, or all stages.
 	if meant == "delegate" || meant == "stages" || !guessed && path[0] == "stages" {
 		n.problems.incomplete = true

@@ -12,7 +12,7 @@ import (
 
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
-	// Source is the layer: the path of a file, "env NAME" or "--set KEY". It is
+	// Source is the layer: the path of a file, "env NAME", "--set KEY" or "--FLAG". It is
 	// empty if no layer is to blame, as where all of them say nothing.
 	Source string
 	// Line is the line in the file, 0 if it is not known.
@@ -55,6 +55,10 @@ type problems struct {
 	// incomplete says that declarations of stages are missing because of an error,
 	// so that their order would be judged wrongly.
 	incomplete bool
+	// unread says that nothing is known of what a file says.
+	unread bool
+	// hidden are the keys whose values are not known because of an error.
+	hidden map[string]bool
 }
 
 // err joins all problems: sources in the order in which they were found wanting, and
@@ -74,6 +78,14 @@ func (p *problems) err() error {
 		errs[i] = problem
 	}
 	return errors.Join(errs...)
+}
+
+// hide notes that the value at path is not known because of an error.
+func (p *problems) hide(path []string) {
+	if p.hidden == nil {
+		p.hidden = map[string]bool{}
+	}
+	p.hidden[dotted(path)] = true
 }
 
 func (p *problems) add(l *layer, path []string, format string, args ...any) {

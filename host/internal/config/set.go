@@ -5,6 +5,15 @@ import (
 	"strings"
 )
 
+// flagLayers returns a layer for each flag, in order.
+func flagLayers(flags []CommandFlag) []*layer {
+	layers := make([]*layer, len(flags))
+	for i, f := range flags {
+		layers[i] = textLayer(f.Name, undotted(f.Key), f.Value)
+	}
+	return layers
+}
+
 // setLayers returns a layer for each KEY=VALUE, in order.
 func setLayers(set []string, p *problems) []*layer {
 	var layers []*layer

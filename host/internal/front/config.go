@@ -1,7 +1,7 @@
 package front
 
 import (
-	"fmt"
+	"errors"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
@@ -27,7 +27,7 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	config, informers, _, err := controlplaneapiserver.BuildGenericConfig(
 		completed.CompletedOptions, nil, controlplane.DefaultAPIResourceConfigSource(), noOpenAPI, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("apiserver: %w", err)
+		return nil, nil, errors.Join(flags.inWordsOfConfig(err)...)
 	}
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
 

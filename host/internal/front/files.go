@@ -1,20 +1,26 @@
 package front
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"k8s.io/apiserver/pkg/audit/policy"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/catena-dev/catena/host/internal/pki"
 )
 
 // checkFiles checks the files that the operator has named, so that all problems
-// are told at once, with the flag that names the file.
-func (f *Flags) checkFiles(now time.Time) error {
-	var problems []error
+// are told at once, with the flag that names the file. Unusable are the files that
+// have one.
+func (f *Flags) checkFiles(now time.Time) (problems []error, unusable []string) {
+	check := func(flag, path string, err error) {
+		if err != nil {
+			problems, unusable = append(problems, fmt.Errorf("%s: %w", key(flag), err)), append(unusable, path)
+		}
+	}
 	for _, name := range []string{
 		"admission-control-config-file", "audit-policy-file", "audit-webhook-config-file",
 		"authentication-config", "authentication-token-webhook-config-file",
@@ -28,32 +34,55 @@ func (f *Flags) checkFiles(now time.Time) error {
 			continue
 		}
 		for _, path := range f.values[name] {
-			problems = append(problems, checkReadable(name, path))
+			check(name, path, checkReadable(path))
 		}
 	}
-	problems = append(problems, f.checkPairs(now))
-	if file := f.options.Audit.PolicyFile; file != "" && !isMissing(file) {
-		if _, err := policy.LoadPolicyFromFile(file); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", key("audit-policy-file"), err))
+	if file := f.options.Audit.PolicyFile; file != "" && checkReadable(file) == nil {
+		_, err := policy.LoadPolicyFromFile(file)
+		check("audit-policy-file", file, err)
+	}
+	for name, load := range map[string]func(path string) error{
+		"client-ca-file": holdsCertificates, "requestheader-client-ca-file": holdsCertificates,
+		"kubelet-certificate-authority": holdsCertificates, "service-account-signing-key-file": holdsKey,
+	} {
+		for _, path := range f.values[name] {
+			if f.operator[name] && path != "" && checkReadable(path) == nil {
+				check(name, path, load(path))
+			}
 		}
 	}
-	return errors.Join(problems...)
+	return append(problems, f.checkPairs(now)...), unusable
 }
 
-func checkReadable(flag, path string) error {
+func holdsCertificates(path string) error {
+	_, err := certutil.CertsFromFile(path)
+	return err
+}
+
+func holdsKey(path string) error {
+	_, err := keyutil.PrivateKeyFromFile(path)
+	return err
+}
+
+func checkReadable(path string) error {
 	if path == "" {
 		return nil
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("%s: %w", key(flag), err)
+		return err
 	}
-	return file.Close()
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder, not a file", path)
+	}
+	return err
 }
 
 // checkPairs checks certificates and their keys. kube-apiserver would use an
 // expired certificate without a word.
-func (f *Flags) checkPairs(now time.Time) error {
+func (f *Flags) checkPairs(now time.Time) []error {
 	var problems []error
 	for _, pair := range [][2]string{
 		{"tls-cert-file", "tls-private-key-file"},
@@ -74,5 +103,10 @@ func (f *Flags) checkPairs(now time.Time) error {
 			}
 		}
 	}
-	return errors.Join(problems...)
+	for _, pair := range f.options.SecureServing.SNICertKeys {
+		if err := pki.CheckPair(pair.CertFile, pair.KeyFile, now); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", key("tls-sni-cert-key"), err))
+		}
+	}
+	return problems
 }

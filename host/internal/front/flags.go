@@ -28,6 +28,9 @@ type Flags struct {
 	values map[string][]string
 	// operator are the flags that the operator has set.
 	operator map[string]bool
+	// asked and defaults are what all of it was made from.
+	asked    map[string][]string
+	defaults []Default
 }
 
 // ParseFlags parses the flags that the operator has set, name → values without
@@ -38,18 +41,21 @@ type Flags struct {
 func ParseFlags(ctx context.Context, operator map[string][]string, defaults ...Default) (*Flags, error) {
 	f, err := parseFlags(operator, defaults)
 	if err != nil {
-		return nil, errors.Join(err, f.Validate(ctx))
+		return nil, joinUnique([]error{err, f.Validate(ctx)})
 	}
 	return f, nil
 }
 
 // parseFlags sets all flags that it can.
 func parseFlags(operator map[string][]string, defaults []Default) (*Flags, error) {
+	addLoggingGates()
 	f := &Flags{
 		options:  options.NewServerRunOptions(),
 		all:      pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError),
 		values:   map[string][]string{},
 		operator: map[string]bool{},
+		asked:    operator,
+		defaults: defaults,
 	}
 	f.all.SetOutput(io.Discard)
 	f.named = f.options.Flags()
@@ -59,14 +65,25 @@ func parseFlags(operator map[string][]string, defaults []Default) (*Flags, error
 	var problems []error
 	for _, name := range sortedKeys(operator) {
 		f.operator[name] = true
-		problems = append(problems, f.set(name, operator[name]))
+		values := operator[name]
+		if name == "feature-gates" {
+			var err error
+			values, err = f.knownGates(values)
+			problems = append(problems, err)
+		}
+		problems = append(problems, f.set(name, values))
 	}
 	for _, d := range defaults {
 		problems = append(problems, f.setDefault(d))
 	}
 	problems = append(problems, f.setAdvertiseAddress())
 	if err := f.options.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		problems = append(problems, fmt.Errorf("%s: %w", key("feature-gates"), err))
+		for _, err := range f.inWordsOfConfig(err) {
+			if len(keysIn(err)) == 0 {
+				err = fmt.Errorf("%s: %w", key("feature-gates"), err)
+			}
+			problems = append(problems, err)
+		}
 	}
 	return f, errors.Join(problems...)
 }

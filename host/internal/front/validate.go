@@ -3,10 +3,10 @@ package front
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
@@ -22,7 +22,7 @@ func (f *Flags) Validate(ctx context.Context) error {
 		f.options.SecureServing.BindPort = 6443
 		defer func() { f.options.SecureServing.BindPort = 0 }()
 	}
-	if signing := &f.options.ServiceAccountSigningKeyFile; !f.operator["service-account-signing-key-file"] && isMissing(*signing) {
+	if signing := &f.options.ServiceAccountSigningKeyFile; f.needsThrowawayKey(*signing) {
 		path, remove, err := throwawayKey()
 		if err != nil {
 			return err
@@ -37,37 +37,38 @@ func (f *Flags) Validate(ctx context.Context) error {
 
 // complete returns the options as kube-apiserver runs with them, validated.
 func (f *Flags) complete(ctx context.Context) (options.CompletedOptions, error) {
-	if err := f.checkFiles(time.Now()); err != nil {
-		return options.CompletedOptions{}, err
-	}
+	files, unusable := f.checkFiles(time.Now())
 	completed, err := f.options.Complete(ctx)
-	if err != nil {
-		return options.CompletedOptions{}, f.inWordsOfConfig(err)
-	}
 	var problems []error
-	for _, err := range completed.Validate() {
-		problems = append(problems, f.inWordsOfConfig(err))
+	if err != nil {
+		problems = f.inWordsOfConfig(err)
+		problems = append(problems, f.beside(ctx, problems)...)
+	} else {
+		for _, err := range completed.Validate() {
+			problems = append(problems, f.inWordsOfConfig(err)...)
+		}
 	}
-	return completed, errors.Join(problems...)
+	// What Kubernetes' code says of a file that cannot be used has been said.
+	problems = slices.DeleteFunc(problems, func(err error) bool {
+		return slices.ContainsFunc(unusable, func(path string) bool { return hasWord(err.Error(), path) })
+	})
+	return completed, joinUnique(append(files, problems...))
 }
 
-var commandLineFlag = regexp.MustCompile(`--([a-z0-9][a-z0-9-]*[a-z0-9])`)
-
-// inWordsOfConfig turns the names of command line flags in an error into keys of
-// the configuration.
-func (f *Flags) inWordsOfConfig(err error) error {
-	found := false
-	text := commandLineFlag.ReplaceAllStringFunc(err.Error(), func(flag string) string {
-		if f.all.Lookup(flag[2:]) == nil {
-			return flag
+// beside returns what is wrong besides the flags that the problems name: Kubernetes'
+// code looks no further when it cannot complete the options.
+func (f *Flags) beside(ctx context.Context, problems []error) []error {
+	rest := maps.Clone(f.asked)
+	for _, err := range problems {
+		for _, name := range keysIn(err) {
+			delete(rest, name)
 		}
-		found = true
-		return key(flag[2:])
-	})
-	if !found {
-		return fmt.Errorf("apiserver: %w", err)
 	}
-	return errors.New(text)
+	if len(rest) == len(f.asked) {
+		return nil // and so would end in the same way
+	}
+	others, err := parseFlags(rest, f.defaults)
+	return split(errors.Join(err, others.Validate(ctx)))
 }
 
 func isMissing(path string) bool {
@@ -78,7 +79,17 @@ func isMissing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// throwawayKey stands in for the service account key before the first start.
+// needsThrowawayKey tells whether there is no key that signs tokens: one that the
+// server makes at its first start, or one of the operator's that cannot be read, which
+// checkFiles tells.
+func (f *Flags) needsThrowawayKey(path string) bool {
+	if !f.operator["service-account-signing-key-file"] {
+		return isMissing(path)
+	}
+	return path != "" && holdsKey(path) != nil
+}
+
+// throwawayKey stands in for such a key.
 func throwawayKey() (path string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "catena-validate-")
 	if err != nil {

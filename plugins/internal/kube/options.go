@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
@@ -61,6 +62,8 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 }
 
 func parse(flags []string) (*options.ServerRunOptions, error) {
+	// As kube-apiserver's main does; it fails where flags have been parsed before.
+	_ = logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)
 	o := options.NewServerRunOptions()
 	set := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	named := o.Flags()
