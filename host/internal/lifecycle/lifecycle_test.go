@@ -38,6 +38,14 @@ func TestMachineTranscripts(t *testing.T) {
 		{"no way back", []State{Configuring, Starting}, "starting→configuring !starting"},
 		{"no step is skipped", []State{Serving}, "starting→!serving"},
 		{"nothing to drain yet", []State{Configuring, Draining}, "starting→configuring !draining"},
+		{"crash with a restart to come", []State{Configuring, Preparing, Serving, Failed, BackingOff},
+			"starting→configuring preparing serving failed backing off"},
+		{"no restart of what is well", []State{Configuring, Preparing, Serving, BackingOff},
+			"starting→configuring preparing serving !backing off"},
+		{"no restart after a planned end", []State{Configuring, Stopped, BackingOff},
+			"starting→configuring stopped !backing off"},
+		{"a restart is another generation", []State{Failed, BackingOff, Starting, Failed},
+			"starting→failed backing off !starting !failed"},
 		{"an end is an end", []State{Failed, Stopped}, "starting→failed !stopped"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 type State int
 
 // The states in the order in which a healthy generation goes through them. A
-// generation ends as Stopped, if that was asked for, or as Failed.
+// generation ends as Stopped, if that was asked for, or as Failed and maybe BackingOff.
 const (
 	Starting    State = iota // the process is being launched, up to the handshake
 	Configuring              // the stage builds its handler
@@ -24,9 +24,10 @@ const (
 	Stopped                  // it has ended as planned
 	Failed                   // it has ended otherwise
 	StandingBy               // it could serve, and waits for another to end
+	BackingOff               // it has failed, and requests wait for the one that is to take its place
 )
 
-var stateNames = [...]string{"starting", "configuring", "preparing", "serving", "draining", "stopped", "failed", "standby"}
+var stateNames = [...]string{"starting", "configuring", "preparing", "serving", "draining", "stopped", "failed", "standby", "backing off"}
 
 // String gives the state's name as it stands in logs, metrics and the status.
 func (s State) String() string {
@@ -37,13 +38,16 @@ func (s State) String() string {
 }
 
 // Ended reports whether the generation is over.
-func (s State) Ended() bool { return s == Stopped || s == Failed }
+func (s State) Ended() bool { return s == Stopped || s == Failed || s == BackingOff }
 
 // CanBecome reports whether a generation may go from s to next: one step ahead, with or
 // without standing by before it serves, to Draining from wherever it has a handler, to
 // Stopped when it was asked to end, and to Failed from every state that is not an end.
+// The one that its stage had goes on to BackingOff when it has failed.
 func (s State) CanBecome(next State) bool {
 	switch {
+	case next == BackingOff:
+		return s == Failed
 	case s.Ended():
 		return false
 	case next == Failed || next == Stopped:

@@ -45,6 +45,7 @@ func TestRequestsThatWaitForADeadStageAtTheEnd(t *testing.T) {
 		st.spec.Binary = "/nonexistent"
 		st.mu.Unlock()
 		kill(t, f.pid("b"))
+		eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
 		answered := f.askSoon("GET", "POST")
 		eventually(t, "the requests wait", func() bool { return f.relay.Loads()[1].Waiting == 2 })
 		f.Drain(t.Context(), 0)

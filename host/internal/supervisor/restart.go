@@ -38,8 +38,11 @@ func (s *Supervisor) supervise(g *generation) {
 		s.renewStandbyAfter(st, st.nextDelay(process.DefaultBackoff(), ran))
 		return
 	}
-	s.hold(g)
+	held := s.hold(g)
 	st.lost(g)
+	if held {
+		_ = g.machine.To(lifecycle.BackingOff, "")
+	}
 	limit := time.Duration(s.holdTimeout.Load())
 	hold := time.AfterFunc(limit, func() { s.takeDown(g, limit) })
 	defer hold.Stop()
@@ -58,7 +61,8 @@ func (s *stage) lost(g *generation) {
 }
 
 // hold makes requests wait for the generation that takes the place of one that has ended.
-func (s *Supervisor) hold(g *generation) {
+// It returns false if one has already.
+func (s *Supervisor) hold(g *generation) bool {
 	st := g.stage
 	st.mu.Lock()
 	st.held = st.current == g
@@ -68,6 +72,7 @@ func (s *Supervisor) hold(g *generation) {
 		s.publish()
 		st.emit(Event{Kind: Held, Generation: g.id})
 	}
+	return held
 }
 
 // takeDown refuses further requests for the stage of a generation that has ended

@@ -94,11 +94,8 @@ func (s *stage) status() Status {
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.id
 		st.PID, st.Version, st.Claims, st.Delegates = g.proc.PID(), g.version(), len(g.reported().claims), g.delegates()
 	}
-	switch {
-	case s.down, s.current == nil && s.failure != "":
+	if s.down || s.current == nil && s.failure != "" {
 		st.State = Down
-	case s.held:
-		st.State = BackingOff
 	}
 	if s.standby != nil {
 		st.Standby = s.standby.status()
