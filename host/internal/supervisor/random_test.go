@@ -56,10 +56,21 @@ func TestRandomChanges(t *testing.T) {
 			}
 		})
 	}
-	kill := func(name string) {
+	kill := func(name string, others bool) {
 		for _, st := range f.Status() {
-			if st.Stage == name && st.PID != 0 {
-				_ = syscall.Kill(st.PID, syscall.SIGKILL)
+			if st.Stage != name {
+				continue
+			}
+			pids := []int{st.PID}
+			for _, g := range st.Others { // those of a swap, or of a probation
+				if others {
+					pids = append(pids, g.PID)
+				}
+			}
+			for _, pid := range pids {
+				if pid != 0 {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
 			}
 		}
 	}
@@ -68,14 +79,14 @@ func TestRandomChanges(t *testing.T) {
 		names := []string{"a", "b", "c", "d"}
 		switch n := random.IntN(len(names)); random.IntN(4) {
 		case 0:
-			kill(names[n])
+			kill(names[n], true)
 		case 1:
 			step.Go(func() { _, _ = f.Swap(t.Context(), names[n], SwapOptions{}) })
 		default:
 			step.Go(func() { _, _ = f.Apply(t.Context(), chains[n%len(chains)]) })
 			step.Go(func() { _, _ = f.Swap(t.Context(), "a", SwapOptions{Rollback: Rollback{Probation: time.Second}}) })
 			if random.IntN(2) == 0 {
-				kill(names[n])
+				kill(names[n], random.IntN(2) == 0)
 			}
 		}
 		step.Wait()
