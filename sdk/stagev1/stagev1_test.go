@@ -39,23 +39,29 @@ func TestProtocolIsDocumented(t *testing.T) {
 	}
 }
 
-// wireConstants are the string constants of wire.go.
+// wireConstants are the string constants of wire.go and of the headers.
 func wireConstants(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "wire.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	constants := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
-			if value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value); err == nil && spec.Names[0].Name != "PluginName" {
-				constants[spec.Names[0].Name] = value
-			}
+	for _, name := range []string{"wire.go", "header/header.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
-	if len(constants) < 10 {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 || spec.Names[0].Name == "PluginName" {
+				return true
+			}
+			if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
+				if value, err := strconv.Unquote(literal.Value); err == nil {
+					constants[spec.Names[0].Name] = value
+				}
+			}
+			return true
+		})
+	}
+	if len(constants) < 15 {
 		t.Fatalf("only found %v", constants)
 	}
 	return constants

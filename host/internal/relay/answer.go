@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // maxHead is the longest head of an answer. The audit event's bodies travel in it.
@@ -129,9 +129,9 @@ func (a *answer) note(f field) error {
 		}
 	case "Upgrade":
 		a.upgrade = f.value
-	case stagev1.HeaderDecline:
+	case header.Decline:
 		a.declined = true
-	case stagev1.HeaderUndelivered:
+	case header.Undelivered:
 		a.refusal = f.value
 	}
 	return nil

@@ -9,7 +9,7 @@
 // # One request
 //
 // The first stage whose claim covers the path gets the request. It answers, or it
-// declines (stagev1.HeaderDecline), and the next one whose claim covers the path
+// declines (header.Decline), and the next one whose claim covers the path
 // gets the request untouched; behind the last is [Config].NotFound. A stage that
 // is in the table without being reachable fails its requests: they never fall
 // through to a later stage.

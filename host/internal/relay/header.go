@@ -5,7 +5,7 @@ import (
 	"net/textproto"
 	"strings"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 const remotePrefix = "X-Remote-"
@@ -13,7 +13,7 @@ const remotePrefix = "X-Remote-"
 // internal says whether a header is one that only the host may set. Servers that
 // are not written in Go may take "_" for "-", so it counts as that.
 func internal(key string) bool {
-	return hasPrefixFold(key, stagev1.HeaderPrefix) || hasPrefixFold(key, remotePrefix)
+	return hasPrefixFold(key, header.Prefix) || hasPrefixFold(key, remotePrefix)
 }
 
 func hasPrefixFold(key, prefix string) bool {

@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // HostHandler serves the socket on which stages call the host. A request with
-// stagev1.HeaderNext goes to the rest of the chain, one with
-// stagev1.HeaderDelegate to the stage named there, any other to the API.
+// header.Next goes to the rest of the chain, one with
+// header.Delegate to the stage named there, any other to the API.
 type HostHandler struct {
 	Chain *Chain
 	// Caller returns the process to which a token belongs.
@@ -45,7 +45,7 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token belongs to no running stage", http.StatusUnauthorized)
 		return
 	}
-	next, delegate := r.Header.Get(stagev1.HeaderNext), r.Header.Get(stagev1.HeaderDelegate)
+	next, delegate := r.Header.Get(header.Next), r.Header.Get(header.Delegate)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
 		if internal(key) {

@@ -6,7 +6,7 @@ import (
 	"net/textproto"
 	"strconv"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // appendRequest appends the head of r as a stage gets it. The target goes out as
@@ -39,7 +39,7 @@ func appendRequest(dst []byte, r *http.Request, id uint64, expect bool, carrier 
 	}
 	dst = appendFraming(dst, r, expect)
 
-	dst = append(dst, stagev1.HeaderRequest+": "...)
+	dst = append(dst, header.Request+": "...)
 	dst = strconv.AppendUint(dst, id, 10)
 	dst = append(dst, '\r', '\n')
 	if carrier != nil {

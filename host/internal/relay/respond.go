@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // added says whether a header of an answer is added to those that the filters in
@@ -62,7 +62,7 @@ func (x *exchange) writeHeaders(a *answer) {
 
 // tell hands an internal header of an answer to the carrier.
 func (x *exchange) tell(f field) {
-	if x.chain.config.Carrier != nil && hasPrefixFold(f.key, stagev1.HeaderPrefix) && f.key != stagev1.HeaderDecline {
+	if x.chain.config.Carrier != nil && hasPrefixFold(f.key, header.Prefix) && f.key != header.Decline {
 		x.chain.config.Carrier.ResponseHeader(x.r, x.stage, f.key, f.value)
 	}
 }

@@ -1,0 +1,58 @@
+// Package header has the headers of the data plane, which only host and stages exchange.
+// It needs nothing else, so that who relays HTTP need not know the control plane.
+package header
+
+// Prefix begins every header that only host and stages exchange. The host
+// drops such headers from clients' requests and from stages' answers.
+const Prefix = "X-Catena-"
+
+// Headers of a request from the host to a stage.
+const (
+	// User is the authenticated user as a JSON object with the members
+	// name, uid, groups and extra, all characters beyond ASCII escaped.
+	User = "X-Catena-User"
+	// Request is the id of the request while it is in flight. A stage sends
+	// it back to the host to hand on a changed request (see Next).
+	Request = "X-Catena-Request"
+	// Timeout is the time left for the request in whole milliseconds.
+	// A request without it has no deadline.
+	Timeout = "X-Catena-Timeout"
+	// Received is when the host received the request, in microseconds
+	// since the Unix epoch.
+	Received = "X-Catena-Received"
+	// AuditLevel is the audit level of the request (Metadata, Request or
+	// RequestResponse), followed by ";omitManagedFields" where the policy says
+	// so. It is absent if the request is not audited.
+	AuditLevel = "X-Catena-Audit-Level"
+)
+
+// Headers of an answer from a stage to the host.
+const (
+	// Decline, with any value, says "not mine": the host discards the
+	// answer and asks the next stage. The stage must not have read the body.
+	Decline = "X-Catena-Decline"
+	// Undelivered comes from the host itself on connections that no process of the
+	// stage has accepted: the request has not been executed. Its value is a secret of the
+	// host; with any other it means nothing.
+	Undelivered = "X-Catena-Undelivered"
+	// Audit is what the stage adds to the audit event: a JSON object with
+	// the members annotations (strings), objectRef, requestObject, responseObject
+	// (any JSON) and responseStatus, all characters beyond ASCII escaped.
+	Audit = "X-Catena-Audit"
+	// Latency lists the time spent, as NAME=NANOSECONDS separated by
+	// commas. The names are those of kube-apiserver's
+	// apiserver.latency.k8s.io/NAME audit annotations.
+	Latency = "X-Catena-Latency"
+)
+
+// Headers of a request from a stage to the host, on the host's socket.
+const (
+	// Next is the value of Request of a request that the host has
+	// sent to this stage and that is still in flight: the host hands the request
+	// that carries it to the stages behind this one, with the identity, the audit
+	// id and the deadline of the original.
+	Next = "X-Catena-Next"
+	// Delegate names a stage behind this one, which then gets the
+	// request, whatever it claims, with the calling stage's own identity.
+	Delegate = "X-Catena-Delegate"
+)
