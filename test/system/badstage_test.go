@@ -15,7 +15,7 @@ import (
 
 // badStages are stages that work, and do not behave.
 var badStages = map[string]func(*sdk.Env) (http.Handler, error){
-	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "idle": newIdle,
+	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "old": newOld, "idle": newIdle,
 }
 
 // newGreedy claims what is the host's and what is its neighbours', changes that all the
@@ -69,6 +69,26 @@ func writeNonsense(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, "{\"kind\": \"\x00 nonsense", strings.Repeat("[", 1000))
 }
 
+// newOld is an API server from the time before OpenAPI v3.
+func newOld(env *sdk.Env) (http.Handler, error) {
+	env.ListPaths("/apis", "/apis/old.example.com", "/apis/old.example.com/v1", "/openapi/v2")
+	env.Claim("/apis", "/openapi/v2")
+	env.ClaimPrefix("/apis/old.example.com")
+	mux := http.NewServeMux()
+	for path, text := range map[string]string{
+		"/apis": `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"old.example.com"},` +
+			`"versions":[{"version":"v1","freshness":"Current","resources":[{"resource":"relics","scope":"Cluster","verbs":["get"]}]}]}]}`,
+		"/openapi/v2":              `{"swagger":"2.0","info":{"title":"old","version":"v1"},"paths":{"/apis/old.example.com/v1/relics":{}}}`,
+		"/apis/old.example.com/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"old.example.com/v1","resources":[]}`,
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, text)
+		})
+	}
+	return mux, nil
+}
+
 // newIdle claims nothing, and is no API server.
 func newIdle(env *sdk.Env) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +109,8 @@ stages:
   core: {delegate: extensions}
   extensions: {delegate: broken}
   broken: {delegate: garbled}
-  garbled: {delegate: idle}
+  garbled: {delegate: old}
+  old: {delegate: idle}
   idle: {}
 `
 
@@ -99,7 +120,7 @@ stages:
 func TestBadStages(t *testing.T) {
 	t.Parallel()
 	c := catena(t, cluster.Options{
-		ConfigFile: write(t, "catena.yaml", badChain), PluginDirs: []string{plugins(t, "greedy", "broken", "garbled", "idle")},
+		ConfigFile: write(t, "catena.yaml", badChain), PluginDirs: []string{plugins(t, "greedy", "broken", "garbled", "old", "idle")},
 	})
 	admin := c.Config(cluster.Admin)
 	kinds := "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -119,7 +140,9 @@ func TestBadStages(t *testing.T) {
 		{"/apis", 200, `"apps"`, ""},
 		{"/apis", 200, `"deployments"`, kinds},
 		{"/apis", 200, `{"version":"v1","freshness":"Stale"}`, kinds}, // of garbled.example.com
+		{"/apis", 200, `"relics"`, kinds},
 		{"/openapi/v2", 200, "/apis/apps/v1/deployments", ""},
+		{"/openapi/v2", 200, "/apis/old.example.com/v1/relics", ""},
 		{"/openapi/v3", 200, "apis/apps/v1", ""},
 		{"/openapi/v3/apis/apps/v1", 200, "Deployment", ""},
 		{"/apis/broken.example.com/v1", 200, "nonsense", ""}, // its own, as it is
@@ -175,6 +198,7 @@ func checkBadLog(t *testing.T, path string) {
 		{"a stage lists API groups, and not /apis", "delegate=broken"},
 		{"discovery of a stage is malformed", "delegate=garbled"},
 		{"OpenAPI documents of a stage are malformed", "delegate=garbled"},
+		{"OpenAPI document of a stage is malformed", "delegate=garbled"},
 	} {
 		n, lines := 0, ""
 		for line := range strings.Lines(string(text)) {
@@ -185,6 +209,9 @@ func checkBadLog(t *testing.T, path string) {
 		if n != 1 || !strings.Contains(lines, tc.detail) {
 			t.Errorf("%d times in the log, want once and with %s: %s\n%s", n, tc.detail, tc.line, lines)
 		}
+	}
+	if strings.Contains(string(text), "failed to download k8s_internal_local") {
+		t.Error("what upstream logs for each request for /openapi/v2 is in the log")
 	}
 	if !strings.Contains(string(text), "catena.greedy: the stage logs too much") {
 		t.Error("nothing in the log of how much greedy logs")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -41,6 +42,8 @@ type aggregator struct {
 	// discoveries has one entry for each stage behind this one.
 	discoveries []*delegates.Discovery
 	crds        apiextensionsinformers.SharedInformerFactory
+	// prepared is set when upstream's server is.
+	prepared atomic.Bool
 }
 
 func newAggregator(env *sdk.Env) (*aggregator, error) {
@@ -125,6 +128,7 @@ func (a *aggregator) prepare() error {
 		d.Sync(a.env.Context())
 	}
 	_, err := a.server.PrepareRun()
+	a.prepared.Store(true)
 	for _, d := range a.discoveries {
 		d.Wait()
 	}
@@ -138,12 +142,12 @@ func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 	for i, delegate := range behind {
 		if !delegates.ServesAPI(delegate) {
 			warnUndiscovered(a.env, delegate)
-			behind[i].Handler = http.NotFoundHandler()
+			behind[i].Handler = withoutOpenAPI()
 			continue
 		}
 		d := delegates.NewDiscovery(delegate, a.generic.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
 		d.Log = func(err error) { logDiscovery(a.env, d, err) }
-		behind[i].Handler = d.Gate()
+		behind[i].Handler = untilPrepared(&a.prepared, &soundOpenAPI{next: d.Gate(), log: a.env.Log.With("delegate", delegate.Name)})
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
 			if err := a.pokeOnCRD(d); err != nil {

@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"k8s.io/apiserver/pkg/util/responsewriter"
+)
+
+const (
+	openAPIv2 = "/openapi/v2"
+	// emptyOpenAPIv2 adds nothing to the document that upstream merges.
+	emptyOpenAPIv2 = `{"swagger":"2.0","paths":{}}`
+)
+
+// withoutOpenAPI is the handler of a stage that has no OpenAPI documents. Upstream merges
+// those of v2 anew for each request, and would log each time that one is missing.
+func withoutOpenAPI() http.Handler {
+	mux := http.NewServeMux()
+	for path, text := range map[string]string{openAPIv2: emptyOpenAPIv2, openAPIIndex: `{"paths":{}}`} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	return mux
+}
+
+// untilPrepared is unavailable where next has no index of OpenAPI v3 documents, as long as
+// prepared is not set. Upstream makes one of the document of v2 then, and panics if it has
+// to before its PrepareRun has returned. It asks again a second later.
+func untilPrepared(prepared *atomic.Bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != openAPIIndex || prepared.Load() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := responsewriter.NewInMemoryResponseWriter()
+		next.ServeHTTP(answer, r)
+		if answer.RespCode() == http.StatusNotFound {
+			http.Error(w, "the aggregator is not prepared yet", http.StatusServiceUnavailable)
+			return
+		}
+		send(w, answer.RespCode(), answer.Header(), answer.Data())
+	})
+}
+
+func send(w http.ResponseWriter, code int, header http.Header, body []byte) {
+	maps.Copy(w.Header(), header)
+	w.WriteHeader(code)
+	_, _ = w.Write(body)
+}
+
+// soundOpenAPI has an empty document in the place of one of v2 that cannot be read, as long
+// as next has never had a better one, and logs once that it has: upstream does each time
+// that somebody asks for the merged one. Of a document that goes bad later it keeps the one
+// before.
+type soundOpenAPI struct {
+	next http.Handler
+	log  hclog.Logger
+
+	mu        sync.Mutex
+	sound     bool // there has been a document that can be read
+	malformed bool // the latest cannot
+}
+
+func (s *soundOpenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != openAPIv2 {
+		s.next.ServeHTTP(w, r)
+		return
+	}
+	answer := responsewriter.NewInMemoryResponseWriter()
+	s.next.ServeHTTP(answer, r)
+	if answer.RespCode() == http.StatusOK && !s.stands(answer.Data()) {
+		send(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}}, []byte(emptyOpenAPIv2))
+		return
+	}
+	send(w, answer.RespCode(), answer.Header(), answer.Data())
+}
+
+// stands tells whether upstream is to see a document.
+func (s *soundOpenAPI) stands(document []byte) bool {
+	malformed := !json.Valid(document)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if malformed && !s.malformed {
+		s.log.Warn("OpenAPI document of a stage is malformed", "path", openAPIv2)
+	}
+	s.malformed = malformed
+	s.sound = s.sound || !malformed
+	return s.sound
+}

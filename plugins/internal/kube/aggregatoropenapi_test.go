@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+func TestUntilPrepared(t *testing.T) {
+	t.Parallel()
+	var prepared atomic.Bool
+	code := 0
+	h := untilPrepared(&prepared, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Etag", `"e"`)
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "text")
+	}))
+	for _, step := range []struct {
+		path       string
+		prepared   bool
+		code, want int
+	}{
+		{openAPIIndex, false, 200, 200},
+		{openAPIIndex, false, 404, 503},
+		{openAPIIndex, false, 500, 500},
+		{openAPIIndex + "/apis/a", false, 404, 404},
+		{openAPIv2, false, 404, 404},
+		{openAPIIndex, true, 404, 404},
+		{openAPIIndex, true, 200, 200},
+	} {
+		prepared.Store(step.prepared)
+		code = step.code
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, step.path, nil))
+		if w.Code != step.want || w.Code == step.code && (w.Body.String() != "text" || w.Header().Get("Etag") != `"e"`) {
+			t.Errorf("%+v: got %d %q with %q", step, w.Code, w.Body, w.Header())
+		}
+	}
+}
+
+func TestWithoutOpenAPI(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]int{openAPIv2: 200, openAPIIndex: 200, openAPIIndex + "/apis/a/v1": 404} {
+		w := httptest.NewRecorder()
+		withoutOpenAPI().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+	paths, _, err := readOpenAPIIndex(t.Context(), withoutOpenAPI())
+	if err != nil || len(paths) != 0 {
+		t.Errorf("index: %v, %v", paths, err)
+	}
+}
+
+// A document that cannot be read is an empty one for upstream, until there has been a
+// better one. What is wrong is logged once.
+func TestSoundOpenAPI(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	code, body := 0, ""
+	s := &soundOpenAPI{log: hclog.New(&hclog.LoggerOptions{Output: &log}), next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Etag", `"e"`)
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	})}
+	for _, step := range []struct {
+		path, body string
+		code       int
+		want       string
+		warnings   int // so far
+	}{
+		{openAPIv2, "later", 503, "later", 0},
+		{openAPIv2, "{\x00", 200, emptyOpenAPIv2, 1},
+		{openAPIv2, "{\x00", 200, emptyOpenAPIv2, 1},
+		{openAPIIndex, "{\x00", 200, "{\x00", 1},
+		{openAPIv2, `{"paths":{}}`, 200, `{"paths":{}}`, 1},
+		{openAPIv2, "", 304, "", 1},
+		{openAPIv2, "{\x00", 200, "{\x00", 2},
+		{openAPIv2, "{\x00", 200, "{\x00", 2},
+	} {
+		code, body = step.code, step.body
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, step.path, nil))
+		if w.Code != step.code || w.Body.String() != step.want || (w.Header().Get("Etag") != "") != (step.want == step.body) {
+			t.Errorf("%+v: got %d %q with %q", step, w.Code, w.Body, w.Header())
+		}
+		if n := strings.Count(log.String(), "OpenAPI document of a stage is malformed"); n != step.warnings {
+			t.Errorf("%+v: %d warnings", step, n)
+		}
+	}
+}
