@@ -90,8 +90,8 @@
 //	    its configuration, configuration, preparation and, in a swap, getting ready.
 //	    Default: 1m
 //	stages.*.livenessTimeout (duration)
-//	    How long the stage may be silent before its process is killed and started
-//	    anew, 0 for ever.
+//	    How long the stage may be silent, or one of its checks of /livez may not
+//	    come back, before its process is killed and started anew, 0 for ever.
 //	    Default: 15s
 //	stages.*.drainTimeout (duration)
 //	    How long a generation of the stage that has been replaced may go on with the
@@ -102,8 +102,8 @@
 //	    not all come back at once.
 //	    Default: 5s
 //	stages.*.required (true or false)
-//	    Whether /readyz fails while the stage is down. What the stage owns gets 503
-//	    either way.
+//	    Whether the stage has to come up for the server to start, and /readyz fails
+//	    while it is down. What the stage owns gets 503 either way.
 //	    Default: true
 //	stages.*.standby (true or false)
 //	    Whether a second process of the stage is kept ready to take over the moment
