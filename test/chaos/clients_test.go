@@ -42,17 +42,20 @@ type clients struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	stores   map[schema.GroupVersionResource]cache.Store
+	streams  map[schema.GroupVersionResource]*stream // what the informers were sent
 
 	mu sync.Mutex
 	// acknowledged has, for each object, the value of its last acknowledged write,
 	// and maybe the values of later writes that may have been executed.
 	acknowledged map[object]string
 	maybe        map[object][]string
-	requests     map[string][]request // by client, in the order of time
-	last         map[string]time.Time // latest begin of a success, by client
-	failed       []failure
-	breaks       []request // the times of the sessions that broke
-	node         *kubelet.Kubelet
+	// changes are the acknowledged writes by resource and client, in their order.
+	changes  map[schema.GroupVersionResource]map[string][]change
+	requests map[string][]request // by client, in the order of time
+	last     map[string]time.Time // latest begin of a success, by client
+	failed   []failure
+	breaks   []request // the times of the sessions that broke
+	node     *kubelet.Kubelet
 }
 
 type object struct {
@@ -76,6 +79,7 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	c := &clients{
 		acknowledged: map[object]string{}, maybe: map[object][]string{},
 		requests: map[string][]request{}, last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
+		streams: map[schema.GroupVersionResource]*stream{}, changes: map[schema.GroupVersionResource]map[string][]change{configMaps: {}, widgets: {}},
 	}
 	config := s.Config(cluster.Admin)
 	config.Timeout = 30 * time.Second
@@ -104,6 +108,10 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	if err := kubelet.RunPod(ctx, c.kube, "node", namespace, "pod"); err != nil {
 		return nil, err
 	}
+	// The informers live on when the other clients end, to see the end.
+	if err := c.watch(ctx); err != nil {
+		return nil, err
+	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	for i := range 2 {
 		c.loop(ctx, fmt.Sprintf("writer of ConfigMaps %d", i), c.writer(configMaps, i, newConfigMap))
@@ -117,7 +125,7 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	c.loop(ctx, "reader of CustomResourceDefinitions", c.reader(crds, "", "widgets.example.com"))
 	c.loop(ctx, "whoami", whoami)
 	c.loop(ctx, "discovery", c.discovery)
-	return c, c.watch(ctx)
+	return c, nil
 }
 
 // prepare makes what the clients work with.

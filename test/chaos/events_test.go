@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,54 +14,60 @@ import (
 
 // event is something that happens to a stage, or to the chain.
 type event struct {
-	kind    string
-	planned bool // no request may fail because of it
+	kind  string
+	class class
 	// possible is whether it can happen to the stage now; nil is always.
 	possible func(s *site, stage string) bool
 	do       func(ctx context.Context, s *site, stage string) error
 }
 
+// class says what an event excuses.
+type class int
+
+const (
+	planned     class = iota // no request may fail; streams end at drainTimeout
+	crash                    // what was under way may fail
+	crashInSwap              // both
+)
+
 func events() []event {
-	return []event{
-		{"swap", true, inChain, func(ctx context.Context, s *site, stage string) error {
-			_, err := s.Command(ctx, "swap", stage)
-			return err
+	return append([]event{
+		{"swap", planned, inChain, swap},
+		{"new binary", planned, inChain, newBinary},
+		{"stage added", planned, out, func(ctx context.Context, s *site, stage string) error {
+			return s.apply(ctx, func(c *chain) { c.order = slices.Insert(c.order, s.random.IntN(len(c.order)+1), stage) })
 		}},
-		{"new binary", true, inChain, newBinary},
-		{"stage added", true, out, func(ctx context.Context, s *site, stage string) error {
-			return s.apply(ctx, func(c *chain) { c.order = slices.Insert(c.order, rand.IntN(len(c.order)+1), stage) })
-		}},
-		{"config changed", true, in(passers), func(ctx context.Context, s *site, _ string) error {
+		{"config changed", planned, in(passers), func(ctx context.Context, s *site, _ string) error {
 			return s.apply(ctx, func(c *chain) { c.greeting++ })
 		}},
-		{"stage moved", true, in(passers), func(ctx context.Context, s *site, stage string) error {
+		{"stage moved", planned, in(passers), func(ctx context.Context, s *site, stage string) error {
 			return s.apply(ctx, func(c *chain) {
 				i := slices.Index(c.order, stage)
 				c.order = slices.Delete(c.order, i, i+1)
-				c.order = slices.Insert(c.order, (i+1+rand.IntN(len(c.order)))%(len(c.order)+1), stage)
+				c.order = slices.Insert(c.order, (i+1+s.random.IntN(len(c.order)))%(len(c.order)+1), stage)
 			})
 		}},
-		{"standby on", true, withoutStandby, func(ctx context.Context, s *site, stage string) error {
+		{"standby on", planned, withoutStandby, func(ctx context.Context, s *site, stage string) error {
 			return s.apply(ctx, func(c *chain) { c.standby = append(c.standby, stage) })
 		}},
-		{"killed, standby", false, withStandby, signal(syscall.SIGKILL)},
-		{"standby off", true, withStandby, func(ctx context.Context, s *site, stage string) error {
+		{"killed, standby", crash, withStandby, signal(syscall.SIGKILL)},
+		{"standby off", planned, withStandby, func(ctx context.Context, s *site, stage string) error {
 			return s.apply(ctx, func(c *chain) {
 				c.standby = slices.DeleteFunc(c.standby, func(n string) bool { return n == stage })
 			})
 		}},
-		{"killed", false, withoutStandby, signal(syscall.SIGKILL)},
-		{"suspended", false, inChain, signal(syscall.SIGSTOP)},
-		{"bad config", true, nil, badConfig},
-		{"bad binary", true, inChain, badBinary},
-		{"swap and reload", true, inChain, swapAndReload},
-		{"stage removed", true, in(passers), func(ctx context.Context, s *site, stage string) error {
+		{"killed", crash, withoutStandby, signal(syscall.SIGKILL)},
+		{"suspended", crash, inChain, signal(syscall.SIGSTOP)},
+		{"bad config", planned, nil, badConfig},
+		{"bad binary", planned, inChain, badBinary},
+		{"swap and reload", planned, inChain, swapAndReload},
+		{"stage removed", planned, in(passers), func(ctx context.Context, s *site, stage string) error {
 			return s.apply(ctx, func(c *chain) {
 				drop := func(n string) bool { return n == stage }
 				c.order, c.standby = slices.DeleteFunc(c.order, drop), slices.DeleteFunc(c.standby, drop)
 			})
 		}},
-	}
+	}, overlaps()...)
 }
 
 func inChain(s *site, stage string) bool { return slices.Contains(s.chain.order, stage) }
@@ -121,19 +126,19 @@ func badConfig(ctx context.Context, s *site, _ string) error {
 	last := s.chain.order[len(s.chain.order)-1]
 	broken := s.chain.clone()
 	broken.order = append(slices.DeleteFunc(broken.order, func(n string) bool { return n == passers[0] }), passers[0])
-	for what, text := range map[string]string{
-		"no YAML":           "stages: [",
-		"an unknown key":    good + "    colour: red\n",
-		"an unknown stage":  strings.Replace(good, "stages:\n", "stages:\n  nobody: {delegate: "+s.chain.order[0]+"}\n", 1),
-		"a cycle":           good + "    delegate: " + s.chain.order[0] + "\n",
-		"what needs a stop": "holdTimeout: 3s\nstore: {endpoints: [http://127.0.0.1:1]}\n" + good,
-		"a broken stage":    strings.ReplaceAll(broken.String(), "config: {", "config: {broken: true, "),
+	for _, c := range []struct{ what, text string }{
+		{"no YAML", "stages: ["},
+		{"an unknown key", good + "    colour: red\n"},
+		{"an unknown stage", strings.Replace(good, "stages:\n", "stages:\n  nobody: {delegate: "+s.chain.order[0]+"}\n", 1)},
+		{"a cycle", good + "    delegate: " + s.chain.order[0] + "\n"},
+		{"what needs a stop", "holdTimeout: 3s\nstore: {endpoints: [http://127.0.0.1:1]}\n" + good},
+		{"a broken stage", strings.ReplaceAll(broken.String(), "config: {", "config: {broken: true, ")},
 	} {
-		if err := s.write(text); err != nil {
+		if err := s.write(c.text); err != nil {
 			return err
 		}
 		if err := s.unharmed(ctx, "reload"); err != nil {
-			return fmt.Errorf("configuration with %s (%s): %w", what, last, err)
+			return fmt.Errorf("configuration with %s (%s): %w", c.what, last, err)
 		}
 	}
 	return s.write(good)

@@ -47,7 +47,7 @@ func (r *report) judge(t *testing.T, c *clients) {
 	failures, breaks := c.failures()
 	for _, f := range failures[r.judged:] {
 		w := r.during(f.to)
-		if !f.wrong && w != nil && !w.planned {
+		if !f.wrong && w != nil && w.class != planned {
 			continue
 		}
 		name, what := "no event", "failed"
@@ -72,10 +72,9 @@ func (r *report) judge(t *testing.T, c *clients) {
 func (r *report) excuses(b request) bool {
 	return slices.ContainsFunc(r.windows, func(w window) bool {
 		since := b.to.Sub(w.from)
-		if w.planned {
-			return since >= drainTimeout && b.from.Before(w.to)
-		}
-		return w.stage == "core" && since >= 0 && !b.to.After(w.to)
+		replaced := since >= drainTimeout && b.from.Before(w.to)
+		died := w.stage == "core" && since >= 0 && !b.to.After(w.to)
+		return w.class != crash && replaced || w.class != planned && died
 	})
 }
 
@@ -119,6 +118,13 @@ func (c *clients) String() string {
 	for _, r := range c.requests {
 		requests += len(r)
 	}
-	return fmt.Sprintf("%d requests, %d that failed or were answered with an error in crashes and suspensions, %d acknowledged objects, %d exec streams that broke",
-		requests, len(c.failed), len(c.acknowledged), len(c.breaks))
+	changes := 0
+	for _, writers := range c.changes {
+		for _, w := range writers {
+			changes += len(w)
+		}
+	}
+	return fmt.Sprintf("%d requests, %d that failed or were answered with an error in crashes and suspensions, "+
+		"%d acknowledged writes of %d objects, %d exec streams that broke; the informer of ConfigMaps got %s, that of Widgets %s",
+		requests, len(c.failed), changes, len(c.acknowledged), len(c.breaks), c.streams[configMaps], c.streams[widgets])
 }

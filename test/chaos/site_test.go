@@ -2,10 +2,11 @@ package chaos
 
 import (
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,11 +67,13 @@ type site struct {
 	*cluster.Catena
 	config, plugins string
 	chain           chain
+	random          *rand.Rand               // of all choices
+	swaps           map[string]time.Duration // what the latest swap of a stage took
 }
 
 // startSite starts a Catena with its files in a folder.
-func startSite(ctx context.Context, dir string) (*site, error) {
-	s := &site{config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), chain: chain{order: slices.Clone(kube)}}
+func startSite(ctx context.Context, dir string, random *rand.Rand) (*site, error) {
+	s := &site{random: random, swaps: map[string]time.Duration{}, config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), chain: chain{order: slices.Clone(kube)}}
 	if err := errors.Join(os.Mkdir(s.plugins, 0o700), s.installPlugins(), s.write(s.chain.String())); err != nil {
 		return nil, err
 	}
@@ -120,7 +123,7 @@ func copyFile(to, from string, fresh bool) error {
 	}
 	_, err = io.Copy(out, in)
 	if err == nil && fresh {
-		_, err = io.CopyN(out, rand.Reader, 16)
+		_, err = io.CopyN(out, cryptorand.Reader, 16)
 	}
 	return errors.Join(err, out.Close())
 }

@@ -10,20 +10,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 )
 
 // watch starts an informer for each resource that is written.
 func (c *clients) watch(ctx context.Context) error {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.informed, 0, namespace, nil)
 	for _, gvr := range []schema.GroupVersionResource{configMaps, widgets} {
-		c.stores[gvr] = factory.ForResource(gvr).Informer().GetStore()
-	}
-	// The informers live on when the other clients end, to see the end.
-	factory.Start(context.WithoutCancel(ctx).Done())
-	for gvr, synced := range factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
+		s := newStream()
+		lw := s.listWatch(c.informed.Resource(gvr).Namespace(namespace))
+		informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, c.informed), &unstructured.Unstructured{}, 0, nil)
+		c.stores[gvr], c.streams[gvr] = informer.GetStore(), s
+		go informer.RunWithContext(ctx)
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return fmt.Errorf("informer of %s did not sync", gvr.Resource)
 		}
 	}
@@ -31,7 +29,7 @@ func (c *clients) watch(ctx context.Context) error {
 }
 
 // verify compares what was acknowledged with what is stored, and both with what the
-// informers have.
+// informers have and were sent.
 func (c *clients) verify(ctx context.Context) error {
 	var errs []error
 	for gvr, store := range c.stores {
@@ -48,7 +46,7 @@ func (c *clients) verify(ctx context.Context) error {
 			}
 			created[id] = o.GetName()
 		}
-		errs = append(errs, c.verifyWrites(gvr, stored), verifyInformer(gvr, store, stored))
+		errs = append(errs, c.verifyWrites(gvr, stored), verifyInformer(gvr, store, stored), c.verifyEvents(gvr, stored))
 	}
 	return errors.Join(errs...)
 }
@@ -85,6 +83,26 @@ func verifyInformer(gvr schema.GroupVersionResource, store cache.Store, stored m
 		}
 	}
 	return fmt.Errorf("informer of %s: %w", gvr.Resource, err)
+}
+
+// verifyEvents compares what was acknowledged with what the informer was sent. It has
+// everything by now.
+func (c *clients) verifyEvents(gvr schema.GroupVersionResource, stored map[string]unstructured.Unstructured) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[gvr]
+	var errs []error
+	for writer, changes := range c.changes[gvr] {
+		if err := s.missed(changes, stored); err != nil {
+			errs = append(errs, fmt.Errorf("informer of %s, %s: %w", gvr.Resource, writer, err))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := first(s.problems); err != nil {
+		errs = append(errs, fmt.Errorf("informer of %s: %w", gvr.Resource, err))
+	}
+	return errors.Join(errs...)
 }
 
 func same(store cache.Store, stored map[string]unstructured.Unstructured) error {

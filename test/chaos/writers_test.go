@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,22 +22,26 @@ const (
 
 // writer creates objects, updates each a few times and deletes some.
 func (c *clients) writer(gvr schema.GroupVersionResource, id int, make func(name, value string) *unstructured.Unstructured) func(context.Context, int) error {
-	client := c.dynamic.Resource(gvr).Namespace(namespace)
+	client, writer := c.dynamic.Resource(gvr).Namespace(namespace), fmt.Sprint("writer ", id)
 	return func(ctx context.Context, n int) error {
 		o := object{gvr, fmt.Sprintf("w%d-%d", id, n/writes)}
 		value := fmt.Sprint(n % writes)
 		u := make(o.name, value)
+		var answer *unstructured.Unstructured
 		var err error
 		switch known := c.known(o); {
 		case known && n%writes == writes-1 && n/writes%2 == 0:
 			value = gone
 			err = client.Delete(ctx, o.name, metav1.DeleteOptions{})
 		case known:
-			_, err = client.Apply(ctx, o.name, u, metav1.ApplyOptions{FieldManager: "chaos", Force: true})
+			answer, err = client.Apply(ctx, o.name, u, metav1.ApplyOptions{FieldManager: "chaos", Force: true})
 		default:
-			_, err = client.Create(ctx, u, metav1.CreateOptions{})
+			answer, err = client.Create(ctx, u, metav1.CreateOptions{})
 		}
 		c.wrote(o, value, err)
+		if err == nil {
+			c.changed(gvr, writer, o.name, value, answer)
+		}
 		if apierrors.IsAlreadyExists(err) && c.uncertain(o) {
 			return nil // an earlier attempt without an answer had been executed
 		}
@@ -52,7 +57,10 @@ func (c *clients) creator(gvr schema.GroupVersionResource, make func(name, value
 		u := make("", "0")
 		u.SetGenerateName("c-")
 		u.SetLabels(map[string]string{creation: fmt.Sprint(n)})
-		_, err := client.Create(ctx, u, metav1.CreateOptions{})
+		answer, err := client.Create(ctx, u, metav1.CreateOptions{})
+		if err == nil {
+			c.changed(gvr, "creator", answer.GetName(), "0", answer)
+		}
 		return err
 	}
 }
@@ -79,4 +87,15 @@ func (c *clients) wrote(o object, value string, err error) {
 		return
 	}
 	c.maybe[o] = append(c.maybe[o], value)
+}
+
+// changed records an acknowledged write. There is no answer to a deletion.
+func (c *clients) changed(gvr schema.GroupVersionResource, writer, name, value string, answer *unstructured.Unstructured) {
+	var version uint64
+	if answer != nil {
+		version, _ = strconv.ParseUint(answer.GetResourceVersion(), 10, 64)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes[gvr][writer] = append(c.changes[gvr][writer], change{name, value, version})
 }
