@@ -117,6 +117,9 @@ func TestDevSwapsIntoARunningHost(t *testing.T) {
 	l.untilSignal(t, "HasBeenReady")
 	_, before := l.order(t)
 	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/one\n\ngo 1.24\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l.program(t, dir, "first")
 	said := l.dev(t, dir)
 	changed := func(run string) {
