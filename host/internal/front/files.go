@@ -41,13 +41,16 @@ func (f *Flags) checkFiles(now time.Time) (problems []error, unusable []string) 
 		_, err := policy.LoadPolicyFromFile(file)
 		check("audit-policy-file", file, err)
 	}
-	for name, load := range map[string]func(path string) error{
-		"client-ca-file": holdsCertificates, "requestheader-client-ca-file": holdsCertificates,
-		"kubelet-certificate-authority": holdsCertificates, "service-account-signing-key-file": holdsKey,
+	for _, file := range []struct {
+		flag string
+		load func(path string) error
+	}{
+		{"client-ca-file", holdsCertificates}, {"kubelet-certificate-authority", holdsCertificates},
+		{"requestheader-client-ca-file", holdsCertificates}, {"service-account-signing-key-file", holdsKey},
 	} {
-		for _, path := range f.values[name] {
-			if f.operator[name] && path != "" && checkReadable(path) == nil {
-				check(name, path, load(path))
+		for _, path := range f.values[file.flag] {
+			if f.operator[file.flag] && path != "" && checkReadable(path) == nil {
+				check(file.flag, path, file.load(path))
 			}
 		}
 	}
