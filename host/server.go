@@ -110,6 +110,9 @@ func (s *server) openData(context.Context) error {
 	if s.lock.WasOpen {
 		s.log.Warn("the data folder was open to other users of this machine; it is closed to them now", "dir", dir)
 	}
+	if s.lock.Replaceable != nil {
+		s.log.Warn("other users of this machine could put another folder in the place of the data folder", "error", s.lock.Replaceable)
+	}
 	if s.run, err = runtimeDir(s.cfg.RuntimeDir, dir, s.cfg.Order); err != nil {
 		return err
 	}

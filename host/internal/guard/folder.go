@@ -14,17 +14,13 @@ const others fs.FileMode = 0o077
 
 // Folder makes a folder that only this user can enter, with those above it, or
 // closes one that is there to everybody else, and tells whether it was open to others.
-// It refuses a folder, or a link to one, that is another user's or that every user
-// could replace by another.
+// It refuses a folder, or a link to one, that is another user's.
 func Folder(dir string) (wasOpen bool, err error) {
 	dir, err = follow(dir)
 	if err != nil {
 		return false, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return false, err
-	}
-	if err := checkAbove(dir); err != nil {
 		return false, err
 	}
 	// What is checked is what is closed, even if the path leads elsewhere by then.
@@ -65,15 +61,14 @@ func follow(dir string) (string, error) {
 	if err := checkOwner(info, dir); err != nil {
 		return "", err
 	}
-	if err := checkAbove(dir); err != nil {
-		return "", err
-	}
 	return filepath.EvalSymlinks(dir)
 }
 
-// checkAbove checks the folders above dir: in one of them every user could put
-// another folder in its place. In a sticky one such as /tmp, only owners rename.
-func checkAbove(dir string) error {
+// CheckAbove returns an error if every user could put another folder in the place of dir,
+// because of the mode of one above it. In a sticky one such as /tmp, only owners rename.
+// That is to be told, and no reason to refuse: in a container there are no other users,
+// and its volumes often have that mode.
+func CheckAbove(dir string) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return err

@@ -32,6 +32,9 @@ type DirLock struct {
 	file *os.File
 	// WasOpen says that other users could enter the folder before.
 	WasOpen bool
+	// Replaceable says why other users could put another folder in its place, nil if
+	// they cannot.
+	Replaceable error
 }
 
 // lockName is the file that is locked. A folder that has it is a data folder.
@@ -70,7 +73,7 @@ func LockDir(dir string) (*DirLock, error) {
 		pid := readPID(file)
 		return nil, errors.Join(&LockedError{Dir: dir, PID: pid}, file.Close())
 	}
-	lock := &DirLock{file: file, WasOpen: wasOpen}
+	lock := &DirLock{file: file, WasOpen: wasOpen, Replaceable: guard.CheckAbove(dir)}
 	if err := lock.writePID(); err != nil {
 		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", dir, err), lock.Release())
 	}

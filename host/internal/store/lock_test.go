@@ -62,6 +62,17 @@ func TestLockDirClosesTheFolder(t *testing.T) {
 	}
 }
 
+func TestLockDirTellsOfAReplaceableFolder(t *testing.T) {
+	t.Parallel()
+	above := openFolder(t, 0o777)
+	if lock := lockDir(t, filepath.Join(above, "data")); lock.Replaceable == nil || !strings.Contains(lock.Replaceable.Error(), "chmod o-w "+above) {
+		t.Errorf("got %v", lock.Replaceable)
+	}
+	if lock := lockDir(t, filepath.Join(openFolder(t, 0o755), "data")); lock.Replaceable != nil {
+		t.Error(lock.Replaceable)
+	}
+}
+
 // A folder such as /tmp or a home must not be closed to those who use it.
 func TestLockDirLeavesOtherFoldersOpen(t *testing.T) {
 	t.Parallel()
