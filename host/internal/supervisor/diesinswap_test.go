@@ -124,6 +124,9 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 		resp, err := g.proc.Client().Drain(ctx, &stagev1.DrainRequest{})
 		return err == nil && resp.GetRunning() == 1
 	})
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	f.running.Go(func() { f.withdraw(g) })
 	eventually(t, "it ends", func() bool { return g.machine.State().String() == "draining" })
 	touch(t, file)
