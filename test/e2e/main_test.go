@@ -29,7 +29,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "catena-stage-fleet" {
-		sdk.Main(fleetGroup().Stage())
+		sdk.Main(fleetOf(os.Getenv(envFleetVersion)).Stage())
 		return
 	}
 	// The tests wait more than they work; -parallel still has the last word.
