@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-hclog"
@@ -18,8 +19,8 @@ import (
 // decide: by the flags --v and --vmodule, whose values are given here ("" leaves
 // them as they are), and by /debug/flags/v.
 //
-// klog has one logger per process. Install is to be called once, before anything
-// logs.
+// klog has one logger per process, so the latest call counts. What is logged before the
+// first goes to hclog's default logger.
 func Install(log hclog.Logger, verbosity, vmodule string) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
@@ -31,14 +32,30 @@ func Install(log hclog.Logger, verbosity, vmodule string) error {
 			return fmt.Errorf("log flag %s: %w", f.name, err)
 		}
 	}
-	klog.SetLoggerWithOptions(logr.New(New(log)),
-		klog.ContextualLogger(true),
-		klog.WriteKlogBuffer(func(line []byte) { writeLine(log, line) }))
+	installed.Store(&log)
 	return nil
 }
 
+// installed is the logger of Install. klog's own must not be set while it is in use, and
+// gRPC uses it in all goroutines from the start on: so that is set once, before there are
+// any, and leads here.
+var installed atomic.Pointer[hclog.Logger]
+
+func init() {
+	klog.SetLoggerWithOptions(logr.New(&sink{log: current}),
+		klog.ContextualLogger(true),
+		klog.WriteKlogBuffer(func(line []byte) { writeLine(current(), line) }))
+}
+
+func current() hclog.Logger {
+	if log := installed.Load(); log != nil {
+		return *log
+	}
+	return hclog.Default()
+}
+
 // New returns a sink that logs to log at klog's verbosity.
-func New(log hclog.Logger) logr.LogSink { return &sink{log: log} }
+func New(log hclog.Logger) logr.LogSink { return &sink{log: func() hclog.Logger { return log }} }
 
 // writeLine logs what klog.Infof and its like have formatted: a header that
 // begins with the severity's letter and ends with a closing bracket, then the

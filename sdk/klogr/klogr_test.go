@@ -11,14 +11,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestInstall is the only test that touches klog's logger, of which there is one.
+// There is one logger for klog in a process, so these tests run one after the other.
 func TestInstall(t *testing.T) {
 	var out bytes.Buffer
 	log := hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true})
 	if err := Install(log, "3", ""); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(klog.ClearLogger)
+	t.Cleanup(func() { _ = Install(hclog.NewNullLogger(), "0", "") })
 
 	ctx := klog.NewContext(t.Context(), klog.Background().WithName("sub").WithValues("request", 7))
 	for want, write := range map[string]func(){
@@ -42,6 +42,26 @@ func TestInstall(t *testing.T) {
 	if klog.FromContext(ctx).V(4).Enabled() {
 		t.Error("a logger out of a context is enabled beyond --v")
 	}
+}
+
+// gRPC logs with klog in the goroutines of a stage before the stage is configured.
+func TestInstallWhileKlogIsInUse(t *testing.T) {
+	logging, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 1000 {
+			klog.V(2).Info("in use")
+			klog.InfoSDepth(0, "in use", "i", i)
+			if i == 10 {
+				close(logging)
+			}
+		}
+	}()
+	<-logging
+	if err := Install(hclog.NewNullLogger(), "2", ""); err != nil {
+		t.Fatal(err)
+	}
+	<-done
 }
 
 func TestInstallRefusesBadFlags(t *testing.T) {

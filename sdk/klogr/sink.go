@@ -10,7 +10,8 @@ import (
 
 // sink is a logr.LogSink, for what is logged in keys and values.
 type sink struct {
-	log hclog.Logger
+	// log returns the logger for a line, which can be another for the next.
+	log func() hclog.Logger
 	// depth is how many frames are between the caller that logs and this sink's
 	// methods; klog needs it for --vmodule.
 	depth int
@@ -23,7 +24,7 @@ func (s *sink) Enabled(level int) bool {
 }
 
 func (s *sink) Info(_ int, message string, keysAndValues ...any) {
-	s.log.Info(message, plain(keysAndValues)...)
+	s.log().Info(message, plain(keysAndValues)...)
 }
 
 func (s *sink) Error(err error, message string, keysAndValues ...any) {
@@ -31,15 +32,16 @@ func (s *sink) Error(err error, message string, keysAndValues ...any) {
 	if err != nil {
 		args = append(args, "error", text(err))
 	}
-	s.log.Error(message, args...)
+	s.log().Error(message, args...)
 }
 
 func (s *sink) WithValues(keysAndValues ...any) logr.LogSink {
-	return &sink{log: s.log.With(plain(keysAndValues)...), depth: s.depth}
+	args := plain(keysAndValues)
+	return &sink{log: func() hclog.Logger { return s.log().With(args...) }, depth: s.depth}
 }
 
 func (s *sink) WithName(name string) logr.LogSink {
-	return &sink{log: s.log.Named(name), depth: s.depth}
+	return &sink{log: func() hclog.Logger { return s.log().Named(name) }, depth: s.depth}
 }
 
 func (s *sink) WithCallDepth(depth int) logr.LogSink {
