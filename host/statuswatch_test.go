@@ -8,36 +8,17 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// printed is what a command has printed so far.
-type printed struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *printed) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *printed) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // watchStatus runs "catena status --watch" until cancel is called.
-func (l *life) watchStatus(t *testing.T, args ...string) (out *printed, ended <-chan error, cancel func()) {
+func (l *life) watchStatus(t *testing.T, args ...string) (out *output, ended <-chan error, cancel func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	out = new(printed)
+	out = new(output)
 	root := rootCommand(out)
 	root.SetErr(io.Discard)
 	root.SetArgs(append([]string{"status", "--watch", "--data-dir", filepath.Join(l.dir, "data")}, args...))
