@@ -10,6 +10,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -18,6 +19,7 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers the metrics of controllers' queues, as kube-apiserver does
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
@@ -45,6 +47,9 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 
 	// The host does it, for all stages together.
 	o.Features.EnablePriorityAndFairness = false
+	if reflect.DeepEqual(o.Metrics, metrics.NewOptions()) {
+		o.Metrics = nil // upstream logs an error if it has nothing to apply
+	}
 	// No port is opened here: without one no certificate is made or read either.
 	secure := *o.SecureServing.SecureServingOptions
 	secure.BindPort = 0
