@@ -17,16 +17,18 @@ const coldCacheTimeout = 30 * time.Second
 // resource. Upstream fills the cache of a custom resource from its first request on, and
 // until then, some milliseconds, refuses with 429 what needs the cache. In one process
 // that is seen once, after a start; here it would be seen at each swap.
-func waitForColdCaches(config *genericapiserver.Config) {
+func waitForColdCaches(config *genericapiserver.Config, draining <-chan struct{}) {
 	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return build(withColdCaches(handler, coldCacheTimeout), c)
+		return build(withColdCaches(handler, coldCacheTimeout, draining), c)
 	}
 }
 
 // withColdCaches handles a list or watch again, for as long as it is refused with 429 and
 // timeout has not passed. Nothing else inside a stage answers so: limits are the host's.
-func withColdCaches(handler http.Handler, timeout time.Duration) http.Handler {
+// When another process takes this one's place, which draining tells, the connection is
+// broken off without an answer, on which the host sends the request to that process.
+func withColdCaches(handler http.Handler, timeout time.Duration, draining <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest || info.Verb != "list" && info.Verb != "watch" {
@@ -34,6 +36,9 @@ func withColdCaches(handler http.Handler, timeout time.Duration) http.Handler {
 			return
 		}
 		deadline := time.Now().Add(timeout)
+		if closed(draining) {
+			deadline = time.Now()
+		}
 		for pause := 5 * time.Millisecond; time.Now().Before(deadline) && r.Context().Err() == nil; pause = min(2*pause, 200*time.Millisecond) {
 			try := &attempt{ResponseWriter: w}
 			handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(try), r)
@@ -42,12 +47,23 @@ func withColdCaches(handler http.Handler, timeout time.Duration) http.Handler {
 			}
 			w.Header().Del("Retry-After")
 			select {
+			case <-draining:
+				panic(http.ErrAbortHandler)
 			case <-r.Context().Done():
 			case <-time.After(pause):
 			}
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // attempt passes an answer on unless it is 429.

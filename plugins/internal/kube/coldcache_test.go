@@ -38,7 +38,7 @@ func TestColdCaches(t *testing.T) {
 				io.WriteString(w, "one ")
 				w.(http.Flusher).Flush()
 				io.WriteString(w, "two")
-			}), tc.timeout)
+			}), tc.timeout, nil)
 			r := httptest.NewRequest("GET", "/apis/example.test/v1/things", nil)
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, r.WithContext(request.WithRequestInfo(r.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: tc.verb})))
@@ -50,5 +50,32 @@ func TestColdCaches(t *testing.T) {
 				t.Errorf("%d %q %v after %d calls", rec.Code, rec.Body, rec.Header(), calls)
 			}
 		})
+	}
+}
+
+// A request that waits when the process is replaced is broken off, and so goes to the next
+// process. One that comes later is answered.
+func TestColdCacheOfAReplacedProcess(t *testing.T) {
+	t.Parallel()
+	draining := make(chan struct{})
+	calls := 0
+	handler := withColdCaches(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls == 1 {
+			close(draining)
+		}
+		w.WriteHeader(429)
+	}), deadline, draining)
+	ask := func() (rec *httptest.ResponseRecorder, broken any) {
+		defer func() { broken = recover() }()
+		r := httptest.NewRequest("GET", "/apis/example.test/v1/things", nil)
+		rec = httptest.NewRecorder()
+		handler.ServeHTTP(rec, r.WithContext(request.WithRequestInfo(r.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: "watch"})))
+		return rec, nil
+	}
+	if _, broken := ask(); broken != http.ErrAbortHandler {
+		t.Errorf("while it waits: %v", broken)
+	}
+	if rec, broken := ask(); broken != nil || rec.Code != 429 || calls != 2 {
+		t.Errorf("afterwards: %v, %d after %d calls", broken, rec.Code, calls)
 	}
 }

@@ -32,7 +32,7 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	}
 	// Upstream drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
-	waitForColdCaches(&config.GenericConfig.Config)
+	waitForColdCaches(&config.GenericConfig.Config, env.Draining())
 	completed := config.Complete()
 	// Upstream leaves /apis to the aggregator in front, with which it shares
 	// memory. The aggregator of a chain asks for it, and there may be none.
