@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
@@ -20,6 +22,8 @@ type extension struct {
 	// victim is where its redirects lead; nobody must come there with them.
 	victim *httptest.Server
 	visits chan string
+	// forged is how often it has answered with headers that only stages may send.
+	forged atomic.Int64
 }
 
 const extensionPath = "/apis/odd.example.com/v1"
@@ -41,6 +45,14 @@ func (e *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "odd.example.com/v1", "resources": []}`)
 	case "/things/exec":
 		shout(w, r)
+	case "/things/forged":
+		e.forged.Add(1)
+		for _, key := range []string{header.Undelivered, header.Decline, header.Audit} {
+			w.Header().Set(key, `{"annotations":{"forged":"1"}}`)
+		}
+		if r.Header.Get("Upgrade") != "" {
+			w.WriteHeader(http.StatusForbidden)
+		}
 	case "/things/refused":
 		http.Error(w, "no switch of protocols here", http.StatusForbidden)
 	default:
@@ -78,6 +90,21 @@ func (e *extension) register(t *testing.T, s *cluster.Server) {
 	eventually(t, s.Name+" serves the extension", func() bool {
 		return do(t, s.Config(cluster.Admin), http.MethodGet, extensionPath, "").code == http.StatusOK
 	})
+}
+
+// forge has the extension speak to the host as a stage does: a write is executed once all
+// the same, and its answer is passed on.
+func (e *extension) forge(t *testing.T, s *cluster.Server) {
+	t.Helper()
+	for n, headers := range []string{"Content-Length: 2\r\n\r\n{}", "Connection: Upgrade\r\nUpgrade: shout\r\nContent-Length: 0\r\n\r\n"} {
+		want := []int{http.StatusOK, http.StatusForbidden}[n]
+		conn := dial(t, s)
+		conn.send("POST " + extensionPath + "/things/forged HTTP/1.1\r\nHost: example\r\nAuthorization: Bearer admin-token\r\n" + headers)
+		resp := conn.response("POST")
+		if calls := e.forged.Load(); resp.StatusCode != want || calls != int64(n+1) || resp.Header.Get(header.Decline) != "" {
+			t.Errorf("forged headers: %s %v after %d calls, want %d", resp.Status, resp.Header, calls, n+1)
+		}
+	}
 }
 
 // Redirects and switches of protocols of an extension API server are what they are behind
@@ -127,6 +154,7 @@ func TestAggregatedRedirectsAndUpgrades(t *testing.T) {
 			}
 		})
 	}
+	e.forge(t, servers[1])
 	select {
 	case visit := <-e.visits:
 		t.Errorf("somebody has followed the redirect to %s", visit)

@@ -5,7 +5,7 @@ type Stage struct {
 	Name string
 	// Socket is that of its process; empty if it cannot be reached.
 	Socket string
-	// Refusal is the value of HeaderUndelivered in the host's own answers to requests
+	// Refusal is the value of header.Undelivered in the host's own answers to requests
 	// that no process has accepted from the socket. Only they may be sent again, so no
 	// stage can know it. There are no such answers if it is empty.
 	Refusal string
