@@ -25,9 +25,9 @@ type Running interface {
 	PID() int
 	Client() stagev1.StageClient
 	Description() *stagev1.DescribeResponse
-	// Done is closed when the process has ended, or let go of an attachment.
+	// Done is closed when the process has ended, or the attachment to it.
 	Done() <-chan struct{}
-	// Err is nil before that, and then says how it happened.
+	// Err returns nil until Done is closed, and the reason from then on. It never blocks.
 	Err() error
 	// Kill ends a launched process at once, and lets go of an attached one.
 	Kill(ctx context.Context) error
@@ -40,16 +40,16 @@ var (
 	_ Running = (*Attached)(nil)
 )
 
-// Bring attaches to a process if the spec says so, and starts one if it does not.
-func Bring(ctx context.Context, spec Spec) (Running, error) {
+// Connect attaches to a running process if spec.Attach is set, and starts one otherwise.
+func Connect(ctx context.Context, spec Spec) (Running, error) {
 	if spec.Attach != "" {
-		return bring(Attach(ctx, spec))
+		return asRunning(Attach(ctx, spec))
 	}
-	return bring(Start(ctx, spec))
+	return asRunning(Start(ctx, spec))
 }
 
-// bring keeps a nil pointer from becoming an interface that is not nil.
-func bring[P Running](p P, err error) (Running, error) {
+// asRunning keeps a nil pointer from becoming an interface that is not nil.
+func asRunning[P Running](p P, err error) (Running, error) {
 	if err != nil {
 		return nil, err
 	}

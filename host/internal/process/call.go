@@ -16,9 +16,9 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// exitNotice is how long an interrupted call waits to learn that the process has
-// ended: the connection ends a moment before.
-const exitNotice = 100 * time.Millisecond
+// exitNotice is how long an interrupted call waits for Done: the connection of a process
+// that ends is closed a moment before.
+const exitNotice = 100*time.Millisecond + drainTime
 
 // unary gives errors the stage's name, and a reason if the process has ended.
 func (p *Process) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -73,12 +73,12 @@ func (p *Process) callError(ctx context.Context, method string, err error) error
 	return call
 }
 
-// awaitExit waits for the end of the process, and says whether it has come.
+// awaitExit waits for Done, and reports whether the process has ended.
 func (p *Process) awaitExit(ctx context.Context, atMost time.Duration) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
-	case <-p.child.done:
+	case <-p.done:
 		return p.exit() != nil
 	case <-timer.C:
 	case <-ctx.Done():

@@ -16,10 +16,6 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// drainTime bounds how long the output of an ended process is read: a process that
-// has left the group may hold the pipes open for ever.
-const drainTime = 250 * time.Millisecond
-
 // launch starts the program. dir is the folder that belongs to this process alone,
 // env what go-plugin wants in the environment.
 func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env []string) error {
@@ -142,7 +138,7 @@ type streams struct {
 	readers        sync.WaitGroup
 }
 
-// read starts the readers. They end at the end of file, or by drain.
+// read starts the readers. They end at the end of file, or by interrupt.
 func (s *streams) read(g *greeting, l *logs) {
 	stdout := l.writer()
 	stdout.line = g.line
@@ -153,12 +149,11 @@ func (s *streams) read(g *greeting, l *logs) {
 	s.readers.Go(func() { copyLines(l.writer(), s.stderr) })
 }
 
-// drain returns when all output of the ended process was read.
-func (s *streams) drain() {
-	deadline := time.Now().Add(drainTime)
-	_ = s.stdout.SetReadDeadline(deadline)
-	_ = s.stderr.SetReadDeadline(deadline)
-	s.readers.Wait()
+// interrupt makes the readers end once they have read what the pipes hold. That is all that
+// the ended process has written: another process that holds their write ends is not waited for.
+func (s *streams) interrupt() {
+	_ = s.stdout.SetReadDeadline(time.Now())
+	_ = s.stderr.SetReadDeadline(time.Now())
 }
 
 // close may be called before the pipes were opened.

@@ -2,13 +2,16 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -194,8 +197,37 @@ func (l *logs) writer() *lineWriter {
 	}}
 }
 
-// copyLines reads r to its end.
-func copyLines(w *lineWriter, r io.Reader) {
-	_, _ = io.Copy(w, r)
+// copyLines reads a pipe to its end, or until its read deadline and then what is in it.
+func copyLines(w *lineWriter, pipe *os.File) {
+	if _, err := io.Copy(w, pipe); errors.Is(err, os.ErrDeadlineExceeded) {
+		readAvailable(w, pipe)
+	}
 	w.flush()
+}
+
+// maxPipe is the most that a pipe holds: Linux' default of fs.pipe-max-size.
+const maxPipe = 1 << 20
+
+// readAvailable copies what a pipe holds, without waiting for more.
+func readAvailable(w *lineWriter, pipe *os.File) {
+	_ = pipe.SetReadDeadline(time.Time{})
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	_ = raw.Read(func(fd uintptr) bool {
+		for total := 0; total < maxPipe; {
+			n, err := unix.Read(int(fd), buf)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n <= 0 {
+				break
+			}
+			total += n
+			_, _ = w.Write(buf[:n])
+		}
+		return true
+	})
 }

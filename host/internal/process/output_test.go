@@ -4,10 +4,13 @@ package process
 
 import (
 	"errors"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -75,6 +78,52 @@ func TestFlood(t *testing.T) {
 	}
 	if !strings.Contains(f.log.String(), "lines were dropped") {
 		t.Error("the log does not say that lines are missing")
+	}
+}
+
+// blockedLog blocks every write until it is closed.
+type blockedLog chan struct{}
+
+func (l blockedLog) Write(p []byte) (int, error) {
+	<-l
+	return len(p), nil
+}
+
+// A host whose own log is blocked still learns that a process has ended, and why.
+func TestErrDoesNotWaitForTheLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "good")
+	blocked := make(blockedLog)
+	f.spec.Logger = hclog.New(&hclog.LoggerOptions{Output: blocked})
+	p := f.start(t)
+	t.Cleanup(func() { close(blocked) })
+	_ = configure(t.Context(), p, "panic")
+	awaitDone(t, p)
+	reason := make(chan error, 1)
+	go func() { reason <- p.Err() }()
+	select {
+	case err := <-reason:
+		if err == nil || !strings.Contains(err.Error(), "exited with status 2") {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("Err blocks")
+	}
+}
+
+// The last output is part of the reason, though another process holds the pipes.
+func TestLastOutputBesideADaemon(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, "daemon").start(t)
+	daemon, err := strconv.Atoi(p.Description().GetVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGKILL) })
+	_ = configure(t.Context(), p, "panic")
+	awaitDone(t, p)
+	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "panic: no such table") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -21,6 +21,9 @@ const (
 	stopGrace = 2 * time.Second
 	// killGrace is how long the kernel may take to end a process that was killed.
 	killGrace = 10 * time.Second
+	// drainTime bounds how long the end of a process stays unreported while the host's log is
+	// too slow to take the last of its output.
+	drainTime = 250 * time.Millisecond
 )
 
 // Process is one running process of a stage. All methods may be called at any time
@@ -38,7 +41,7 @@ type Process struct {
 	lifeline *os.File // the process ends itself when this is closed
 	plugin   *plugin.Client
 	dir      string        // of this process alone; "" until go-plugin has made it
-	drained  chan struct{} // all output was read
+	done     chan struct{} // closed when the process has ended and its output was read
 	released chan struct{} // nothing of the process is left in this one
 
 	// What a Go program prints while go-plugin has replaced its os.Stdout and os.Stderr.
@@ -53,7 +56,7 @@ func newProcess(spec Spec) *Process {
 	return &Process{
 		spec: spec, child: newChild(), logs: l,
 		greeting:   newGreeting(l.line),
-		drained:    make(chan struct{}),
+		done:       make(chan struct{}),
 		released:   make(chan struct{}),
 		syncStdout: l.writer(), syncStderr: l.writer(),
 	}
@@ -68,9 +71,6 @@ func (p *Process) Binary() string { return p.spec.Binary }
 // PID is the id of the process and of its process group.
 func (p *Process) PID() int { return p.child.pid() }
 
-// Started is when the process was launched.
-func (p *Process) Started() time.Time { return p.started }
-
 // Socket is the path of the data socket.
 func (p *Process) Socket() string { return p.spec.Listener.Path() }
 
@@ -82,16 +82,15 @@ func (p *Process) Client() stagev1.StageClient { return p.client }
 // Description is what the stage has said of itself.
 func (p *Process) Description() *stagev1.DescribeResponse { return p.description }
 
-// Done is closed when the process has ended, whoever ended it. What was left of its
-// process group has been killed by then.
-func (p *Process) Done() <-chan struct{} { return p.child.done }
+// Done is closed when the process has ended, whoever ended it, and its output has been
+// read. What was left of its process group has been killed by then.
+func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is nil while the process runs, and then an *ExitError, also for status 0. It
-// waits up to a quarter of a second for the last output of a process that has just ended.
+// Err returns nil until Done is closed, and then an *ExitError, also for status 0. It
+// never blocks.
 func (p *Process) Err() error {
 	select {
-	case <-p.child.done:
-		<-p.drained
+	case <-p.done:
 		return p.exit()
 	default:
 		return nil
@@ -162,18 +161,32 @@ func (p *Process) run(ctx context.Context, binary *os.File, dir string, env []st
 	p.streams.read(p.greeting, p.logs)
 	go func() {
 		<-p.child.done
-		p.streams.drain()
+		p.drain()
 		p.release()
 	}()
 	return nil
 }
 
+// drain waits until the output of the ended process has been logged, drainTime at most.
+func (p *Process) drain() {
+	p.streams.interrupt()
+	finished := make(chan struct{})
+	go func() {
+		p.streams.readers.Wait()
+		p.syncStdout.flush()
+		p.syncStderr.flush()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-time.After(drainTime):
+	}
+}
+
 // release gives back all that belongs to the process, which has ended or was never started.
 func (p *Process) release() {
 	p.greeting.end()
-	p.syncStdout.flush()
-	p.syncStderr.flush()
-	close(p.drained)
+	close(p.done)
 	p.plugin.Kill() // only tidies up: there is nobody left to kill
 	p.streams.close()
 	_ = p.lifeline.Close()

@@ -35,7 +35,7 @@ type Spec struct {
 	// Name is what the binary must say that it is; Stage if empty.
 	Name string
 	// Attach, if not empty, is the folder of the sockets of a process that was started
-	// by hand: Bring attaches to that and starts nothing. Of the members below, only
+	// by hand: Connect attaches to that and starts nothing. Of the members below, only
 	// AttachWait, StartTimeout and Logger count then.
 	Attach string
 	// AttachWait is how long to wait for such a process; StartTimeout if 0.
@@ -208,7 +208,7 @@ func (p *Process) describe(ctx context.Context) error {
 // abandon ends a start that has failed and returns the error to report.
 func (p *Process) abandon(ctx context.Context, err error) error {
 	_, seen, problem := p.greeting.verdict()
-	if !seen || errors.Is(problem, errNoHandshake) || status.Code(err) == codes.Unavailable {
+	if p.PID() != 0 && (!seen || errors.Is(problem, errNoHandshake) || status.Code(err) == codes.Unavailable) {
 		p.awaitExit(ctx, exitGrace)
 	}
 	p.dispose(ctx)

@@ -75,7 +75,7 @@ func (s *Supervisor) newGeneration(ctx context.Context, st *stage, spec Spec, li
 		st.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
 		st.emit(Event{Kind: StateChanged, Generation: id, From: t.From.String(), To: t.To.String(), Reason: t.Reason, At: t.At})
 	})
-	if g.proc, err = process.Bring(ctx, g.processSpec()); err != nil {
+	if g.proc, err = process.Connect(ctx, g.processSpec()); err != nil {
 		return nil, err
 	}
 	return g, nil
