@@ -16,6 +16,7 @@ import (
 )
 
 // HealthKinds are the endpoints that a health check is part of; none means all three.
+// The other fields say what the host makes of the check.
 type HealthKinds struct {
 	// Livez: the server is not well if the check fails. A check that does not come back
 	// for the stage's livenessTimeout, whatever its context says, means that the process
@@ -25,6 +26,14 @@ type HealthKinds struct {
 	Readyz bool
 	// Healthz is the endpoint of old, for those who still ask there.
 	Healthz bool
+
+	// Startup: the check fails while the stage starts. /livez passes over it for the
+	// server's livez grace period.
+	Startup bool
+	// ServerCheck names a check that the host shows for the whole server, such as etcd.
+	// It passes if the checks with this ServerCheck of all required stages pass. Empty
+	// for a check that is only the stage's own.
+	ServerCheck string
 }
 
 // HealthCheck registers a check, which the host shows as STAGE/NAME. It runs whenever
@@ -49,8 +58,8 @@ func (c *checks) add(name string, kinds HealthKinds, f func(context.Context) err
 	if c.byName == nil {
 		c.byName = map[string]*check{}
 	}
-	if kinds == (HealthKinds{}) {
-		kinds = HealthKinds{Livez: true, Readyz: true, Healthz: true}
+	if !kinds.Livez && !kinds.Readyz && !kinds.Healthz {
+		kinds.Livez, kinds.Readyz, kinds.Healthz = true, true, true
 	}
 	c.byName[name] = &check{name: name, kinds: kinds, run: f}
 	return nil
@@ -60,7 +69,10 @@ func (c *checks) toWire() []*stagev1.HealthCheck {
 	var wire []*stagev1.HealthCheck
 	for _, name := range slices.Sorted(maps.Keys(c.byName)) {
 		k := c.byName[name].kinds
-		wire = append(wire, &stagev1.HealthCheck{Name: name, Livez: k.Livez, Readyz: k.Readyz, Healthz: k.Healthz})
+		wire = append(wire, &stagev1.HealthCheck{
+			Name: name, Livez: k.Livez, Readyz: k.Readyz, Healthz: k.Healthz,
+			Startup: k.Startup, ServerCheck: k.ServerCheck,
+		})
 	}
 	return wire
 }

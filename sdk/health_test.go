@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -51,4 +54,24 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%v", resp.GetResults())
 		}
 	})
+}
+
+// All that a stage says of a check reaches the host; endpoints that it does not name are all three.
+func TestHealthCheckReport(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, sdk.Stage{Name: "checked", New: func(env *sdk.Env) (http.Handler, error) {
+		pass := func(context.Context) error { return nil }
+		env.HealthCheck("a", sdk.HealthKinds{}, pass)
+		env.HealthCheck("b", sdk.HealthKinds{Startup: true, ServerCheck: "etcd"}, pass)
+		env.HealthCheck("c", sdk.HealthKinds{Readyz: true}, pass)
+		return http.NotFoundHandler(), nil
+	}}, stagetest.Options{})
+	want := []*stagev1.HealthCheck{
+		{Name: "a", Livez: true, Readyz: true, Healthz: true},
+		{Name: "b", Livez: true, Readyz: true, Healthz: true, Startup: true, ServerCheck: "etcd"},
+		{Name: "c", Readyz: true},
+	}
+	if diff := cmp.Diff(want, stage.Prepared.GetHealthChecks(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -15,7 +15,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0bstage.proto\x12\x0f\x63\x61tena.stage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n\x0f\x44\x65scribeRequest\"w\n\x10\x44\x65scribeResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0b\n\x03sdk\x18\x03 \x01(\t\x12\x15\n\rconfig_schema\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12\x0f\n\x07standby\x18\x06 \x01(\x08\"6\n\x15ValidateConfigRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\x0c\x12\r\n\x05\x66lags\x18\x02 \x03(\t\"J\n\x16ValidateConfigResponse\x12\x30\n\x08problems\x18\x01 \x03(\x0b\x32\x1e.catena.stage.v1.ConfigProblem\"-\n\rConfigProblem\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xc9\x01\n\x10\x43onfigureRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\x0c\x12\r\n\x05\x66lags\x18\x03 \x03(\t\x12,\n\tdelegates\x18\x04 \x03(\x0b\x32\x19.catena.stage.v1.Delegate\x12#\n\x04host\x18\x05 \x01(\x0b\x32\x15.catena.stage.v1.Host\x12\x10\n\x08\x64\x61ta_dir\x18\x06 \x01(\t\x12\x12\n\ngeneration\x18\x07 \x01(\t\x12\x0f\n\x07standby\x18\x08 \x01(\x08\"V\n\x08\x44\x65legate\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0clisted_paths\x18\x02 \x03(\t\x12&\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x16.catena.stage.v1.Claim\"q\n\x04Host\x12\x0e\n\x06socket\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12\x16\n\x0eserver_version\x18\x05 \x01(\t\x12\x14\n\x0c\x65xternal_url\x18\x06 \x01(\t\"Q\n\x11\x43onfigureResponse\x12\x14\n\x0clisted_paths\x18\x01 \x03(\t\x12&\n\x06\x63laims\x18\x02 \x03(\x0b\x32\x16.catena.stage.v1.Claim\"\x84\x01\n\x05\x43laim\x12\x0c\n\x04path\x18\x01 \x01(\t\x12+\n\x05match\x18\x02 \x01(\x0e\x32\x1c.catena.stage.v1.Claim.Match\"@\n\x05Match\x12\x15\n\x11MATCH_UNSPECIFIED\x10\x00\x12\t\n\x05\x45XACT\x10\x01\x12\n\n\x06PREFIX\x10\x02\x12\t\n\x05\x43HILD\x10\x03\"\x13\n\x11PrepareRunRequest\"\xe0\x01\n\x12PrepareRunResponse\x12\x14\n\x0clisted_paths\x18\x01 \x03(\t\x12&\n\x06\x63laims\x18\x02 \x03(\x0b\x32\x16.catena.stage.v1.Claim\x12\x18\n\x10post_start_hooks\x18\x03 \x03(\t\x12\x1a\n\x12pre_shutdown_hooks\x18\x04 \x03(\t\x12\x33\n\rhealth_checks\x18\x05 \x03(\x0b\x32\x1c.catena.stage.v1.HealthCheck\x12!\n\x19mux_and_discovery_signals\x18\x06 \x03(\t\"K\n\x0bHealthCheck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05livez\x18\x02 \x01(\x08\x12\x0e\n\x06readyz\x18\x03 \x01(\x08\x12\x0f\n\x07healthz\x18\x04 \x01(\x08\"\x0e\n\x0cWatchRequest\"\x88\x01\n\x05\x45vent\x12\x36\n\x0e\x63laims_changed\x18\x01 \x01(\x0b\x32\x1e.catena.stage.v1.ClaimsChanged\x12\x10\n\x08signaled\x18\x02 \x03(\t\x12\x35\n\x0eresource_sizes\x18\x03 \x03(\x0b\x32\x1d.catena.stage.v1.ResourceSize\"M\n\rClaimsChanged\x12&\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x16.catena.stage.v1.Claim\x12\x14\n\x0clisted_paths\x18\x02 \x03(\t\"E\n\x0cResourceSize\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x14\n\x0cobject_bytes\x18\x03 \x01(\x03\"\x11\n\x0f\x41\x63tivateRequest\"\x12\n\x10\x41\x63tivateResponse\"G\n\rNotifyRequest\x12\x0e\n\x06signal\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x10\n\x0eNotifyResponse\"\x16\n\x14GatherMetricsRequest\"%\n\x15GatherMetricsResponse\x12\x0c\n\x04text\x18\x01 \x01(\x0c\"\x1e\n\x0eRunHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x11\n\x0fRunHookResponse\"#\n\x12\x43heckHealthRequest\x12\r\n\x05names\x18\x01 \x03(\t\"E\n\x13\x43heckHealthResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.catena.stage.v1.HealthResult\"[\n\x0cHealthResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12.\n\nchecked_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"9\n\x0c\x44rainRequest\x12)\n\x06spread\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\" \n\rDrainResponse\x12\x0f\n\x07running\x18\x01 \x01(\x03\"\r\n\x0bStopRequest\"\x0e\n\x0cStopResponse2\xbd\x08\n\x05Stage\x12O\n\x08\x44\x65scribe\x12 .catena.stage.v1.DescribeRequest\x1a!.catena.stage.v1.DescribeResponse\x12\x61\n\x0eValidateConfig\x12&.catena.stage.v1.ValidateConfigRequest\x1a\'.catena.stage.v1.ValidateConfigResponse\x12R\n\tConfigure\x12!.catena.stage.v1.ConfigureRequest\x1a\".catena.stage.v1.ConfigureResponse\x12U\n\nPrepareRun\x12\".catena.stage.v1.PrepareRunRequest\x1a#.catena.stage.v1.PrepareRunResponse\x12@\n\x05Watch\x12\x1d.catena.stage.v1.WatchRequest\x1a\x16.catena.stage.v1.Event0\x01\x12O\n\x08\x41\x63tivate\x12 .catena.stage.v1.ActivateRequest\x1a!.catena.stage.v1.ActivateResponse\x12I\n\x06Notify\x12\x1e.catena.stage.v1.NotifyRequest\x1a\x1f.catena.stage.v1.NotifyResponse\x12`\n\rGatherMetrics\x12%.catena.stage.v1.GatherMetricsRequest\x1a&.catena.stage.v1.GatherMetricsResponse0\x01\x12U\n\x10RunPostStartHook\x12\x1f.catena.stage.v1.RunHookRequest\x1a .catena.stage.v1.RunHookResponse\x12X\n\x0b\x43heckHealth\x12#.catena.stage.v1.CheckHealthRequest\x1a$.catena.stage.v1.CheckHealthResponse\x12W\n\x12RunPreShutdownHook\x12\x1f.catena.stage.v1.RunHookRequest\x1a .catena.stage.v1.RunHookResponse\x12\x46\n\x05\x44rain\x12\x1d.catena.stage.v1.DrainRequest\x1a\x1e.catena.stage.v1.DrainResponse\x12\x43\n\x04Stop\x12\x1c.catena.stage.v1.StopRequest\x1a\x1d.catena.stage.v1.StopResponseB*Z(github.com/catena-dev/catena/sdk/stagev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0bstage.proto\x12\x0f\x63\x61tena.stage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n\x0f\x44\x65scribeRequest\"w\n\x10\x44\x65scribeResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0b\n\x03sdk\x18\x03 \x01(\t\x12\x15\n\rconfig_schema\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12\x0f\n\x07standby\x18\x06 \x01(\x08\"6\n\x15ValidateConfigRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\x0c\x12\r\n\x05\x66lags\x18\x02 \x03(\t\"J\n\x16ValidateConfigResponse\x12\x30\n\x08problems\x18\x01 \x03(\x0b\x32\x1e.catena.stage.v1.ConfigProblem\"-\n\rConfigProblem\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xc9\x01\n\x10\x43onfigureRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\x0c\x12\r\n\x05\x66lags\x18\x03 \x03(\t\x12,\n\tdelegates\x18\x04 \x03(\x0b\x32\x19.catena.stage.v1.Delegate\x12#\n\x04host\x18\x05 \x01(\x0b\x32\x15.catena.stage.v1.Host\x12\x10\n\x08\x64\x61ta_dir\x18\x06 \x01(\t\x12\x12\n\ngeneration\x18\x07 \x01(\t\x12\x0f\n\x07standby\x18\x08 \x01(\x08\"V\n\x08\x44\x65legate\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0clisted_paths\x18\x02 \x03(\t\x12&\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x16.catena.stage.v1.Claim\"q\n\x04Host\x12\x0e\n\x06socket\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12\x16\n\x0eserver_version\x18\x05 \x01(\t\x12\x14\n\x0c\x65xternal_url\x18\x06 \x01(\t\"Q\n\x11\x43onfigureResponse\x12\x14\n\x0clisted_paths\x18\x01 \x03(\t\x12&\n\x06\x63laims\x18\x02 \x03(\x0b\x32\x16.catena.stage.v1.Claim\"\x84\x01\n\x05\x43laim\x12\x0c\n\x04path\x18\x01 \x01(\t\x12+\n\x05match\x18\x02 \x01(\x0e\x32\x1c.catena.stage.v1.Claim.Match\"@\n\x05Match\x12\x15\n\x11MATCH_UNSPECIFIED\x10\x00\x12\t\n\x05\x45XACT\x10\x01\x12\n\n\x06PREFIX\x10\x02\x12\t\n\x05\x43HILD\x10\x03\"\x13\n\x11PrepareRunRequest\"\xe0\x01\n\x12PrepareRunResponse\x12\x14\n\x0clisted_paths\x18\x01 \x03(\t\x12&\n\x06\x63laims\x18\x02 \x03(\x0b\x32\x16.catena.stage.v1.Claim\x12\x18\n\x10post_start_hooks\x18\x03 \x03(\t\x12\x1a\n\x12pre_shutdown_hooks\x18\x04 \x03(\t\x12\x33\n\rhealth_checks\x18\x05 \x03(\x0b\x32\x1c.catena.stage.v1.HealthCheck\x12!\n\x19mux_and_discovery_signals\x18\x06 \x03(\t\"r\n\x0bHealthCheck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05livez\x18\x02 \x01(\x08\x12\x0e\n\x06readyz\x18\x03 \x01(\x08\x12\x0f\n\x07healthz\x18\x04 \x01(\x08\x12\x0f\n\x07startup\x18\x05 \x01(\x08\x12\x14\n\x0cserver_check\x18\x06 \x01(\t\"\x0e\n\x0cWatchRequest\"\x88\x01\n\x05\x45vent\x12\x36\n\x0e\x63laims_changed\x18\x01 \x01(\x0b\x32\x1e.catena.stage.v1.ClaimsChanged\x12\x10\n\x08signaled\x18\x02 \x03(\t\x12\x35\n\x0eresource_sizes\x18\x03 \x03(\x0b\x32\x1d.catena.stage.v1.ResourceSize\"M\n\rClaimsChanged\x12&\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x16.catena.stage.v1.Claim\x12\x14\n\x0clisted_paths\x18\x02 \x03(\t\"E\n\x0cResourceSize\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x14\n\x0cobject_bytes\x18\x03 \x01(\x03\"\x11\n\x0f\x41\x63tivateRequest\"\x12\n\x10\x41\x63tivateResponse\"G\n\rNotifyRequest\x12\x0e\n\x06signal\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x10\n\x0eNotifyResponse\"\x16\n\x14GatherMetricsRequest\"%\n\x15GatherMetricsResponse\x12\x0c\n\x04text\x18\x01 \x01(\x0c\"\x1e\n\x0eRunHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x11\n\x0fRunHookResponse\"#\n\x12\x43heckHealthRequest\x12\r\n\x05names\x18\x01 \x03(\t\"E\n\x13\x43heckHealthResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.catena.stage.v1.HealthResult\"\x87\x01\n\x0cHealthResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12.\n\nchecked_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x07running\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"9\n\x0c\x44rainRequest\x12)\n\x06spread\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\" \n\rDrainResponse\x12\x0f\n\x07running\x18\x01 \x01(\x03\"\r\n\x0bStopRequest\"\x0e\n\x0cStopResponse2\xbd\x08\n\x05Stage\x12O\n\x08\x44\x65scribe\x12 .catena.stage.v1.DescribeRequest\x1a!.catena.stage.v1.DescribeResponse\x12\x61\n\x0eValidateConfig\x12&.catena.stage.v1.ValidateConfigRequest\x1a\'.catena.stage.v1.ValidateConfigResponse\x12R\n\tConfigure\x12!.catena.stage.v1.ConfigureRequest\x1a\".catena.stage.v1.ConfigureResponse\x12U\n\nPrepareRun\x12\".catena.stage.v1.PrepareRunRequest\x1a#.catena.stage.v1.PrepareRunResponse\x12@\n\x05Watch\x12\x1d.catena.stage.v1.WatchRequest\x1a\x16.catena.stage.v1.Event0\x01\x12O\n\x08\x41\x63tivate\x12 .catena.stage.v1.ActivateRequest\x1a!.catena.stage.v1.ActivateResponse\x12I\n\x06Notify\x12\x1e.catena.stage.v1.NotifyRequest\x1a\x1f.catena.stage.v1.NotifyResponse\x12`\n\rGatherMetrics\x12%.catena.stage.v1.GatherMetricsRequest\x1a&.catena.stage.v1.GatherMetricsResponse0\x01\x12U\n\x10RunPostStartHook\x12\x1f.catena.stage.v1.RunHookRequest\x1a .catena.stage.v1.RunHookResponse\x12X\n\x0b\x43heckHealth\x12#.catena.stage.v1.CheckHealthRequest\x1a$.catena.stage.v1.CheckHealthResponse\x12W\n\x12RunPreShutdownHook\x12\x1f.catena.stage.v1.RunHookRequest\x1a .catena.stage.v1.RunHookResponse\x12\x46\n\x05\x44rain\x12\x1d.catena.stage.v1.DrainRequest\x1a\x1e.catena.stage.v1.DrainResponse\x12\x43\n\x04Stop\x12\x1c.catena.stage.v1.StopRequest\x1a\x1d.catena.stage.v1.StopResponseB*Z(github.com/catena-dev/catena/sdk/stagev1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stage_pb2', globals())
@@ -50,45 +50,45 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _PREPARERUNRESPONSE._serialized_start=1063
   _PREPARERUNRESPONSE._serialized_end=1287
   _HEALTHCHECK._serialized_start=1289
-  _HEALTHCHECK._serialized_end=1364
-  _WATCHREQUEST._serialized_start=1366
-  _WATCHREQUEST._serialized_end=1380
-  _EVENT._serialized_start=1383
-  _EVENT._serialized_end=1519
-  _CLAIMSCHANGED._serialized_start=1521
-  _CLAIMSCHANGED._serialized_end=1598
-  _RESOURCESIZE._serialized_start=1600
-  _RESOURCESIZE._serialized_end=1669
-  _ACTIVATEREQUEST._serialized_start=1671
-  _ACTIVATEREQUEST._serialized_end=1688
-  _ACTIVATERESPONSE._serialized_start=1690
-  _ACTIVATERESPONSE._serialized_end=1708
-  _NOTIFYREQUEST._serialized_start=1710
-  _NOTIFYREQUEST._serialized_end=1781
-  _NOTIFYRESPONSE._serialized_start=1783
-  _NOTIFYRESPONSE._serialized_end=1799
-  _GATHERMETRICSREQUEST._serialized_start=1801
-  _GATHERMETRICSREQUEST._serialized_end=1823
-  _GATHERMETRICSRESPONSE._serialized_start=1825
-  _GATHERMETRICSRESPONSE._serialized_end=1862
-  _RUNHOOKREQUEST._serialized_start=1864
-  _RUNHOOKREQUEST._serialized_end=1894
-  _RUNHOOKRESPONSE._serialized_start=1896
-  _RUNHOOKRESPONSE._serialized_end=1913
-  _CHECKHEALTHREQUEST._serialized_start=1915
-  _CHECKHEALTHREQUEST._serialized_end=1950
-  _CHECKHEALTHRESPONSE._serialized_start=1952
-  _CHECKHEALTHRESPONSE._serialized_end=2021
-  _HEALTHRESULT._serialized_start=2023
-  _HEALTHRESULT._serialized_end=2114
-  _DRAINREQUEST._serialized_start=2116
-  _DRAINREQUEST._serialized_end=2173
-  _DRAINRESPONSE._serialized_start=2175
-  _DRAINRESPONSE._serialized_end=2207
-  _STOPREQUEST._serialized_start=2209
-  _STOPREQUEST._serialized_end=2222
-  _STOPRESPONSE._serialized_start=2224
-  _STOPRESPONSE._serialized_end=2238
-  _STAGE._serialized_start=2241
-  _STAGE._serialized_end=3326
+  _HEALTHCHECK._serialized_end=1403
+  _WATCHREQUEST._serialized_start=1405
+  _WATCHREQUEST._serialized_end=1419
+  _EVENT._serialized_start=1422
+  _EVENT._serialized_end=1558
+  _CLAIMSCHANGED._serialized_start=1560
+  _CLAIMSCHANGED._serialized_end=1637
+  _RESOURCESIZE._serialized_start=1639
+  _RESOURCESIZE._serialized_end=1708
+  _ACTIVATEREQUEST._serialized_start=1710
+  _ACTIVATEREQUEST._serialized_end=1727
+  _ACTIVATERESPONSE._serialized_start=1729
+  _ACTIVATERESPONSE._serialized_end=1747
+  _NOTIFYREQUEST._serialized_start=1749
+  _NOTIFYREQUEST._serialized_end=1820
+  _NOTIFYRESPONSE._serialized_start=1822
+  _NOTIFYRESPONSE._serialized_end=1838
+  _GATHERMETRICSREQUEST._serialized_start=1840
+  _GATHERMETRICSREQUEST._serialized_end=1862
+  _GATHERMETRICSRESPONSE._serialized_start=1864
+  _GATHERMETRICSRESPONSE._serialized_end=1901
+  _RUNHOOKREQUEST._serialized_start=1903
+  _RUNHOOKREQUEST._serialized_end=1933
+  _RUNHOOKRESPONSE._serialized_start=1935
+  _RUNHOOKRESPONSE._serialized_end=1952
+  _CHECKHEALTHREQUEST._serialized_start=1954
+  _CHECKHEALTHREQUEST._serialized_end=1989
+  _CHECKHEALTHRESPONSE._serialized_start=1991
+  _CHECKHEALTHRESPONSE._serialized_end=2060
+  _HEALTHRESULT._serialized_start=2063
+  _HEALTHRESULT._serialized_end=2198
+  _DRAINREQUEST._serialized_start=2200
+  _DRAINREQUEST._serialized_end=2257
+  _DRAINRESPONSE._serialized_start=2259
+  _DRAINRESPONSE._serialized_end=2291
+  _STOPREQUEST._serialized_start=2293
+  _STOPREQUEST._serialized_end=2306
+  _STOPRESPONSE._serialized_start=2308
+  _STOPRESPONSE._serialized_end=2322
+  _STAGE._serialized_start=2325
+  _STAGE._serialized_end=3410
 # @@protoc_insertion_point(module_scope)

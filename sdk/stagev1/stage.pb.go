@@ -863,9 +863,16 @@ type HealthCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The endpoints that the check is part of.
-	Livez         bool `protobuf:"varint,2,opt,name=livez,proto3" json:"livez,omitempty"`
-	Readyz        bool `protobuf:"varint,3,opt,name=readyz,proto3" json:"readyz,omitempty"`
-	Healthz       bool `protobuf:"varint,4,opt,name=healthz,proto3" json:"healthz,omitempty"`
+	Livez   bool `protobuf:"varint,2,opt,name=livez,proto3" json:"livez,omitempty"`
+	Readyz  bool `protobuf:"varint,3,opt,name=readyz,proto3" json:"readyz,omitempty"`
+	Healthz bool `protobuf:"varint,4,opt,name=healthz,proto3" json:"healthz,omitempty"`
+	// The check fails while the stage starts: /livez passes over it for the server's
+	// livez grace period, as over kube-apiserver's autoregister-completion.
+	Startup bool `protobuf:"varint,5,opt,name=startup,proto3" json:"startup,omitempty"`
+	// Name of a check that the host shows for the whole server, such as etcd. It passes
+	// if the checks with this server_check of all required stages pass. Empty for a
+	// check that is only the stage's own.
+	ServerCheck   string `protobuf:"bytes,6,opt,name=server_check,json=serverCheck,proto3" json:"server_check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -926,6 +933,20 @@ func (x *HealthCheck) GetHealthz() bool {
 		return x.Healthz
 	}
 	return false
+}
+
+func (x *HealthCheck) GetStartup() bool {
+	if x != nil {
+		return x.Startup
+	}
+	return false
+}
+
+func (x *HealthCheck) GetServerCheck() string {
+	if x != nil {
+		return x.ServerCheck
+	}
+	return ""
 }
 
 type WatchRequest struct {
@@ -1853,12 +1874,14 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\x10post_start_hooks\x18\x03 \x03(\tR\x0epostStartHooks\x12,\n" +
 	"\x12pre_shutdown_hooks\x18\x04 \x03(\tR\x10preShutdownHooks\x12A\n" +
 	"\rhealth_checks\x18\x05 \x03(\v2\x1c.catena.stage.v1.HealthCheckR\fhealthChecks\x129\n" +
-	"\x19mux_and_discovery_signals\x18\x06 \x03(\tR\x16muxAndDiscoverySignals\"i\n" +
+	"\x19mux_and_discovery_signals\x18\x06 \x03(\tR\x16muxAndDiscoverySignals\"\xa6\x01\n" +
 	"\vHealthCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05livez\x18\x02 \x01(\bR\x05livez\x12\x16\n" +
 	"\x06readyz\x18\x03 \x01(\bR\x06readyz\x12\x18\n" +
-	"\ahealthz\x18\x04 \x01(\bR\ahealthz\"\x0e\n" +
+	"\ahealthz\x18\x04 \x01(\bR\ahealthz\x12\x18\n" +
+	"\astartup\x18\x05 \x01(\bR\astartup\x12!\n" +
+	"\fserver_check\x18\x06 \x01(\tR\vserverCheck\"\x0e\n" +
 	"\fWatchRequest\"\xb0\x01\n" +
 	"\x05Event\x12E\n" +
 	"\x0eclaims_changed\x18\x01 \x01(\v2\x1e.catena.stage.v1.ClaimsChangedR\rclaimsChanged\x12\x1a\n" +
