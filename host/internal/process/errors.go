@@ -65,7 +65,7 @@ func formatLog(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	return "; the last of its output:\n\t" + strings.Join(lines, "\n\t")
+	return "; the last of its output:\n    " + strings.Join(lines, "\n    ")
 }
 
 // CallError is a failed call of a stage's method. It keeps the code that the stage,

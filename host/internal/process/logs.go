@@ -73,8 +73,8 @@ func (l *logs) line(line []byte) {
 	if l.panicking() {
 		level = hclog.Error
 	}
-	if text := strings.TrimRight(strings.ToValidUTF8(string(line), "\uFFFD"), " \t\r"); text != "" {
-		l.logger.Log(level, text)
+	if text := strings.TrimRight(string(line), " \t\r"); text != "" {
+		l.logger.Log(level, printable(text))
 	}
 }
 

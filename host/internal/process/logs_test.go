@@ -145,17 +145,6 @@ func TestLineWriter(t *testing.T) {
 	}
 }
 
-func FuzzLogLine(f *testing.F) {
-	f.Add([]byte(`{"@level":"warn","@message":"m","@timestamp":3}`))
-	f.Add([]byte("I1121 09:03:01.123456   12345 file.go:123] x"))
-	f.Add([]byte("panic: "))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		l, _ := newTestLogs()
-		l.line(line)
-		l.tail.text()
-	})
-}
-
 // How many lines were dropped is said once in a while, not for every line that gets through.
 func TestDropsAreReportedOnceInAWhile(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package process
 
 import (
 	"bytes"
-	"strings"
 	"sync"
 )
 
@@ -55,7 +54,7 @@ func (t *tail) text() []string {
 		if e, ok := parseLine(line); ok {
 			out = append(out, e.String())
 		} else {
-			out = append(out, strings.ToValidUTF8(string(line), "\uFFFD"))
+			out = append(out, printable(string(line)))
 		}
 	}
 	return out
