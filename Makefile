@@ -4,14 +4,25 @@ GO ?= go
 # The version comes by LDFLAGS; git refuses to tell it in a folder of another user.
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
 
-# The release of Kubernetes that Catena is built from, as go.mod says.
+# The release of Kubernetes that Catena is built from: its version, as go.mod says; the time of
+# its commit; and the commit's hash, which some module proxies pass on and others do not.
 KUBE_VERSION := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBE_ORIGIN  := $(shell $(GO) list -m -f '{{with .Time}}{{.Format "2006-01-02T15:04:05Z"}}{{end}} {{with .Origin}}{{.Hash}}{{end}}' \
+	k8s.io/kubernetes@$(KUBE_VERSION))
+KUBE_TIME    := $(word 1,$(KUBE_ORIGIN))
+# For the proxies that do not. Another release in go.mod needs another line:
+# git ls-remote https://github.com/kubernetes/kubernetes 'VERSION^{}'
+KUBE_COMMIT_v1.37.0 := f54c212e3a2f75d674b717a9b29052b20b60aefc
+KUBE_COMMIT  := $(or $(word 2,$(KUBE_ORIGIN)),$(KUBE_COMMIT_$(KUBE_VERSION)))
 VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-TOOL_LDFLAGS := -s -w \
-	-X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
-	-X k8s.io/component-base/version.gitMajor=1 \
-	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
-# The release is in the build information too; user agents take it from here.
+# What k8s.io/component-base/version reports. The build date is that of the release, so that
+# the same sources give the same binaries.
+TOOL_LDFLAGS := -s -w $(addprefix -X k8s.io/component-base/version., \
+	gitVersion=$(KUBE_VERSION) \
+	gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBE_VERSION)))) \
+	gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION))) \
+	$(if $(KUBE_COMMIT),gitCommit=$(KUBE_COMMIT) gitTreeState=clean) \
+	$(if $(KUBE_TIME),buildDate=$(KUBE_TIME)))
 LDFLAGS      := $(TOOL_LDFLAGS) -X main.version=$(VERSION)
 
 STAGES := aggregator core extensions

@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
 )
 
 func configMap(name, data string) string {
@@ -32,6 +36,26 @@ func TestKubectlApply(t *testing.T) {
 		"-p", `[{"op":"replace","path":"/data/a","value":"4"}]`)
 	k.equal("4 low", "get", "configmap", "settings", "-o", "jsonpath={.data.a} {.metadata.labels.tier}")
 	k.equal(`configmap "settings" deleted from `+k.namespace+" namespace", "delete", "configmap", "settings")
+}
+
+func TestKubectlMatchesServerVersion(t *testing.T) {
+	t.Parallel()
+	k := shared(t).kubectl(t)
+	k.run("get", "configmaps", "--match-server-version")
+	var got struct{ ClientVersion, ServerVersion version.Info }
+	if err := json.Unmarshal([]byte(k.run("version", "-o", "json")), &got); err != nil {
+		t.Fatal(err)
+	}
+	server := got.ServerVersion
+	if !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(server.GitCommit) || server.GitTreeState != "clean" {
+		t.Errorf("the server reports commit %q and tree state %q, want a commit's hash and \"clean\"", server.GitCommit, server.GitTreeState)
+	}
+	if built, err := time.Parse(time.RFC3339, server.BuildDate); err != nil || built.Year() < 2020 {
+		t.Errorf("the server reports build date %q, want the time of the release", server.BuildDate)
+	}
+	if client := got.ClientVersion; client.GitCommit != server.GitCommit || client.BuildDate != server.BuildDate {
+		t.Errorf("kubectl reports %s of %s, the server %s of %s", client.GitCommit, client.BuildDate, server.GitCommit, server.BuildDate)
+	}
 }
 
 func TestKubectlServerSideApply(t *testing.T) {

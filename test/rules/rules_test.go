@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -107,6 +108,32 @@ func TestNoReplaceInGoMod(t *testing.T) {
 	}
 	if regexp.MustCompile(`"Replace": \[`).Match(out) {
 		t.Error("go.mod has replace lines")
+	}
+}
+
+// kubectl --match-server-version compares the commit that the Makefile stamps.
+func TestCommitOfKubernetesIsKnown(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	version, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := strings.TrimSpace(string(version))
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^KUBE_COMMIT_` + regexp.QuoteMeta(release) + ` := ([0-9a-f]{40})$`)
+	written := line.FindSubmatch(makefile)
+	if written == nil {
+		t.Fatalf("the Makefile has no KUBE_COMMIT_%s", release)
+	}
+	// Without a network, and with some proxies, the origin is unknown.
+	cmd = exec.Command("go", "list", "-m", "-f", "{{with .Origin}}{{.Hash}}{{end}}", "k8s.io/kubernetes@"+release)
+	origin, err := cmd.Output()
+	if hash := strings.TrimSpace(string(origin)); err == nil && hash != "" && hash != string(written[1]) {
+		t.Errorf("the Makefile says that %s is commit %s; its origin says %s", release, written[1], hash)
 	}
 }
 
