@@ -1,7 +1,7 @@
-# Catena: what a newcomer needs is "make run" and "make test".
+# Catena: what a newcomer needs is "make run" and "make test". "make help" lists all targets.
 
 GO ?= go
-# The version comes by LDFLAGS; git refuses to tell it in a folder of another user.
+# LDFLAGS carry the version. Without -buildvcs=false a build fails in a directory of another user.
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
 
 # The release of Kubernetes that Catena is built from: its version, as go.mod says; the time of
@@ -29,15 +29,21 @@ STAGES := aggregator core extensions
 TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 	kubernetes/cmd/kube-controller-manager kubernetes/cmd/kube-scheduler sample-apiserver
 
-# Packages of our own that do not link Kubernetes' servers or etcd, which take ten minutes
-# more to compile: these are tested with the race detector each time.
+# Packages that are tested with the race detector each time. Left out are those that link
+# Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
 RACE := $(addprefix ./host/internal/,chain config dev guard lifecycle metrics pki pluginwatch process relay scaffold schema suggest supervisor) \
 	$(addprefix ./sdk/,. apistage/deepcopy apistage/internal/schemas klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all build run test test-race test-unit test-e2e chaos tools kubectl bench bench-lifecycle bench-apiserver cross generate examples generate-python clean
+.PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos \
+	bench bench-lifecycle bench-apiserver generate generate-python
 
 all: build
+
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Build and run
 
 build: ## bin/catena and bin/plugins/catena-stage-*
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/catena ./host
@@ -47,7 +53,7 @@ build: ## bin/catena and bin/plugins/catena-stage-*
 		$(GO) build -ldflags '$(LDFLAGS)' -o bin/plugins/catena-stage-$$s ./plugins/$$s || exit 1; \
 	done
 
-run: build kubectl ## the chain of configs/catena.yaml in the foreground, data in ./data
+run: build kubectl ## serves the chain of configs/catena.yaml in the foreground, data in ./data
 	@PATH="$(CURDIR)/bin/tools:$$PATH" bin/catena serve --config configs/catena.yaml
 
 kubectl: ## bin/tools/kubectl, of the same release
@@ -56,13 +62,13 @@ kubectl: ## bin/tools/kubectl, of the same release
 
 EXAMPLES := $(patsubst examples/%/main.go,%,$(wildcard examples/*/main.go))
 
-# What examples/node-hello is built of, seen from there.
+# Sources of examples/node-hello, relative to it.
 NODE_SOURCES := stage.ts tsconfig.json package.json package-lock.json ../../sdk/stagev1/stage.proto
-# npm would wait for more than a minute before it says that there is no network. That is
-# excused; a lock file that does not fit package.json or the packages is an error.
+# By default npm takes more than a minute to report that there is no network. A missing network
+# skips the example; a lock file that does not match package.json or the packages is an error.
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error --prefer-offline --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000
 
-examples: ## bin/examples/catena-stage-*, and what the examples in other languages need
+examples: ## bin/examples/catena-stage-*, and the packages for the examples in TypeScript and Python
 	@mkdir -p bin/examples
 	@for s in $(EXAMPLES); do \
 		echo "$(GO) build -o bin/examples/catena-stage-$$s ./examples/$$s"; \
@@ -76,13 +82,13 @@ examples: ## bin/examples/catena-stage-*, and what the examples in other languag
 		echo "npm run build in examples/node-hello" && npm run --silent build; \
 	else \
 		case "$$out" in *EUSAGE*|*EINTEGRITY*) echo "$$out" | head -n 8; exit 1;; esac; \
-		echo "npm's packages cannot be had ($$(echo "$$out" | head -n 1)): examples/node-hello is not tested"; \
+		echo "npm cannot download packages ($$(echo "$$out" | head -n 1)): examples/node-hello is not tested"; \
 	fi
 	@/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 install -y --no-install-recommends python3-grpcio python3-protobuf; } || \
 		echo "no python3-grpcio and python3-protobuf: examples/python-hello is not tested"
 
-tools: ## the Kubernetes binaries that the tests run against Catena
+tools: ## bin/tools: the programs of Kubernetes, and etcd, that the tests run
 	@mkdir -p bin/tools
 	@for t in $(TOOLS); do \
 		echo "$(GO) build -o bin/tools/ k8s.io/$$t"; \
@@ -90,44 +96,54 @@ tools: ## the Kubernetes binaries that the tests run against Catena
 	done
 	$(GO) build -ldflags '-s -w' -o bin/tools/etcd go.etcd.io/etcd/server/v3
 
-test: build tools examples test-unit test-race test-e2e ## everything that CI runs
+cross: ## builds for linux/arm64 and darwin/arm64, on which no test runs
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./host/... ./sdk/... ./plugins/...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./host/... ./sdk/... ./plugins/...
 
-test-unit: ## vet, formatting and the tests of all packages
-	@test -z "$$(gofmt -l host sdk plugins examples test)" || { gofmt -l host sdk plugins examples test; exit 1; }
+clean: ## removes bin
+	rm -rf bin
+
+##@ Test
+
+test: build tools examples lint test-unit test-race test-e2e ## everything that CI runs
+
+lint: ## gofmt, go vet and staticcheck
+	@test -z "$$(gofmt -l host sdk plugins examples test)" || { gofmt -d host sdk plugins examples test; exit 1; }
 	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+test-unit: ## the tests of all packages, without those in test
 	$(GO) test ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible
 
-test-race: ## our own packages under the race detector
+test-race: ## the packages that compile quickly, under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then \
 		echo "$(GO) test -race ..." && $(GO) test -race $(RACE); \
 	else \
 		echo "no C compiler: the race detector is not run"; \
 	fi
 
-test-e2e: ## real processes: kubectl, controllers, conformance with kube-apiserver, bad input, crashes, forgery
+test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/system ./test/chaos
 
-chaos: build ## half an hour of killing, suspending, swapping, adding and moving stages under load
+chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run Random -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
 
-bench: ## the relay's and the chain's benchmarks
+##@ Measure
+
+bench: ## benchmarks of relay and chain
 	$(GO) test -run '^$$' -bench . -benchmem ./host/internal/chain ./host/internal/relay
 
-bench-lifecycle: build ## what swaps, crashes and standbys cost
+bench-lifecycle: build ## the cost of swaps, crashes and standbys
 	CATENA_BIN=$(CURDIR)/bin $(GO) run ./test/benchmark/lifecycle
 
-bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios
+bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios; PROFILES=DIR leaves CPU profiles
 	$(GO) run ./test/benchmark -rounds 5 -requests 4000 $(if $(PROFILES),-profiles $(PROFILES))
 
-cross: ## everything for the platforms on which no test runs
-	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./host/... ./sdk/... ./plugins/...
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./host/... ./sdk/... ./plugins/...
+##@ Generate
 
-generate: ## sdk/stagev1/*.pb.go
+generate: ## sdk/stagev1/*.pb.go, from stage.proto
 	GOFLAGS=-mod=mod $(GO) run github.com/bufbuild/buf/cmd/buf@v1.60.0 generate --path sdk/stagev1
 
 generate-python: ## examples/python-hello/stage_pb2.py; needs protobuf-compiler and libprotobuf-dev
 	protoc -I sdk/stagev1 --python_out=examples/python-hello stage.proto
 
-clean:
-	rm -rf bin
