@@ -54,8 +54,8 @@ func TestAudit(t *testing.T) {
 	flags["audit-log-path"] = []string{log}
 	s = start(t, flags, func(w http.ResponseWriter, r *http.Request) {
 		levels <- carried(t, s, r).Get(stagev1.HeaderAuditLevel)
-		s.Carrier().ResponseHeader(r, "core", stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
-		s.Carrier().ResponseHeader(r, "core", stagev1.HeaderAudit, sent)
+		s.Propagator().ResponseHeader(r, "core", stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
+		s.Propagator().ResponseHeader(r, "core", stagev1.HeaderAudit, sent)
 		w.WriteHeader(http.StatusCreated)
 	})
 	admin := s.admin(t)

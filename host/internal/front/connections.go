@@ -92,21 +92,23 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// inFlight counts the requests that a handler is working on.
-type inFlight struct {
+// requests counts the requests that a handler, with all filters, is working on.
+type requests struct {
 	http.Handler
 	count atomic.Int64
 }
 
-func (h *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count.Add(1)
 	defer h.count.Add(-1)
+	r, handled := withHandled(r)
+	defer handled()
 	h.Handler.ServeHTTP(w, r)
 }
 
 // closeIdleConnections closes what connections are left when the server shuts down
 // and all requests, the long running ones too, have ended.
-func (f *Front) closeIdleConnections(ended <-chan struct{}) {
+func (f *Frontend) closeIdleConnections(ended <-chan struct{}) {
 	select {
 	case <-f.drained:
 	case <-ended:

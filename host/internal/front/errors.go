@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,16 +19,15 @@ import (
 
 // NotFound returns the end of the chain: 404, or 503 with Retry-After for requests
 // that came before all signals of AddSignal did.
-func (f *Front) NotFound() http.Handler {
+func (f *Frontend) NotFound() http.Handler {
 	return notfoundhandler.New(f.writer.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 }
 
 // StageError answers a request that got no answer from its stage. Retry-After is
 // only in an answer to a request that was not executed: client-go repeats any
 // request that got one. What exactly went wrong is for operators; see ChainPath.
-func (f *Front) StageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
-	if e.Kind == relay.Canceled && errors.Is(r.Context().Err(), context.DeadlineExceeded) {
-		markOverdue(w)
+func (f *Frontend) StageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
+	if f.awaitTimeout(r, e) {
 		return
 	}
 	f.writer.write(w, r, statusOf(e, func() bool { return f.isOperator(r.Context()) }))

@@ -26,24 +26,22 @@ const (
 	// headerExplain asks for the trail of a request, which headerTrail has.
 	headerExplain = "X-Catena-Explain"
 	headerTrail   = "X-Catena-Trail"
-	// explainPath is what a user must be allowed to get to see trails.
-	explainPath = "/debug/catena/chain"
 )
 
-// Access is whether somebody may make a request.
+// Access is whether a user may make a request.
 type Access struct {
 	User   string   `json:"user"`
 	Groups []string `json:"groups,omitempty"`
-	// Request is what the authorizers see, in words.
+	// Request describes what the authorizers see.
 	Request string `json:"request"`
 	Allowed bool   `json:"allowed"`
 	// Reason is the authorizer's, empty if it gives none.
 	Reason string `json:"reason,omitempty"`
 }
 
-// MayDo asks the authorizers whether a user may make a request, without making it. Path
-// may have a query. The user is in the groups that impersonation would add, too.
-func (f *Front) MayDo(ctx context.Context, method, path, name string, groups []string) (Access, error) {
+// Authorize asks the authorizers whether a user may make a request, without making it. The
+// path may have a query. The user is also in the groups that impersonation would add.
+func (f *Frontend) Authorize(ctx context.Context, method, path, name string, groups []string) (Access, error) {
 	r, err := http.NewRequestWithContext(ctx, method, path, nil)
 	if err != nil {
 		return Access{}, err
@@ -117,8 +115,8 @@ func inWords(info *request.RequestInfo) string {
 
 // trailed makes the request keep its trail if the user asks for that and may, or if it
 // is traced: the answer gets the trail as a header, the trace a span for each stage.
-func (f *Front) trailed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
-	asks := r.Header.Get(headerExplain) != "" && f.mayExplain(r.Context())
+func (f *Frontend) trailed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+	asks := r.Header.Get(headerExplain) != "" && f.isOperator(r.Context())
 	span := trace.SpanFromContext(r.Context())
 	if !asks && !span.IsRecording() {
 		return w, r
@@ -136,15 +134,6 @@ func (f *Front) trailed(w http.ResponseWriter, r *http.Request) (http.ResponseWr
 		w = responsewriter.WrapForHTTP1Or2(&trailWriter{ResponseWriter: w, trail: trail})
 	}
 	return w, r.WithContext(relay.WithTrail(r.Context(), trail))
-}
-
-func (f *Front) mayExplain(ctx context.Context) bool {
-	u, ok := request.UserFrom(ctx)
-	if !ok {
-		return false
-	}
-	decision, _, err := f.server.Authorizer.Authorize(ctx, authorizer.AttributesRecord{User: u, Verb: "get", Path: explainPath})
-	return err == nil && decision == authorizer.DecisionAllow
 }
 
 // trailWriter adds the trail to the head of an answer.

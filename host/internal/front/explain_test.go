@@ -41,7 +41,7 @@ func TestTrailIsForPrivilegedUsers(t *testing.T) {
 	}
 }
 
-func TestMayDo(t *testing.T) {
+func TestAuthorize(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, flagValues{"authorization-mode": {"RBAC"}})
 	t.Cleanup(func() { s.Close() })
@@ -55,7 +55,7 @@ func TestMayDo(t *testing.T) {
 		{"PATCH", "/api/v1/namespaces/a/pods/b/status", "system:serviceaccount:a:x", nil, front.Access{Request: `patch pods/status "b" in namespace "a"`, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"}}},
 		{"GET", "/metrics", "system:anonymous", nil, front.Access{Request: "get /metrics", Groups: []string{"system:unauthenticated"}}},
 	} {
-		got, err := s.MayDo(t.Context(), tc.method, tc.path, tc.user, tc.groups)
+		got, err := s.Authorize(t.Context(), tc.method, tc.path, tc.user, tc.groups)
 		if err != nil {
 			t.Fatal(err)
 		}

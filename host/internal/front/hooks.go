@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -10,14 +11,14 @@ import (
 
 // AddSignal makes the server answer 503, not 404, for what no stage serves, until
 // the channel is closed. It is to be called before Run.
-func (f *Front) AddSignal(name string, signal <-chan struct{}) error {
+func (f *Frontend) AddSignal(name string, signal <-chan struct{}) error {
 	return f.server.RegisterMuxAndDiscoveryCompleteSignal(name, signal)
 }
 
 // AddPostStartHook adds a function that Run calls when it has begun to serve. The
 // server is not ready before it has returned. Its context ends with the server.
 // An error ends the server, and is what Run returns. It is to be called before Run.
-func (f *Front) AddPostStartHook(name string, hook func(context.Context) error) error {
+func (f *Frontend) AddPostStartHook(name string, hook func(context.Context) error) error {
 	return f.server.AddPostStartHook(name, func(ctx genericapiserver.PostStartHookContext) error {
 		if err := hook(ctx); err != nil && ctx.Err() == nil {
 			f.Fail(fmt.Errorf("post-start hook %q: %w", name, err))
@@ -31,35 +32,35 @@ func (f *Front) AddPostStartHook(name string, hook func(context.Context) error) 
 
 // AddPreShutdownHook adds a function that Run calls while it still serves, after
 // its context has ended. Requests are accepted until all hooks have returned; all
-// of them run at once. An error is logged. It is to be called before Run.
-func (f *Front) AddPreShutdownHook(name string, hook func() error) {
-	f.hooks = append(f.hooks, preShutdownHook{name, hook})
+// of them run at once, and the context of each ends after Options.PreShutdownTimeout.
+// Run returns their errors. It is to be called before Run.
+func (f *Frontend) AddPreShutdownHook(name string, hook func() error) {
+	f.hooks = append(f.hooks, preShutdownHook{name, func(context.Context) error { return hook() }})
 }
 
 type preShutdownHook struct {
 	name string
-	run  func() error
+	run  func(context.Context) error
 }
 
-type preShutdownHooks []preShutdownHook
-
-func (h preShutdownHooks) run(failed func(name string, err error)) {
-	var wg sync.WaitGroup
-	for _, hook := range h {
-		wg.Go(func() {
-			if err := hook.run(); err != nil {
-				failed(hook.name, err)
+// runPreShutdownHooks returns the errors of the hooks joined, in the order in which the hooks were
+// added.
+func (f *Frontend) runPreShutdownHooks() error {
+	ctx := context.Background()
+	if f.opts.PreShutdownTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.opts.PreShutdownTimeout)
+		defer cancel()
+	}
+	errs := make([]error, len(f.hooks))
+	var all sync.WaitGroup
+	for i, hook := range f.hooks {
+		all.Go(func() {
+			if err := hook.run(ctx); err != nil {
+				errs[i] = fmt.Errorf("pre-shutdown hook %q: %w", hook.name, err)
 			}
 		})
 	}
-	wg.Wait()
-}
-
-// runPreShutdownHooks is the one hook that upstream runs: it would end the server
-// without regard to requests if a hook failed.
-func (f *Front) runPreShutdownHooks() error {
-	f.hooks.run(func(name string, err error) {
-		f.opts.Log.Error("pre-shutdown hook failed", "hook", name, "error", err)
-	})
-	return nil
+	all.Wait()
+	return errors.Join(errs...)
 }

@@ -1,47 +1,99 @@
 package front
 
 import (
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests of the filters' clients, as kube-apiserver has them
 
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
-// hops is registered once per process, as the registry itself exists once.
-var hops = sync.OnceValue(func() *metrics.CounterVec {
-	vec := metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace:      "catena",
-		Subsystem:      "relay",
-		Name:           "hops_total",
-		Help:           "Requests handed to a stage, by stage and by how that ended.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"stage", "outcome"})
-	legacyregistry.MustRegister(vec)
-	return vec
-})
+// The results of a swap and of a reload in the metrics.
+const (
+	Succeeded  = "success"
+	Failed     = "failure"
+	RolledBack = "rollback"
+)
 
-// ObserveHop counts a request that was handed to a stage in the metric
-// catena_relay_hops_total.
-func ObserveHop(stage string, outcome relay.Outcome) {
-	hops().WithLabelValues(stage, string(outcome)).Inc()
+// Metrics are the metrics of one server about its stages and its configuration. They are
+// in a registry of their own: Kubernetes' metrics are in one registry per process.
+type Metrics struct {
+	registry metrics.KubeRegistry
+	stages   *stageCollector
+
+	hops, swaps, reloads *metrics.CounterVec
+	starts               *metrics.HistogramVec
+	configured           *metrics.Gauge
 }
 
-// CountedHops returns what ObserveHop has counted in this process so far, by stage and
-// outcome; nil if the metric is switched off.
-func CountedHops() map[string]map[relay.Outcome]uint64 {
-	if !hops().IsCreated() {
+// newMetrics registers the metrics that the flags do not disable.
+func newMetrics() *Metrics {
+	m := &Metrics{
+		registry: metrics.NewKubeRegistry(),
+		stages:   newStageCollector(),
+		hops: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_relay_hops_total", Help: "Requests handed to a stage, by stage and by how that ended.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"stage", "outcome"}),
+		swaps: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_swaps_total", Help: "Swaps of a stage by how they ended: success, failure (the old process stayed) or rollback.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"stage", "result"}),
+		reloads: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_config_reloads_total", Help: "Times that the configuration was read anew, by result: success or failure (nothing was changed).",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"result"}),
+		starts: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: "catena_stage_start_duration_seconds", Help: "Time from the launch of a process of a stage until it took over.",
+			Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60}, StabilityLevel: metrics.ALPHA,
+		}, []string{"stage"}),
+		configured: metrics.NewGauge(&metrics.GaugeOpts{
+			Name: "catena_config_last_reload_success_timestamp_seconds", Help: "When the configuration that is in effect was read.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	m.registry.CustomMustRegister(m.stages)
+	m.registry.MustRegister(m.hops, m.swaps, m.reloads, m.starts, m.configured)
+	for _, result := range []string{Succeeded, Failed} {
+		m.reloads.WithLabelValues(result)
+	}
+	m.addBuildInfo()
+	return m
+}
+
+// addBuildInfo adds the metric kubernetes_build_info, in which Kubernetes' code would
+// show the placeholder of a build without linker flags.
+func (m *Metrics) addBuildInfo() {
+	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "kubernetes_build_info",
+		Help:           "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+		StabilityLevel: metrics.BETA,
+	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
+	m.registry.MustRegister(gauge)
+	i := kubeversion.Info(compatibility.DefaultBuildEffectiveVersion())
+	gauge.WithLabelValues(i.Major, i.Minor, i.GitVersion, i.GitCommit, i.GitTreeState, i.BuildDate, i.GoVersion, i.Compiler, i.Platform).Set(1)
+}
+
+// ObserveHop counts a request that was handed to a stage.
+func (m *Metrics) ObserveHop(stage string, outcome relay.Outcome) {
+	m.hops.WithLabelValues(stage, string(outcome)).Inc()
+}
+
+// Hops returns what ObserveHop has counted, by stage and outcome; nil if the metric is
+// disabled.
+func (m *Metrics) Hops() map[string]map[relay.Outcome]uint64 {
+	if !m.hops.IsCreated() {
 		return nil
 	}
 	counters := make(chan prometheus.Metric)
 	go func() {
-		hops().CounterVec.Collect(counters)
+		m.hops.CounterVec.Collect(counters)
 		close(counters)
 	}()
 	all := map[string]map[relay.Outcome]uint64{}
@@ -63,15 +115,85 @@ func CountedHops() map[string]map[relay.Outcome]uint64 {
 	return all
 }
 
-// registerBuildInfo registers the metric kubernetes_build_info, in which upstream
-// would show the placeholder of a build without linker flags.
-var registerBuildInfo = sync.OnceFunc(func() {
-	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "kubernetes_build_info",
-		Help:           "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
-		StabilityLevel: metrics.BETA,
-	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
-	legacyregistry.MustRegister(gauge)
-	i := kubeversion.Info(compatibility.DefaultBuildEffectiveVersion())
-	gauge.WithLabelValues(i.Major, i.Minor, i.GitVersion, i.GitCommit, i.GitTreeState, i.BuildDate, i.GoVersion, i.Compiler, i.Platform).Set(1)
-})
+// ObserveStart counts the start of a process of a stage.
+func (m *Metrics) ObserveStart(stage string, took time.Duration) {
+	m.starts.WithLabelValues(stage).Observe(took.Seconds())
+}
+
+// ObserveSwap counts a swap: Succeeded, Failed or RolledBack.
+func (m *Metrics) ObserveSwap(stage, result string) { m.swaps.WithLabelValues(stage, result).Inc() }
+
+// ObserveReload counts a reload of the configuration: Succeeded or Failed.
+func (m *Metrics) ObserveReload(result string, at time.Time) {
+	m.reloads.WithLabelValues(result).Inc()
+	if result == Succeeded {
+		m.ObserveConfig(at)
+	}
+}
+
+// ObserveConfig records when the configuration that is in effect was read.
+func (m *Metrics) ObserveConfig(at time.Time) { m.configured.Set(float64(at.UnixMilli()) / 1000) }
+
+// SetSupervision sets the source of the metrics about the states of stages.
+func (m *Metrics) SetSupervision(source Supervision) { m.stages.source.Store(&source) }
+
+// Supervision is where the states of stages come from. Its functions are called for each
+// scrape.
+type Supervision struct {
+	// States are the names that a state can have.
+	States []string
+	// Stages returns the stages of the chain as it is.
+	Stages func() []StageState
+	// Held returns how many requests wait for a stage to come back.
+	Held func() int64
+}
+
+// StageState is the state of a stage.
+type StageState struct {
+	Stage, State string
+	// Restarts is how often the stage was started anew after its process had ended.
+	Restarts int
+}
+
+// stageCollector collects the metrics of a Supervision.
+type stageCollector struct {
+	metrics.BaseStableCollector
+	source                atomic.Pointer[Supervision]
+	state, restarts, held *metrics.Desc
+}
+
+func newStageCollector() *stageCollector {
+	return &stageCollector{
+		state: metrics.NewDesc("catena_stage_state", "1 for the state in which a stage is, 0 for the others.",
+			[]string{"stage", "state"}, nil, metrics.ALPHA, ""),
+		restarts: metrics.NewDesc("catena_stage_restarts_total", "How often a stage was brought up anew after its process had ended.",
+			[]string{"stage"}, nil, metrics.ALPHA, ""),
+		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- c.state
+	ch <- c.restarts
+	ch <- c.held
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
+	source := c.source.Load()
+	if source == nil {
+		return
+	}
+	for _, st := range source.Stages() {
+		for _, state := range source.States {
+			value := 0.0
+			if state == st.State {
+				value = 1
+			}
+			ch <- metrics.NewLazyConstMetric(c.state, metrics.GaugeValue, value, st.Stage, state)
+		}
+		ch <- metrics.NewLazyConstMetric(c.restarts, metrics.CounterValue, float64(st.Restarts), st.Stage)
+	}
+	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))
+}

@@ -15,11 +15,11 @@ import (
 
 // installMetrics is what GenericAPIServer does by itself if config.EnableMetrics is
 // set, but for the gatherer of /metrics.
-func (f *Front) installMetrics(config *genericapiserver.Config) {
+func (f *Frontend) installMetrics(config *genericapiserver.Config) {
 	paths := f.server.Handler.NonGoRestfulMux
-	// Upstream registers its metrics when it installs the path.
+	// Kubernetes' metrics are registered when the path is installed.
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("unused"))
-	var gatherer prometheus.Gatherer = legacyregistry.DefaultGatherer
+	var gatherer prometheus.Gatherer = prometheus.Gatherers{legacyregistry.DefaultGatherer, f.metrics.registry.Gatherer()}
 	if f.opts.Metrics != nil {
 		gatherer = f.opts.Metrics(gatherer)
 	}
@@ -32,15 +32,16 @@ func (f *Front) installMetrics(config *genericapiserver.Config) {
 		slis.SLIMetrics{}.Install(paths)
 		return
 	}
-	paths.Handle("/metrics", withReset(handler))
+	paths.Handle("/metrics", f.withReset(handler))
 	slis.SLIMetricsWithReset{}.Install(paths)
 }
 
 // withReset resets the host's own metrics for the method DELETE.
-func withReset(handler http.Handler) http.Handler {
+func (f *Frontend) withReset(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			legacyregistry.Reset()
+			f.metrics.registry.Reset()
 			_, _ = io.WriteString(w, "metrics reset\n")
 			return
 		}

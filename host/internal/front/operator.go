@@ -9,23 +9,22 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// ChainPath is where the server shows its chain. Whoever may get it is an operator of
-// this server.
+// ChainPath is where the server shows its chain. The users who may get it are the
+// operators of this server.
 const ChainPath = "/debug/catena/chain"
 
-// operatorTimeout bounds the question whether a user is an operator, which an authorizer
-// elsewhere may have to answer.
+// operatorTimeout bounds the question whether a user is an operator, which an authorization
+// webhook may have to decide.
 const operatorTimeout = time.Second
 
-// HandleChain makes a handler serve ChainPath, behind the filters. It is to be called
+// HandleChain makes a handler serve ChainPath, after the filters. It is to be called
 // before Run.
-func (f *Front) HandleChain(h http.Handler) {
+func (f *Frontend) HandleChain(h http.Handler) {
 	f.server.Handler.NonGoRestfulMux.UnlistedHandle(ChainPath, h)
 }
 
-// isOperator tells whether the user of a request may know how the server is made. It is
-// asked only about requests that have failed.
-func (f *Front) isOperator(ctx context.Context) bool {
+// isOperator reports whether the user of a request may see details of the chain.
+func (f *Frontend) isOperator(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
 	if !ok || f.server.Authorizer == nil {
 		return false

@@ -14,10 +14,10 @@ var unlisted = []string{
 
 // OwnPaths returns the paths for which the front itself answers, whatever stages claim.
 // One that ends with a slash, but for "/", stands for all that is below it.
-func (f *Front) OwnPaths() []string { return slices.Concat(f.server.ListedPaths(), unlisted) }
+func (f *Frontend) OwnPaths() []string { return slices.Concat(f.server.ListedPaths(), unlisted) }
 
 // Answers says whether the front itself answers requests for a path.
-func (f *Front) Answers(path string) bool {
+func (f *Frontend) Answers(path string) bool {
 	return slices.ContainsFunc(f.OwnPaths(), func(own string) bool {
 		return path == own || own != "/" && strings.HasSuffix(own, "/") && strings.HasPrefix(path, own)
 	})

@@ -108,13 +108,13 @@ type Reread struct {
 	// and that only a restart applies.
 	Stale []string
 
-	front *Front
+	front *Frontend
 	rules *auditRules
 }
 
 // Reread reads the files that flags name and that the server does not follow by itself.
 // It changes nothing; an error says which file is wrong.
-func (f *Front) Reread() (*Reread, error) {
+func (f *Frontend) Reread() (*Reread, error) {
 	r := &Reread{front: f}
 	now := f.opts.Flags.contents()
 	for file, before := range f.contents {

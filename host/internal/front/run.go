@@ -9,26 +9,34 @@ import (
 // Run serves until ctx ends or Fail is called, and then shuts down as
 // kube-apiserver does: not ready any more, a delay, pre-shutdown hooks, no new
 // requests, those in flight are drained, the audit log is written out. It returns
-// the error that Fail was called with, if any. It can be called once.
-func (f *Front) Run(ctx context.Context) error {
+// the error that Fail was called with and those of pre-shutdown hooks, if any. It can be
+// called once.
+func (f *Frontend) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.failed, cancel)()
 
 	hooksDone := make(chan struct{})
+	// The one hook of Kubernetes' server does not fail: the server would end at once then,
+	// without regard to requests in flight.
+	var hooksErr error
 	err := f.server.AddPreShutdownHook("catena", func() error {
 		defer close(hooksDone)
-		return f.runPreShutdownHooks()
+		hooksErr = f.runPreShutdownHooks()
+		return nil
 	})
 	if err != nil {
 		return err
 	}
+	own := f.ownChecks()
+	f.health.own.Store(&own)
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
 		f.followShutdown(hooksDone)
 	}()
 	go f.followStart(ctx)
+	go f.awaitReady(ctx)
 	ended := make(chan struct{})
 	defer close(ended)
 	go f.closeIdleConnections(ended)
@@ -36,16 +44,16 @@ func (f *Front) Run(ctx context.Context) error {
 		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}
 	<-followed
-	return context.Cause(f.failed)
+	return errors.Join(context.Cause(f.failed), hooksErr)
 }
 
 // Fail ends Run, which returns the error after its shutdown; so does a Run that is
 // yet to come. The first error counts.
-func (f *Front) Fail(err error) { f.fail(err) }
+func (f *Frontend) Fail(err error) { f.fail(err) }
 
 // Abort ends all connections and takes no new one, for a server that is not to wait for
 // its requests. Run goes on, and is not worth waiting for.
-func (f *Front) Abort() {
+func (f *Frontend) Abort() {
 	f.listener.refuse()
 	f.listener.closeAll()
 }

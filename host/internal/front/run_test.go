@@ -60,8 +60,8 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	if a := <-got; a.code != http.StatusTeapot {
 		t.Errorf("request in flight: %d %s", a.code, a.body)
 	}
-	if err := <-s.ended; err != nil {
-		t.Errorf("Run returned %v", err)
+	if err := <-s.ended; !errors.Is(err, errTest) || !strings.Contains(err.Error(), `pre-shutdown hook "fails"`) {
+		t.Errorf("Run returned %v, want the error of the hook", err)
 	}
 	if hooks.Load() != 2 {
 		t.Errorf("%d hooks ran", hooks.Load())

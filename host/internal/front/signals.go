@@ -21,7 +21,7 @@ const (
 // signals tells of the lifecycle signals as they come. Upstream shows some of its own to
 // nobody: those are derived from what makes them come, in the order that it documents.
 type signals struct {
-	tell func(name string, at time.Time)
+	observe func(name string, at time.Time)
 
 	mu   sync.Mutex
 	seen map[string]bool
@@ -38,18 +38,18 @@ func (s *signals) came(name string) {
 		s.seen = map[string]bool{}
 	}
 	s.seen[name] = true
-	if s.tell != nil {
-		s.tell(name, time.Now())
+	if s.observe != nil {
+		s.observe(name, time.Now())
 	}
 }
 
 // Draining returns a channel that is closed when the server stops to accept
 // requests: after the shutdown delay and the pre-shutdown hooks. From then on
 // stages have to end their watches, for which Run waits.
-func (f *Front) Draining() <-chan struct{} { return f.draining }
+func (f *Frontend) Draining() <-chan struct{} { return f.draining }
 
 // followShutdown tells of the signals of a shutdown and returns when all have come.
-func (f *Front) followShutdown(hooksDone <-chan struct{}) {
+func (f *Frontend) followShutdown(hooksDone <-chan struct{}) {
 	<-f.initiated
 	f.signals.came(ShutdownInitiated)
 	var both sync.WaitGroup
@@ -81,7 +81,7 @@ func (f *Front) followShutdown(hooksDone <-chan struct{}) {
 }
 
 // followStart tells when all paths have been installed.
-func (f *Front) followStart(ctx context.Context) {
+func (f *Frontend) followStart(ctx context.Context) {
 	for _, signal := range f.server.MuxAndDiscoveryCompleteSignals() {
 		select {
 		case <-signal:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
 // recorder keeps the signals that have come.
@@ -44,8 +45,8 @@ func TestSignalsComeInUpstreamsOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			ready := make(chan struct{})
-			s.SetChecks(func() []front.Check {
-				return []front.Check{check("a/b", func(context.Context) error {
+			s.SetChecks(func() []lifecycle.Check {
+				return []lifecycle.Check{check("a/b", func(context.Context) error {
 					select {
 					case <-ready:
 						return nil

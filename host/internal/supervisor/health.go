@@ -14,22 +14,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// Check is one health check of a stage.
-type Check struct {
-	// Name is STAGE/CHECK.
-	Name                   string
-	Healthz, Livez, Readyz bool
-	// Boot says that the check fails while the stage starts, for which /livez has a
-	// grace period.
-	Boot bool
-	// Required says that the server is not well if the check fails. The checks of a stage
-	// that is not required are only to be shown.
-	Required bool
-	// Run returns nil if the check passes. It asks the stage's current
-	// generation and is bounded in time, so that a hung stage gives a failed
-	// check.
-	Run func(context.Context) error
-}
+// Check is a health check of a stage. It runs on the stage's current generation.
+type Check = lifecycle.Check
 
 const (
 	// checkTimeout bounds one round of a stage's health checks.

@@ -62,7 +62,7 @@ func carriedRequest(tb testing.TB) *http.Request {
 }
 
 func TestAppendRequestHeadersIsCheap(t *testing.T) {
-	c, r := &Carrier{}, carriedRequest(t)
+	c, r := &Propagator{}, carriedRequest(t)
 	buf := make([]byte, 0, 1024)
 	if !strings.Contains(string(c.AppendRequestHeaders(buf, r)), `X-Catena-User: {"name":"jane","uid":"1","groups":["ops","system:authenticated"]}`+"\r\n") {
 		t.Error("no user")
@@ -73,7 +73,7 @@ func TestAppendRequestHeadersIsCheap(t *testing.T) {
 }
 
 func BenchmarkAppendRequestHeaders(b *testing.B) {
-	c, r := &Carrier{}, carriedRequest(b)
+	c, r := &Propagator{}, carriedRequest(b)
 	buf := make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
 func TestChecks(t *testing.T) {
@@ -21,11 +21,11 @@ func TestChecks(t *testing.T) {
 		}
 		return nil
 	}
-	var all []front.Check
+	var all []lifecycle.Check
 	add := func(name string, healthz, livez, readyz bool) {
-		all = append(all, front.Check{Name: name, Healthz: healthz, Livez: livez, Readyz: readyz, Required: true, Run: run})
+		all = append(all, lifecycle.Check{Name: name, Healthz: healthz, Livez: livez, Readyz: readyz, Required: true, Run: run})
 	}
-	s.SetChecks(func() []front.Check { return all })
+	s.SetChecks(func() []lifecycle.Check { return all })
 	add("core/all", true, true, true)
 	add("core/ready", false, false, true)
 	add("core/live", false, true, false)
@@ -56,17 +56,17 @@ func TestChecks(t *testing.T) {
 func passes(context.Context) error { return nil }
 func fails(context.Context) error  { return errTest }
 
-func check(name string, run func(context.Context) error) front.Check {
-	return front.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Required: true, Run: run}
+func check(name string, run func(context.Context) error) lifecycle.Check {
+	return lifecycle.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Required: true, Run: run}
 }
 
 // Checks come and go with the stages, in the lists as well as by path.
 func TestChecksCanChangeAtAnyTime(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, open(t))
-	var now atomic.Pointer[[]front.Check]
-	now.Store(&[]front.Check{check("a/ok", passes), check("b/bad", fails)})
-	s.SetChecks(func() []front.Check { return *now.Load() })
+	var now atomic.Pointer[[]lifecycle.Check]
+	now.Store(&[]lifecycle.Check{check("a/ok", passes), check("b/bad", fails)})
+	s.SetChecks(func() []lifecycle.Check { return *now.Load() })
 	s.run(t)
 	admin := s.admin(t)
 	eventually(t, "start", func() bool { return admin.get(t, "/livez?exclude=b/bad").code == http.StatusOK })
@@ -93,7 +93,7 @@ func TestChecksCanChangeAtAnyTime(t *testing.T) {
 
 	optional := check("d/optional", fails)
 	optional.Required = false
-	now.Store(&[]front.Check{check("a/ok", passes), check("c/new", passes), optional})
+	now.Store(&[]lifecycle.Check{check("a/ok", passes), check("c/new", passes), optional})
 	s.waitReady(t)
 	if a := admin.get(t, "/readyz?verbose"); strings.Contains(a.body, "b/bad") || !strings.Contains(a.body, "[+]c/new ok\n[-]d/optional failed: not required\n") {
 		t.Errorf("after the change: %s", a.body)
@@ -113,7 +113,7 @@ func TestLivezHasAGraceForTheStart(t *testing.T) {
 	s := newServer(t, flags)
 	boot := check("a/boot", fails)
 	boot.Boot = true
-	s.SetChecks(func() []front.Check { return []front.Check{boot} })
+	s.SetChecks(func() []lifecycle.Check { return []lifecycle.Check{boot} })
 	s.run(t)
 	admin := s.admin(t)
 	eventually(t, "start", func() bool { return admin.get(t, "/readyz?exclude=a/boot").code == http.StatusOK })

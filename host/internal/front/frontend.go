@@ -7,11 +7,12 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -21,13 +22,12 @@ import (
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
-// Options are what a Front is made of.
+// Options are the options of a Frontend.
 type Options struct {
 	// Flags are the flags of kube-apiserver. New completes them: afterwards they
 	// name the port that was bound.
 	Flags *Flags
-	// ListedPaths returns the paths that the stages list, for the index at /, and
-	// to find out whether a stage serves the built-in APIs.
+	// ListedPaths returns the paths that the stages list.
 	ListedPaths func() []string
 	// Metrics returns what /metrics shows, given the metrics of this process; these alone
 	// if it is nil.
@@ -35,33 +35,37 @@ type Options struct {
 	// Signal is called with the lifecycle signals as they come, one at a time, if it
 	// is not nil. It must not block.
 	Signal func(name string, at time.Time)
-	// Log gets what the front itself has to say; upstream logs through klog.
+	// PreShutdownTimeout bounds the hooks of AddPreShutdownHook, if it is not zero.
+	PreShutdownTimeout time.Duration
+	// Log gets the messages of the front itself; Kubernetes' code logs through klog.
 	Log hclog.Logger
 }
 
-// Front is a server in front of a chain of stages.
-type Front struct {
-	opts     Options
-	server   *genericapiserver.GenericAPIServer
-	listener *connections
-	sizes    flowcontrolrequest.StorageObjectCountTracker
-	carrier  *Carrier
-	writer   errorWriter
-	checks   checks
-	signals  signals
-	audit    *auditPolicy
+// Frontend terminates TLS and passes requests through the filters to a chain of stages.
+type Frontend struct {
+	opts        Options
+	server      *genericapiserver.GenericAPIServer
+	listener    *connections
+	sizes       flowcontrolrequest.StorageObjectCountTracker
+	propagator  *Propagator
+	metrics     *Metrics
+	informers   *filterInformers
+	longRunning request.LongRunningRequestCheck
+	writer      errorWriter
+	health      health
+	signals     signals
+	audit       *auditPolicy
 	// contents are the files of flags as they were at the start.
 	contents map[[2]string]digest
 
-	hooks     preShutdownHooks
+	hooks     []preShutdownHook
 	draining  chan struct{}
 	initiated <-chan struct{}
 	drained   <-chan struct{}
-	// requests are those that came through the listener.
-	requests inFlight
+	requests  requests
 
-	mu    sync.RWMutex
-	chain http.Handler
+	chain atomic.Pointer[http.Handler]
+	paths atomic.Pointer[[]string]
 
 	// failed ends with the error that fail is called with.
 	failed context.Context
@@ -70,14 +74,15 @@ type Front struct {
 
 // New binds the port and builds the server, which does not accept connections
 // before Run. The caller has to call either Run or Close.
-func New(ctx context.Context, opts Options) (*Front, error) {
+func New(ctx context.Context, opts Options) (*Frontend, error) {
 	listener, err := bind(ctx, opts.Flags)
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{opts: opts, listener: listener, draining: make(chan struct{})}
-	f.signals.tell = opts.Signal
-	f.checks.wasReady = func() { f.signals.came(HasBeenReady) }
+	f := &Frontend{opts: opts, listener: listener, draining: make(chan struct{})}
+	f.signals.observe = opts.Signal
+	f.health.ready = make(chan struct{})
+	f.health.wasReady = func() { f.signals.came(HasBeenReady) }
 	f.failed, f.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := f.build(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -85,7 +90,7 @@ func New(ctx context.Context, opts Options) (*Front, error) {
 	return f, nil
 }
 
-func (f *Front) build(ctx context.Context) error {
+func (f *Frontend) build(ctx context.Context) error {
 	completed, err := f.opts.Flags.complete(ctx)
 	if err != nil {
 		return err
@@ -96,12 +101,16 @@ func (f *Front) build(ctx context.Context) error {
 	completed.GenericServerRunOptions.ComponentGlobalsRegistry.AddMetrics()
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
 	f.opts.Flags.applyMetrics()
-	registerBuildInfo()
+	f.metrics = newMetrics()
+	latest.Store(f.metrics)
 
 	config, informers, err := genericConfig(completed, f.opts.Flags)
 	if err != nil {
 		return err
 	}
+	f.informers = &filterInformers{SharedInformerFactory: informers}
+	f.informers.listed = f.opts.ListedPaths
+	f.longRunning = config.LongRunningFunc
 	f.contents = f.opts.Flags.contents()
 	if f.audit, err = newAuditPolicy(completed.Audit.PolicyFile); err != nil {
 		return err
@@ -109,24 +118,25 @@ func (f *Front) build(ctx context.Context) error {
 	if f.audit != nil {
 		config.AuditPolicyRuleEvaluator = f.audit
 	}
-	f.carrier = newCarrier(f.audit)
+	f.propagator = newPropagator(f.audit)
 	f.sizes = config.StorageObjectCountTracker
 	f.initiated, f.drained = config.ShutdownInitiatedNotify(), config.DrainedNotify()
 	f.writer = errorWriter{config.Serializer}
-	f.checks.wrap(config)
+	f.health.created, f.health.livezGrace = time.Now(), config.LivezGracePeriod
+	build := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return build(f.health.handler(api), config)
+	}
 
 	delegate := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))
-	f.server, err = config.Complete(neededInformers{informers, f.opts.ListedPaths}).New("catena", delegate)
+	f.server, err = config.Complete(f.informers).New("catena", delegate)
 	if err != nil {
 		return fmt.Errorf("build the server: %w", err)
 	}
 	f.installMetrics(config)
-	if err := f.server.AddHealthChecks(f.checks.upstreamCheck()); err != nil {
-		return err
-	}
 	f.requests.Handler = f.server.Handler.FullHandlerChain
 	f.server.Handler.FullHandlerChain = &f.requests
-	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.checks.listedPaths), listedPaths(f.opts.ListedPaths)}, f.server.Handler.NonGoRestfulMux)
+	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.health.listedPaths), listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil
 }
 
@@ -135,51 +145,65 @@ type listedPaths func() []string
 
 func (l listedPaths) ListedPaths() []string { return l() }
 
-// SetChain sets the handler of everything that is not the front's own. It gets
+// SetChain sets the handler of all paths that are not the front's own. It gets
 // requests that have passed the filters. Without one, requests get 503.
-func (f *Front) SetChain(chain http.Handler) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.chain = chain
-}
+func (f *Frontend) SetChain(chain http.Handler) { f.chain.Store(&chain) }
 
-func (f *Front) serveChain(w http.ResponseWriter, r *http.Request) {
-	f.mu.RLock()
-	chain := f.chain
-	f.mu.RUnlock()
+func (f *Frontend) serveChain(w http.ResponseWriter, r *http.Request) {
+	chain := f.chain.Load()
 	if chain == nil {
 		f.writer.starting(w, r)
 		return
 	}
 	w, r = f.trailed(w, r)
-	f.carrier.prepare(r)
-	chain.ServeHTTP(trackWatch(w, r), r)
-	f.writer.awaitTimeout(w, r)
+	f.propagator.prepare(r)
+	(*chain).ServeHTTP(trackWatch(w, r), r)
+}
+
+// SetListedPaths sets the paths that the stages of the chain list: they are in the index
+// at /, and tell whether a stage serves the APIs that the filters watch. It is to be
+// called whenever they change.
+func (f *Frontend) SetListedPaths(paths []string) {
+	f.paths.Store(&paths)
+	f.informers.setPaths(paths)
+}
+
+func (f *Frontend) listedPaths() []string {
+	if f.opts.ListedPaths != nil {
+		return f.opts.ListedPaths()
+	}
+	if paths := f.paths.Load(); paths != nil {
+		return *paths
+	}
+	return nil
 }
 
 // Handler returns the server's handler with all its filters, for the socket on
 // which stages call. See WithLoopbackUser.
-func (f *Front) Handler() http.Handler { return f.requests.Handler }
+func (f *Frontend) Handler() http.Handler { return f.requests.Handler }
 
-// Carrier returns what carries the state of a request to the stages and back.
-func (f *Front) Carrier() *Carrier { return f.carrier }
+// Propagator returns what propagates the context of a request to the stages and back.
+func (f *Frontend) Propagator() *Propagator { return f.propagator }
 
-// SetResourceSize tells how many objects of a resource (RESOURCE.GROUP, or
+// Metrics returns the metrics of the server's stages and configuration.
+func (f *Frontend) Metrics() *Metrics { return f.metrics }
+
+// SetResourceSize sets how many objects of a resource (RESOURCE.GROUP, or
 // RESOURCE in the core group) are stored and how large one is, for the cost of
-// LIST requests. What is not told again within three minutes is no longer used.
-func (f *Front) SetResourceSize(resource string, count, objectBytes int64) {
+// LIST requests. A size that is not set again within three minutes is dropped.
+func (f *Frontend) SetResourceSize(resource string, count, objectBytes int64) {
 	f.sizes.Set(resource, stats(count, objectBytes))
 }
 
 // Addr returns the address that the front is bound to.
-func (f *Front) Addr() *net.TCPAddr { return f.listener.Addr().(*net.TCPAddr) }
+func (f *Frontend) Addr() *net.TCPAddr { return f.listener.Addr().(*net.TCPAddr) }
 
 // ExternalURL returns the address under which clients elsewhere reach the server.
-func (f *Front) ExternalURL() string { return "https://" + f.server.ExternalAddress }
+func (f *Frontend) ExternalURL() string { return "https://" + f.server.ExternalAddress }
 
 // LocalURL returns an address under which clients on this machine reach the
 // server, however its network changes.
-func (f *Front) LocalURL() string {
+func (f *Frontend) LocalURL() string {
 	addr := f.Addr()
 	ip := addr.IP
 	if ip.IsUnspecified() {
@@ -189,10 +213,10 @@ func (f *Front) LocalURL() string {
 }
 
 // Version returns the Kubernetes release that the server reports at /version.
-func (f *Front) Version() string { return kubeversion.Info(f.server.EffectiveVersion).GitVersion }
+func (f *Frontend) Version() string { return kubeversion.Info(f.server.EffectiveVersion).GitVersion }
 
 // Close releases the port of a front that is not going to Run.
-func (f *Front) Close() error {
+func (f *Frontend) Close() error {
 	f.server.Destroy()
 	return f.listener.Close()
 }

@@ -51,7 +51,7 @@ func runTests(m *testing.M) (code int, err error) {
 
 // server is a front with everything that it needs, on a free port.
 type server struct {
-	*front.Front
+	*front.Frontend
 	files pki.Files
 	paths atomic.Pointer[[]string]
 	stop  context.CancelFunc
@@ -88,7 +88,7 @@ func newServerWith(t *testing.T, flags flagValues, change func(*front.Options)) 
 		Log:         hclog.NewNullLogger(),
 	}
 	change(&options)
-	s.Front, err = front.New(t.Context(), options)
+	s.Frontend, err = front.New(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func (c *client) send(ctx context.Context, method, path string, headers ...strin
 // carried are the headers that the front's carrier gives a stage.
 func carried(t *testing.T, s *server, r *http.Request) http.Header {
 	header := http.Header{}
-	for _, line := range strings.Split(strings.TrimSuffix(string(s.Carrier().AppendRequestHeaders(nil, r)), "\r\n"), "\r\n") {
+	for _, line := range strings.Split(strings.TrimSuffix(string(s.Propagator().AppendRequestHeaders(nil, r)), "\r\n"), "\r\n") {
 		name, value, ok := strings.Cut(line, ": ")
 		if !ok {
 			t.Errorf("no header line: %q", line)

@@ -22,26 +22,26 @@ import (
 
 // Carrier carries what rides on a request's context in one process to a stage and
 // back, in headers. It implements relay.Carrier.
-type Carrier struct {
+type Propagator struct {
 	// omits tells whether the audit policy leaves managed fields out for a
 	// request; nil if it never does.
 	omits func(ctx context.Context, ac *audit.AuditContext) bool
 }
 
-var _ relay.Carrier = (*Carrier)(nil)
+var _ relay.Carrier = (*Propagator)(nil)
 
-// newCarrier makes a carrier for a server with that audit policy, nil if it has none.
-func newCarrier(policy *auditPolicy) *Carrier {
+// newPropagator makes a carrier for a server with that audit policy, nil if it has none.
+func newPropagator(policy *auditPolicy) *Propagator {
 	if policy == nil {
-		return &Carrier{}
+		return &Propagator{}
 	}
-	return &Carrier{omits: policy.omitsManagedFields}
+	return &Propagator{omits: policy.omitsManagedFields}
 }
 
 // prepare makes the headers of a request fit for the chain: upstream's filters
 // have taken out those that say who the client is, this takes out those with which
 // host and stages talk, and adds the trace.
-func (c *Carrier) prepare(r *http.Request) {
+func (c *Propagator) prepare(r *http.Request) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, stagev1.HeaderPrefix) {
 			delete(r.Header, name)
@@ -55,7 +55,7 @@ func (c *Carrier) prepare(r *http.Request) {
 }
 
 // AppendRequestHeaders appends the headers for a stage, each a complete line.
-func (c *Carrier) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
+func (c *Propagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 	ctx := r.Context()
 	if u, ok := request.UserFrom(ctx); ok {
 		dst = append(dst, stagev1.HeaderUser+": "...)
@@ -74,7 +74,7 @@ func (c *Carrier) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 	return c.appendAudit(dst, r)
 }
 
-func (c *Carrier) appendAudit(dst []byte, r *http.Request) []byte {
+func (c *Propagator) appendAudit(dst []byte, r *http.Request) []byte {
 	ac := audit.AuditContextFrom(r.Context())
 	if ac == nil {
 		return dst
@@ -95,7 +95,7 @@ func (c *Carrier) appendAudit(dst []byte, r *http.Request) []byte {
 }
 
 // ResponseHeader takes a header that a stage has sent to the host.
-func (c *Carrier) ResponseHeader(r *http.Request, _, key, value string) {
+func (c *Propagator) ResponseHeader(r *http.Request, _, key, value string) {
 	switch key {
 	case stagev1.HeaderAudit:
 		addAudit(r.Context(), value)

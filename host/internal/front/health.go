@@ -1,0 +1,243 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apimetrics "k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/httplog"
+	"k8s.io/component-base/metrics/prometheus/slis"
+	"k8s.io/klog/v2"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+)
+
+// readyInterval is how often the checks of /readyz are run until all of them pass.
+const readyInterval = 50 * time.Millisecond
+
+// health serves /healthz, /livez and /readyz. Kubernetes' own endpoints fix their list
+// of checks when the server starts to run; the checks of stages come and go with them.
+type health struct {
+	// own are the checks of the server itself; nil before it runs.
+	own atomic.Pointer[[]lifecycle.Check]
+	// stages returns the checks of SetChecks.
+	stages atomic.Pointer[func() []lifecycle.Check]
+
+	created    time.Time
+	livezGrace time.Duration
+
+	ready     chan struct{}
+	readyOnce sync.Once
+	// wasReady is called once, when all checks of /readyz have passed.
+	wasReady func()
+}
+
+// SetChecks sets the function that returns the checks of the stages. It is called for
+// each request to an endpoint of health.
+func (f *Frontend) SetChecks(stages func() []lifecycle.Check) { f.health.stages.Store(&stages) }
+
+// Ready returns a channel that is closed when all checks of /readyz have passed for the
+// first time since Run was called.
+func (f *Frontend) Ready() <-chan struct{} { return f.health.ready }
+
+// awaitReady closes the channel of Ready when all checks of /readyz pass.
+func (f *Frontend) awaitReady(ctx context.Context) {
+	tick := time.NewTicker(readyInterval)
+	defer tick.Stop()
+	for {
+		if f.health.pass(ctx, "readyz") && ctx.Err() == nil {
+			f.health.setReady()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-f.health.ready:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *health) setReady() {
+	h.readyOnce.Do(func() {
+		h.wasReady()
+		close(h.ready)
+	})
+}
+
+// ownChecks returns the checks that Kubernetes' server has of itself.
+func (f *Frontend) ownChecks() []lifecycle.Check {
+	var checks []lifecycle.Check
+	for _, c := range f.server.HealthzChecks() {
+		checks = append(checks, lifecycle.Check{
+			Name: c.Name(), Healthz: true, Livez: true, Readyz: true, Required: true,
+			Boot: strings.HasPrefix(c.Name(), "poststarthook/"),
+			Run:  runner(c),
+		})
+	}
+	for _, c := range []healthz.HealthChecker{healthz.NewInformerSyncHealthz(f.informers), healthz.NewShutdownHealthz(f.initiated)} {
+		checks = append(checks, lifecycle.Check{Name: c.Name(), Readyz: true, Required: true, Run: runner(c)})
+	}
+	return checks
+}
+
+// runner runs a check that does not depend on the request.
+func runner(c healthz.HealthChecker) func(context.Context) error {
+	return func(context.Context) error { return c.Check(nil) }
+}
+
+// of returns the checks that an endpoint, such as readyz, has now.
+func (h *health) of(endpoint string) []lifecycle.Check {
+	var all []lifecycle.Check
+	if own := h.own.Load(); own != nil {
+		all = slices.Clone(*own)
+	}
+	if stages := h.stages.Load(); stages != nil {
+		all = append(all, (*stages)()...)
+	}
+	return slices.DeleteFunc(all, func(c lifecycle.Check) bool {
+		switch endpoint {
+		case "healthz":
+			return !c.Healthz
+		case "livez":
+			return !c.Livez
+		default:
+			return !c.Readyz
+		}
+	})
+}
+
+func (h *health) run(ctx context.Context, endpoint string, check lifecycle.Check) error {
+	if check.Boot && endpoint == "livez" && time.Since(h.created) < h.livezGrace {
+		return nil
+	}
+	return check.Run(ctx)
+}
+
+// pass reports whether all required checks of an endpoint pass.
+func (h *health) pass(ctx context.Context, endpoint string) bool {
+	return !slices.ContainsFunc(h.of(endpoint), func(c lifecycle.Check) bool {
+		return c.Required && h.run(ctx, endpoint, c) != nil
+	})
+}
+
+// handler serves the endpoints, and each check by its path. All other requests go to
+// next.
+func (h *health) handler(next http.Handler) http.Handler {
+	endpoints := map[string]http.Handler{}
+	for _, endpoint := range []string{"healthz", "livez", "readyz"} {
+		endpoints[endpoint] = apimetrics.InstrumentHandlerFunc(http.MethodGet, "", "", "", "/"+endpoint, "", "", false, "",
+			func(w http.ResponseWriter, r *http.Request) { h.serveAll(w, r, endpoint) })
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		endpoint, name, isCheck := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		all, ok := endpoints[endpoint]
+		if !ok || h.own.Load() == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !isCheck {
+			all.ServeHTTP(w, r)
+			return
+		}
+		checks := h.of(endpoint)
+		i := slices.IndexFunc(checks, func(c lifecycle.Check) bool { return c.Name == name })
+		if i < 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := h.run(r.Context(), endpoint, checks[i]); err != nil {
+			http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, "ok")
+	})
+}
+
+// serveAll responds as Kubernetes' endpoints of health do.
+func (h *health) serveAll(w http.ResponseWriter, r *http.Request, endpoint string) {
+	query := r.URL.Query()
+	lines, err := h.runAll(r.Context(), endpoint, query["exclude"])
+	if err != nil {
+		klog.FromContext(r.Context()).V(2).Info("Health checks failed", "endpoint", endpoint, "err", err)
+		httplog.SetStacktracePredicate(r.Context(), func(int) bool { return false })
+		http.Error(w, fmt.Sprintf("%s%s check failed", lines, endpoint), http.StatusInternalServerError)
+		return
+	}
+	if endpoint == "readyz" && !query.Has("exclude") {
+		h.setReady()
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if !query.Has("verbose") {
+		fmt.Fprint(w, "ok")
+		return
+	}
+	fmt.Fprintf(w, "%s%s check passed\n", lines, endpoint)
+}
+
+// runAll runs the checks of an endpoint without the excluded ones. It returns a line for
+// each check, without the reasons of failures, since everyone may ask; the error has
+// those of the required checks.
+func (h *health) runAll(ctx context.Context, endpoint string, excluded []string) (lines []byte, err error) {
+	var out bytes.Buffer
+	var failed []error
+	excluded = slices.Compact(slices.Sorted(slices.Values(excluded)))
+	unknown := slices.Clone(excluded)
+	for _, check := range h.of(endpoint) {
+		if slices.Contains(excluded, check.Name) {
+			unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == check.Name })
+			fmt.Fprintf(&out, "[+]%s excluded: ok\n", check.Name)
+			continue
+		}
+		err := h.run(ctx, endpoint, check)
+		result := slis.Success
+		switch {
+		case err == nil:
+			fmt.Fprintf(&out, "[+]%s ok\n", check.Name)
+		case check.Required:
+			result = slis.Error
+			fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", check.Name)
+			failed = append(failed, fmt.Errorf("%s: %w", check.Name, err))
+		default:
+			result = slis.Error
+			fmt.Fprintf(&out, "[-]%s failed: not required\n", check.Name)
+		}
+		_ = slis.ObserveHealthcheck(ctx, check.Name, endpoint, result)
+	}
+	if len(unknown) > 0 {
+		for i := range unknown {
+			unknown[i] = fmt.Sprintf("%q", unknown[i])
+		}
+		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
+	}
+	return out.Bytes(), errors.Join(failed...)
+}
+
+// listedPaths returns the paths of the stages' checks, for the index at /.
+func (h *health) listedPaths() []string {
+	stages := h.stages.Load()
+	if stages == nil {
+		return nil
+	}
+	var paths []string
+	for _, c := range (*stages)() {
+		for endpoint, has := range map[string]bool{"healthz": c.Healthz, "livez": c.Livez, "readyz": c.Readyz} {
+			if has {
+				paths = append(paths, "/"+endpoint+"/"+c.Name)
+			}
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}

@@ -1,0 +1,21 @@
+package lifecycle
+
+import "context"
+
+// Check is a health check of a stage, or of the server itself.
+type Check struct {
+	// Name is the name under which the endpoints list the check: STAGE/CHECK if it is
+	// a stage's.
+	Name string
+	// Healthz, Livez and Readyz are the endpoints that the check is part of.
+	Healthz, Livez, Readyz bool
+	// Boot reports that the check fails while its stage starts: /livez ignores that
+	// for livez-grace-period.
+	Boot bool
+	// Required reports that an endpoint fails if the check does. If not, the endpoint
+	// only lists the failure.
+	Required bool
+	// Run returns nil if the check passes. It returns within a bounded time: an
+	// endpoint responds when all of its checks have returned.
+	Run func(context.Context) error
+}
