@@ -56,6 +56,7 @@ func TestSoleUsers(t *testing.T) {
 		{"k8s.io/apiserver", "host/internal/front"},
 		{"k8s.io/kubernetes", "host/internal/front"},
 		{"go.etcd.io/etcd/server/v3", "host/internal/store"},
+		{"github.com/spf13/cobra", "host/internal/cli"},
 	}
 	for pkg, imports := range list(t, "Imports", "./host/...") {
 		for _, imp := range imports {
@@ -68,6 +69,34 @@ func TestSoleUsers(t *testing.T) {
 	}
 }
 
+// Imports of the host's packages point down: the commands run the server, the server
+// serves the admin socket, and nothing below knows any of them.
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	const internal = module + "host/internal/"
+	mayImport := map[string][]string{
+		internal + "cli":    {module + "host"},
+		internal + "server": {internal + "cli"},
+		internal + "admin":  {internal + "cli", internal + "server"},
+	}
+	seen := map[string]bool{}
+	for pkg, imports := range list(t, "Imports", "./host/...") {
+		for _, imp := range imports {
+			users, restricted := mayImport[imp]
+			if !restricted {
+				continue
+			}
+			seen[imp] = true
+			if !slices.Contains(users, pkg) {
+				t.Errorf("%s imports %s, which only %s may", pkg, imp, strings.Join(users, " and "))
+			}
+		}
+	}
+	if len(seen) != len(mayImport) {
+		t.Errorf("only %v are imported at all", seen)
+	}
+}
+
 // What a package must not compile, however indirectly.
 func TestForbiddenDependencies(t *testing.T) {
 	t.Parallel()
@@ -76,6 +105,9 @@ func TestForbiddenDependencies(t *testing.T) {
 		"./host/internal/lifecycle": func(string) bool { return true },
 		"./host/internal/relay": func(p string) bool {
 			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp", "google.golang.org")
+		},
+		"./host/internal/admin": func(p string) bool {
+			return under(p, "k8s.io/apiserver", "k8s.io/kubernetes", "go.etcd.io/etcd/server")
 		},
 		"./sdk": func(p string) bool {
 			k8s := strings.HasPrefix(p, "k8s.io/") && !under(p, "k8s.io/apimachinery")

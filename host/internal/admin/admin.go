@@ -1,0 +1,93 @@
+// Package admin is the admin socket, on which the commands speak to a running host: the
+// requests and responses, the server of the socket and its client.
+package admin
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// socketName is the admin socket in the runtime directory, which keeps other users out,
+// as does the socket itself.
+const socketName = "admin.sock"
+
+// Host is a running host. Its methods may be called concurrently.
+type Host interface {
+	Status() Status
+	// Swap returns when the new process serves, or with the reason why it does not.
+	Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped, error)
+	Reload(ctx context.Context) (*Reload, error)
+	Explain(ctx context.Context, r ExplainRequest) (*Explanation, error)
+}
+
+// ErrStarting is why a host that starts does not change its chain.
+var ErrStarting = errors.New("the server is starting: try again when it is ready")
+
+// Status is the state of a running host.
+type Status struct {
+	// Stages are in the order of the chain.
+	Stages []supervisor.Status `json:"stages"`
+	// Signals are the lifecycle signals so far, in order.
+	Signals []Signal `json:"signals"`
+	// LastReload is nil if the configuration is that of the start.
+	LastReload *Reload `json:"lastReload,omitempty"`
+}
+
+// Signal is a lifecycle signal of the server.
+type Signal struct {
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+}
+
+// SwapRequest asks for a new process of a stage.
+type SwapRequest struct {
+	Stage string `json:"stage"`
+	// Binary is the absolute path of the new binary; empty for the present one.
+	Binary string `json:"binary,omitempty"`
+	// Rollback takes the place of what the configuration says, if it is not zero.
+	Rollback supervisor.Rollback `json:"rollback,omitzero"`
+}
+
+// Reload is the result of a reload of the configuration.
+type Reload struct {
+	At time.Time `json:"at"`
+	// Error is why nothing has changed; empty if the configuration is in effect.
+	Error string `json:"error,omitempty"`
+	supervisor.Applied
+	// Settings are keys whose new value is in effect without a new process.
+	Settings []string `json:"settings,omitempty"`
+	// Stale are flags whose files have changed since the start of the host, and that only
+	// a restart applies.
+	Stale []string `json:"stale,omitempty"`
+}
+
+// String returns what has changed, for people.
+func (r *Reload) String() string {
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"added", r.Added}, {"removed", r.Removed}, {"swapped", r.Swapped}, {"set", r.Settings}} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.what+" "+strings.Join(p.names, ", "))
+		}
+	}
+	if r.Reordered {
+		parts = append(parts, "reordered")
+	}
+	text := "applied: " + strings.Join(parts, "; ")
+	switch {
+	case r.Error != "":
+		return "not applied: " + r.Error
+	case len(parts) == 0:
+		text = "applied, nothing has changed"
+	}
+	if len(r.Stale) > 0 {
+		text += "; only a restart of the host applies the changed files of " + strings.Join(r.Stale, ", ")
+	}
+	return text
+}

@@ -1,0 +1,118 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"syscall"
+
+	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// Client calls the host that runs on a data directory.
+type Client struct {
+	// DataDir and RuntimeDir are those of the host's configuration.
+	DataDir, RuntimeDir string
+}
+
+// IsNotRunning reports whether an error of a Client means that no host runs on the data
+// directory.
+func IsNotRunning(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// Status returns the state of the host.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var s Status
+	err := c.call(ctx, http.MethodGet, "/status", nil, &s)
+	return s, err
+}
+
+// Swap has the host replace the process of a stage, and waits for that.
+func (c *Client) Swap(ctx context.Context, r SwapRequest) (supervisor.Swapped, error) {
+	var s supervisor.Swapped
+	err := c.call(ctx, http.MethodPost, "/swap", r, &s)
+	return s, cutOff("swap", err)
+}
+
+// Reload has the host read its configuration again, and waits until it is in effect.
+func (c *Client) Reload(ctx context.Context) (Reload, error) {
+	var r Reload
+	err := c.call(ctx, http.MethodPost, "/reload", nil, &r)
+	return r, cutOff("reload", err)
+}
+
+// Explain asks the host what would happen to a request.
+func (c *Client) Explain(ctx context.Context, r ExplainRequest) (*Explanation, error) {
+	query := url.Values{"method": {r.Method}, "path": {r.Path}, "as": {r.As}, "group": r.Groups}
+	e := &Explanation{}
+	err := c.call(ctx, http.MethodGet, "/explain?"+query.Encode(), nil, e)
+	return e, err
+}
+
+// call decodes the response into result.
+func (c *Client) call(ctx context.Context, method, path string, body, result any) error {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+	}}
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, bytes.NewReader(encoded))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return errors.Unwrap(err) // without the made-up URL
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(string(bytes.TrimSpace(b)))
+	}
+	return json.Unmarshal(b, result)
+}
+
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	dirs, err := datadir.Runtime(c.RuntimeDir, c.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	for _, dir := range dirs {
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, "unix", filepath.Join(dir, socketName)); err == nil {
+			return conn, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("no host answers for the data folder %s: is it running, and with this dataDir? (%w)", c.DataDir, err)
+}
+
+// cutOff explains an error of a connection that broke off before the host could say how a
+// change went. Other errors are as they were.
+func cutOff(change string, err error) error {
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, broken) {
+			return fmt.Errorf("the host has ended before the end of the %s: its next start is as its configuration says (%w)", change, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/guard"
+)
+
+// closeGrace is how long commands may take at the end of the host to get their responses.
+const closeGrace = 2 * time.Second
+
+var errStopping = errors.New("the server is stopping")
+
+// Serve serves the admin socket of a host in its runtime directory. Closing it ends the
+// changes that are under way, and waits until the commands have read why.
+func Serve(runtimeDir string, h Host, errorLog *log.Logger) (closeSocket func() error, err error) {
+	l, err := guard.Listen(filepath.Join(runtimeDir, socketName))
+	if err != nil {
+		return nil, fmt.Errorf("socket for commands: %w", err)
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	srv := &http.Server{
+		Handler: handler(h), ErrorLog: errorLog,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	go func() { _ = srv.Serve(l) }()
+	return func() error {
+		stop(errStopping)
+		grace, cancel := context.WithTimeout(context.Background(), closeGrace)
+		defer cancel()
+		_ = srv.Shutdown(grace)
+		return srv.Close()
+	}, nil
+}
+
+func handler(h Host) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { respond(w, h.Status(), nil, 0) })
+	mux.HandleFunc("POST /swap", func(w http.ResponseWriter, r *http.Request) {
+		var req SwapRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			respond(w, nil, err, http.StatusBadRequest)
+			return
+		}
+		result, err := h.Swap(r.Context(), req)
+		respond(w, result, err, http.StatusConflict)
+	})
+	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
+		result, err := h.Reload(r.Context())
+		respond(w, result, err, http.StatusConflict)
+	})
+	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		result, err := h.Explain(r.Context(), ExplainRequest{Method: q.Get("method"), Path: q.Get("path"), As: q.Get("as"), Groups: q["group"]})
+		respond(w, result, err, http.StatusBadRequest)
+	})
+	return mux
+}
+
+// respond writes the result as JSON or, if there is an error, that as text with the code.
+func respond(w http.ResponseWriter, result any, err error, code int) {
+	if errors.Is(err, ErrStarting) {
+		code = http.StatusServiceUnavailable
+	}
+	if err != nil {
+		http.Error(w, err.Error(), code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(result)
+}

@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// fakeHost responds with what it is asked, or with its error.
+type fakeHost struct {
+	asked any
+	err   error
+	begun chan struct{} // closed when the swap of the stage "slow" has begun
+}
+
+func (*fakeHost) Status() Status { return Status{Signals: []Signal{{Name: "ServerStarted"}}} }
+
+func (h *fakeHost) Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped, error) {
+	if r.Stage == "slow" {
+		close(h.begun)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	h.asked = r
+	return &supervisor.Swapped{Stage: r.Stage}, h.err
+}
+
+func (h *fakeHost) Reload(context.Context) (*Reload, error) {
+	return &Reload{Settings: []string{"log.level"}}, h.err
+}
+
+func (h *fakeHost) Explain(_ context.Context, r ExplainRequest) (*Explanation, error) {
+	h.asked = r
+	return &Explanation{Method: r.Method, Path: r.Path}, h.err
+}
+
+// serve serves a host on the socket of a new runtime directory.
+func serve(t *testing.T, h Host) (c *Client, closeSocket func() error) {
+	t.Helper()
+	dir := t.TempDir()
+	closeSocket, err := Serve(dir, h, log.New(io.Discard, "", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeSocket() })
+	return &Client{RuntimeDir: dir}, closeSocket
+}
+
+// What the client asks for reaches the host, and what that responds reaches the client.
+func TestClientAndServer(t *testing.T) {
+	t.Parallel()
+	h := &fakeHost{}
+	c, _ := serve(t, h)
+	if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, h.Status()) {
+		t.Errorf("status: %+v, %v", got, err)
+	}
+	swap := SwapRequest{Stage: "core", Binary: "/b", Rollback: supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}}
+	if got, err := c.Swap(t.Context(), swap); err != nil || got.Stage != "core" || !reflect.DeepEqual(h.asked, swap) {
+		t.Errorf("swap: %+v, %v, asked for %+v", got, err, h.asked)
+	}
+	if got, err := c.Reload(t.Context()); err != nil || len(got.Settings) != 1 {
+		t.Errorf("reload: %+v, %v", got, err)
+	}
+	explain := ExplainRequest{Method: "GET", Path: "/a?b=c&d", As: "jane", Groups: []string{"x", "y"}}
+	if got, err := c.Explain(t.Context(), explain); err != nil || got.Path != explain.Path || !reflect.DeepEqual(h.asked, explain) {
+		t.Errorf("explain: %+v, %v, asked for %+v", got, err, h.asked)
+	}
+}
+
+func TestClientGetsTheErrorsOfTheHost(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{ErrStarting, errors.New("not so")} {
+		c, _ := serve(t, &fakeHost{err: want})
+		_, swap := c.Swap(t.Context(), SwapRequest{})
+		_, reload := c.Reload(t.Context())
+		_, explain := c.Explain(t.Context(), ExplainRequest{})
+		for _, err := range []error{swap, reload, explain} {
+			if err == nil || err.Error() != want.Error() {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		}
+	}
+}
+
+// A host that ends says so to the commands that wait, and then there is none.
+func TestServerEndsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	c, closeSocket := serve(t, &fakeHost{begun: begun})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Swap(t.Context(), SwapRequest{Stage: "slow"})
+		ended <- err
+	}()
+	<-begun
+	_ = closeSocket()
+	if err := <-ended; err == nil || err.Error() != errStopping.Error() {
+		t.Errorf("got %v", err)
+	}
+	if _, err := c.Status(t.Context()); !IsNotRunning(err) {
+		t.Errorf("after the end: %v", err)
+	}
+}

@@ -1,0 +1,55 @@
+// Package cli is the command line of catena: the commands, their flags, what they print
+// and their exit codes. Commands for a running host call it on its admin socket.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command line of the process and returns its exit code. Version is that of
+// Catena.
+func Main(version string) int {
+	err := rootCommand(version).ExecuteContext(context.Background())
+	if err == nil {
+		return 0
+	}
+	var code exitCode
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "catena: %v\n", err)
+	return 1
+}
+
+// exitCode is an error whose message has been printed already.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func rootCommand(version string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "catena",
+		Short: "An API server that is a chain of plugin processes",
+		Long: `Catena is an API server built as a chain of processes. A small host terminates
+TLS, authenticates, authorizes and audits each request once, and relays it to the
+stage that owns its path. Every stage is a plugin binary, catena-stage-NAME, in a
+plugin folder; the configuration says which stage delegates to which.
+
+A first session:
+
+  catena serve --config configs/catena.yaml
+  export KUBECONFIG=$PWD/data/admin.kubeconfig
+  kubectl get namespaces`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(os.Stdout)
+	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(),
+		kubeconfigCommand(), stageCommand(version), versionCommand(version))
+	return root
+}

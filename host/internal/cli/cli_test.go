@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/datadir"
+)
+
+// run executes a command line and returns what it prints.
+func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	root := rootCommand("unknown")
+	root.SetOut(&out)
+	root.SetErr(&errOut)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}
+
+// write makes a configuration file of a chain, with more lines at its end.
+func write(t *testing.T, more string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "catena.yaml")
+	text := `apiVersion: catena.dev/v1alpha1
+kind: HostConfiguration
+pluginDirs: [` + pluginDir(t, "front", "core", "tail") + `]
+stages:
+  tail: {}
+  front: {delegate: core}
+  core: {delegate: tail}
+` + more
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pluginDir makes a folder with binaries that can be started, in principle.
+func pluginDir(t *testing.T, stages ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stages {
+		if err := os.Link(self, filepath.Join(dir, "catena-stage-"+name)); err != nil {
+			b, err := os.ReadFile(self)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "catena-stage-"+name), b, 0o700)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+func TestChainIsInTheOrderOfDelegation(t *testing.T) {
+	file := write(t, "")
+	out, _, err := run(t, "chain", "--config", file, "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []link
+	if err := json.Unmarshal([]byte(out), &links); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range links {
+		got = append(got, fmt.Sprintf("%s→%s %s", l.Name, l.Delegate, filepath.Base(l.Binary)))
+	}
+	want := []string{"front→core catena-stage-front", "core→tail catena-stage-core", "tail→ catena-stage-tail"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestChainShowsTheClaimsOfTheLastRun(t *testing.T) {
+	data := t.TempDir()
+	if err := datadir.WriteClaims(data, map[string][]string{"core": {"/a", "/b/*", "/c", "/d"}}); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := run(t, "chain", "--config", write(t, ""), "--data-dir", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/a /b/* /c and 1 more", "not known before the first run", "(not found)"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+func TestChainAsDot(t *testing.T) {
+	out, _, err := run(t, "chain", "--config", write(t, ""), "-o", "dot")
+	if err != nil || !strings.Contains(out, `"core" -> "tail";`) || !strings.Contains(out, `"tail" -> "not found";`) {
+		t.Errorf("got %s, %v", out, err)
+	}
+}
+
+func TestChainNamesEachMissingBinary(t *testing.T) {
+	file := write(t, "  new: {delegate: front}\n")
+	_, _, err := run(t, "chain", "--config", file)
+	if err == nil || !strings.Contains(err.Error(), `stage "new": no binary catena-stage-new in `) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnknownOutputFormat(t *testing.T) {
+	_, _, err := run(t, "chain", "-o", "xml")
+	if err == nil || !strings.Contains(err.Error(), `"xml": this command prints text, json, dot`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Errors of all kinds come at once, each with the place where it was made.
+func TestValidateTellsEverything(t *testing.T) {
+	file := write(t, "  new: {delegate: front, binary: /nowhere}\napiserver: {secure-prt: 1, feature-gates: Nonsense=true}\n")
+	_, errOut, err := run(t, "config", "validate", "--config", file)
+	if code := exitCode(0); !errors.As(err, &code) || code != 1 {
+		t.Errorf("got error %v, want exit code 1", err)
+	}
+	for _, want := range []string{
+		file + ":8: stages.new.binary: plugin binary /nowhere: no such file",
+		file + `:9: apiserver.secure-prt: kube-apiserver has no such flag (did you mean "secure-port"?)`,
+	} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("%q is not in\n%s", want, errOut)
+		}
+	}
+}
+
+func TestShowSaysWhereValuesComeFrom(t *testing.T) {
+	file := write(t, "")
+	out, _, err := run(t, "config", "show", "--config", file, "--data-dir", "/elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range [][]string{
+		{"dataDir", "/elsewhere", "--data-dir"}, {"stages.core.delegate", "tail", file + ":7"}, {"log.level", "info", "default"},
+	} {
+		if !slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool {
+			return strings.HasPrefix(l, want[0]+" ") && strings.Contains(l, want[1]) && strings.HasSuffix(l, want[2])
+		}) {
+			t.Errorf("no line says %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestKubeconfigNeedsAFirstStart(t *testing.T) {
+	_, _, err := run(t, "kubeconfig", "--user", "jane", "--config", write(t, ""), "--data-dir", t.TempDir())
+	if err == nil {
+		t.Error("a kubeconfig without an authority")
+	}
+}
+
+// Commands for a running host need its data folder, not its configuration.
+func TestStatusOfNoHost(t *testing.T) {
+	dir := t.TempDir()
+	_, _, err := run(t, "status", "--data-dir", dir)
+	if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder "+dir) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestExampleConfigurationsLoad(t *testing.T) {
+	files, err := filepath.Glob("../../../configs/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found %v, %v", files, err)
+	}
+	for _, file := range files {
+		if _, err := config.Load(config.Options{Files: []string{file}}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

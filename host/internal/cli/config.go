@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/server"
+)
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check or show the configuration",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(configValidateCommand(), configShowCommand(), configSchemaCommand())
+	return cmd
+}
+
+func configValidateCommand() *cobra.Command {
+	var flags configFlags
+	var withStages bool
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Print every error of the configuration",
+		Long: `Print every error of the configuration, with file and key: unknown keys, wrong
+types, stages that make no chain, binaries that cannot be started, flags of
+kube-apiserver that it does not have or that do not fit together. Nothing is
+started, created or changed. The exit code is 1 if there is an error.
+
+What is below stages.NAME.config only the stage knows. With --with-stages, each stage's
+binary is started, asked for the schema of its configuration and for its own opinion,
+and ended; none is configured, and nothing is served.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			wrong := validate(cmd.Context(), &flags, nil, withStages)
+			for _, p := range wrong {
+				fmt.Fprintln(cmd.ErrOrStderr(), p)
+			}
+			if len(wrong) > 0 {
+				return exitCode(1)
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+			return err
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().BoolVar(&withStages, "with-stages", false, "start each stage's binary and have it check its own configuration")
+	return cmd
+}
+
+func configShowCommand() *cobra.Command {
+	var flags configFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the effective configuration and where each value came from",
+		Long: `Print every value that is in effect and where it came from. If there are errors, they
+follow on standard error, the values that are wrong are left out, and the exit code is 1.
+Binaries are not looked for.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
+			cfg, err := flags.inspect()
+			if cfg == nil {
+				return problems.List(err)
+			}
+			_, flagsErr := server.CheckFlags(cmd.Context(), cfg)
+			if err := printSettings(cmd.OutOrStdout(), output, cfg.Effective()); err != nil {
+				return err
+			}
+			return problems.List(errors.Join(err, problems.Locate(cfg, flagsErr)))
+		},
+	}
+	flags.register(cmd)
+	registerOutput(cmd, &output, "text", "json")
+	return cmd
+}
+
+func printSettings(out io.Writer, format string, settings []config.Setting) error {
+	if format == "json" {
+		type row struct {
+			Key    string `json:"key"`
+			Value  any    `json:"value"`
+			Source string `json:"source"`
+			Line   int    `json:"line,omitempty"`
+		}
+		rows := make([]row, len(settings))
+		for i, s := range settings {
+			rows[i] = row{s.Key, s.Value, s.Source, s.Line}
+		}
+		return printJSON(out, rows)
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tVALUE\tFROM")
+	for _, s := range settings {
+		source := s.Source
+		if s.Line > 0 {
+			source = fmt.Sprintf("%s:%d", s.Source, s.Line)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, s.Text(), source)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/dev"
+)
+
+func devCommand() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "dev STAGE_DIR...",
+		Short: "Build stages and swap them into a running host whenever their sources change",
+		Long: `Build the main package in each folder, swap it into the host that runs on the data
+folder, and do so again whenever its Go sources change: its own, those of packages that
+it imports and that are at work on here too, embedded files, go.mod. A build that fails
+is shown, and what runs goes on; so it does if the new process does not become ready.
+The stage must be in the chain already.
+
+The binaries are in DATA_DIR/dev, where the host finds them if it has to start a process
+again. It goes back to the configured ones when it is started anew. Ctrl-C ends.`,
+		Example: `  catena dev ./stages/hello
+  catena dev --data-dir /tmp/catena ./hello ./tenancy`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := flags.loadDirs()
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			client := &admin.Client{DataDir: cfg.DataDir, RuntimeDir: cfg.RuntimeDir}
+			if _, err := client.Status(ctx); err != nil {
+				return err
+			}
+			return dev.Run(ctx, dev.Options{
+				Dirs: args, Out: datadir.Dev(cfg.DataDir),
+				Say: func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) },
+				Swap: func(ctx context.Context, stage, binary string) (string, error) {
+					swapped, err := client.Swap(ctx, admin.SwapRequest{Stage: stage, Binary: binary})
+					return fmt.Sprintf("swapped %s → %s, ready after %s", swapped.From, swapped.To, swapped.Ready.Round(time.Millisecond)), err
+				},
+			})
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBadFlagsOfSwap(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"swap", "accepts 1 arg(s), received 0"},
+		{"swap core --rollback-on errors=5", `--rollback-on: want errors=N%`},
+		{"swap core --rollback-on crash", `--rollback-on: want errors=N% or health, have "crash"`},
+		{"swap core --probation -1s", "--probation -1s: must not be negative"},
+		{"swap core --probation soon", "invalid argument"},
+		{"reload now", "unknown command"},
+		{"status -o xml", `--output "xml": this command prints text, json`},
+	} {
+		_, _, err := run(t, append(strings.Fields(c.args), "--data-dir", t.TempDir())...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestCommandsOfNoHost(t *testing.T) {
+	for _, args := range []string{"swap core", "reload", "status"} {
+		dir := t.TempDir()
+		_, _, err := run(t, append(strings.Fields(args), "--data-dir", dir)...)
+		if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder "+dir) {
+			t.Errorf("%s: got %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/server"
+)
+
+// servingFlags are the flags of kube-apiserver that serve has under the same
+// name; all others are given with --set apiserver.NAME=VALUE or in a file.
+var servingFlags = map[string]string{
+	"bind-address":    "IP `address` to listen on",
+	"secure-port":     "`port` to serve HTTPS on; 0 for any free one",
+	"token-auth-file": "`file` with static tokens",
+	"client-ca-file":  "`file` with the authorities of client certificates",
+}
+
+func serveCommand() *cobra.Command {
+	var flags configFlags
+	var attached []string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server in the foreground",
+		Long: `Run the server in the foreground until SIGINT or SIGTERM, then let requests finish
+and stop every stage; a second signal does not wait for requests, and a third does not
+wait for anything. SIGHUP reads the configuration again and applies it as "catena
+reload" does: what cannot change while the server runs is reported, and then nothing
+changes. The first start makes a certificate authority, the certificates and keys of
+the server, and DATA_DIR/admin.kubeconfig; later starts reuse them.
+
+Messages go to standard error. Standard output gets one line for each stage that
+comes up and, when the server is ready, the lines to paste for a first session.`,
+		Example: `  catena serve --config configs/catena.yaml
+  catena serve --config configs/catena.yaml --secure-port 7443 --data-dir /var/lib/catena
+  catena serve --config configs/catena.yaml --set apiserver.audit-policy-file=audit.yaml
+  catena serve --config configs/hello.yaml --attach hello`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range slices.Sorted(maps.Keys(servingFlags)) {
+				if f := cmd.Flags().Lookup(name); f.Changed {
+					flags.more = append(flags.more, config.CommandFlag{Name: "--" + name, Key: "apiserver." + name, Value: f.Value.String()})
+				}
+			}
+			attach, err := parseAttachments(attached)
+			if err != nil {
+				return err
+			}
+			cfg, err := flags.load()
+			if err != nil {
+				return problems.List(errors.Join(validate(cmd.Context(), &flags, attach, false)...))
+			}
+			ctx, force, stop := shutdownContext(cmd.Context())
+			defer stop()
+			reload, stopReload := hangups()
+			defer stopReload()
+			return server.Run(ctx, server.Options{Config: cfg, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force})
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().StringArrayVar(&attached, "attach", nil,
+		"use the running process of a stage that was started with --debug instead of starting one: `NAME`, or NAME=FOLDER if --debug has a folder")
+	for name, usage := range servingFlags {
+		cmd.Flags().String(name, "", usage)
+	}
+	return cmd
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/catena-dev/catena/host/internal/scaffold"
+	"github.com/catena-dev/catena/host/internal/stagecheck"
+	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/sdk/klogr"
+)
+
+func stageCommand(version string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stage",
+		Short: "Write and check stages",
+		Long:  "What authors of stages need. docs/tutorial.md goes from nothing to a running stage.",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(stageNewCommand(version), stageCheckCommand())
+	return cmd
+}
+
+// released is a version under which the SDK can be had.
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$`)
+
+func stageNewCommand(version string) *cobra.Command {
+	opts := scaffold.Options{Kind: scaffold.Middleware}
+	if released.MatchString(version) {
+		opts.SDK = version
+	}
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Write the repository of a new stage",
+		Long: `Write a repository that builds and passes its test at once: a program, a test, a
+Makefile, a README, a configuration of catena, and a CI file. A middleware answers some
+paths and hands on the rest; an api is a Kubernetes-style API group with one kind.
+
+The go command then finds out which modules it needs, the SDK among them. Where no
+release of the SDK can be had, --sdk names a folder with a clone of Catena.`,
+		Example: `  catena stage new greeter
+  catena stage new greeter --module github.com/me/greeter --sdk ~/src/catena`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Name = args[0]
+			return runStageNew(cmd, opts)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar((*string)(&opts.Kind), "kind", string(opts.Kind), "what the stage `is`: "+strings.Join(scaffold.Kinds(), " or "))
+	fs.StringVar(&opts.Module, "module", "", "`path` of the Go module (default example.com/NAME)")
+	fs.StringVar(&opts.Dir, "dir", "", "`folder` to create (default ./NAME)")
+	fs.StringVar(&opts.SDK, "sdk", opts.SDK, "`version` of the SDK, or folder of a clone of Catena (default: the latest release)")
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(scaffold.Kinds(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+func runStageNew(cmd *cobra.Command, opts scaffold.Options) error {
+	dir, files, err := scaffold.Write(opts)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "created %s: %s\n", dir, strings.Join(files, ", "))
+	if err := scaffold.Resolve(cmd.Context(), dir); err != nil {
+		return fmt.Errorf("the files are there, but the modules are not; --sdk DIR takes the SDK from a clone: %w", err)
+	}
+	fmt.Fprintf(out, "next:\n  cd %s\n  make          # build and test\n  make run      # serve it\n", dir)
+	return nil
+}
+
+func stageCheckCommand() *cobra.Command {
+	opts := stagecheck.Options{Requests: 10000, Timeout: 30 * time.Second}
+	var output, config string
+	var withStore bool
+	cmd := &cobra.Command{
+		Use:   "check BINARY",
+		Short: "Check whether a stage keeps the protocol, whatever it is written in",
+		Long: `Launch a stage as the host does, and check from outside what docs/protocol.md asks of
+it, from the handshake to its end. Nothing else is needed: no configuration of the
+host, no store, no other stage.
+
+Requests go to the paths that the stage claims, or to those of --path; they are GET,
+POST, OPTIONS and DELETE, so do not let a stage be checked that works on real data. What can
+only be checked with the stage's help is checked on the endpoints that it serves below
+--endpoints, see section 9 of docs/protocol.md, and skipped if there are none.
+
+The exit code is 0 if no check has failed.`,
+		Example: `  catena stage check bin/catena-stage-hello --config hello.yaml
+  catena stage check bin/catena-stage-hello --endpoints /hello/check -o junit > hello.xml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output, "text", "json", "junit"); err != nil {
+				return err
+			}
+			opts.Binary = args[0]
+			var err error
+			if opts.Config, err = stageConfig(config); err != nil {
+				return err
+			}
+			if withStore {
+				closeStore, err := checkStore(cmd.Context(), &opts)
+				if err != nil {
+					return err
+				}
+				defer closeStore()
+			}
+			return runStageCheck(cmd, opts, output)
+		},
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&withStore, "store", false, "give the stage an empty store and the flags of an API server that is alone")
+	fs.StringVar(&config, "config", "", "`file` (YAML or JSON) with the stage's own configuration, what config: holds in the host's")
+	fs.StringVar(&opts.Name, "name", "", "`name` that the stage must have (default: of the binary, catena-stage-NAME)")
+	fs.StringSliceVar(&opts.Paths, "path", nil, "`path` to send requests to (default: the paths that the stage claims)")
+	fs.StringVar(&opts.Endpoints, "endpoints", "", "`path` below which the stage serves check endpoints")
+	fs.IntVar(&opts.Requests, "requests", opts.Requests, "`number` of requests over which memory must stay level")
+	fs.DurationVar(&opts.Timeout, "timeout", opts.Timeout, "`time` that each step may take")
+	fs.StringSliceVar(&opts.Only, "only", nil, "`names` of the checks to make (default: all)")
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(stagecheck.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
+	registerOutput(cmd, &output, "text", "json", "junit")
+	return cmd
+}
+
+// stageConfig reads a stage's own configuration, as JSON.
+func stageConfig(file string) (json.RawMessage, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	config, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("--config %s: %w", file, err)
+	}
+	return config, nil
+}
+
+// checkStore starts a store for the time of the check, and adds the flags with which an
+// API server can be alone: everybody may do everything, and what needs other stages is off.
+func checkStore(ctx context.Context, opts *stagecheck.Options) (closeStore func(), err error) {
+	dir, err := os.MkdirTemp("", "catena-")
+	if err != nil {
+		return nil, err
+	}
+	o := store.Options{Dir: dir, Socket: filepath.Join(dir, "s")}
+	s, err := store.Open(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	opts.Flags = append(opts.Flags, "authorization-mode=AlwaysAllow",
+		"disable-admission-plugins=NamespaceLifecycle,MutatingAdmissionPolicy,MutatingAdmissionWebhook,"+
+			"ValidatingAdmissionPolicy,ValidatingAdmissionWebhook,ResourceQuota")
+	for name, value := range o.Flags() {
+		opts.Flags = append(opts.Flags, name+"="+value)
+	}
+	slices.Sort(opts.Flags)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
+func runStageCheck(cmd *cobra.Command, opts stagecheck.Options, output string) error {
+	// gRPC, which logs through klog here, has a lot to say about connections that end.
+	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if output == "text" {
+		opts.Progress = func(r stagecheck.Result) { fmt.Fprint(out, r) }
+	}
+	report, err := stagecheck.Run(cmd.Context(), opts)
+	if err != nil {
+		return err
+	}
+	if err := writeStageReport(out, report, output); err != nil {
+		return err
+	}
+	if report.Count(stagecheck.Failed) > 0 {
+		return exitCode(1)
+	}
+	return nil
+}
+
+func writeStageReport(out io.Writer, report *stagecheck.Report, output string) error {
+	switch output {
+	case "json":
+		return report.WriteJSON(out)
+	case "junit":
+		return report.WriteJUnit(out)
+	}
+	_, err := fmt.Fprint(out, report.Summary())
+	return err
+}

@@ -1,0 +1,67 @@
+// Package problems lists what is wrong with a configuration: one error for each line to
+// print, with the place where its key was set.
+package problems
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/catena-dev/catena/host/internal/config"
+)
+
+// Split takes joined errors apart.
+func Split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what errors.Join made
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, Split(e)...)
+		}
+		return all
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// List puts each of several errors on a line of its own, below their number.
+func List(err error) error {
+	all := Split(err)
+	if len(all) < 2 {
+		return err
+	}
+	return fmt.Errorf("the configuration has %d errors:\n%w", len(all), err)
+}
+
+// keyPattern is a key in an error of code that does not know the layers of the
+// configuration: a flag anywhere, or a key of a stage at the beginning. The item of a list
+// has the place of the list.
+var keyPattern = regexp.MustCompile(`\bapiserver\.[a-z0-9]+(?:-[a-z0-9]+)*|^stages\.[^:,\[]+`)
+
+// Locate begins each of the joined errors with the place where the first key in it that is
+// set was set. Libraries and stages name the key alone.
+func Locate(cfg *config.Config, err error) error {
+	all := Split(err)
+	for i, e := range all {
+		if where := place(cfg, e.Error()); where != "" {
+			all[i] = fmt.Errorf("%s: %w", where, e)
+		}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
+
+// place is empty if no layer has set a key that the message names.
+func place(cfg *config.Config, message string) string {
+	for _, key := range keyPattern.FindAllString(message, -1) {
+		where := cfg.Where(key)
+		if cfg.IsSet(key) || strings.HasPrefix(key, "stages.") && where != "default" {
+			return where
+		}
+	}
+	return ""
+}

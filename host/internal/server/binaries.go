@@ -1,0 +1,88 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// FindBinary returns the binary of a stage: the configured file, or what the plugin
+// directories have.
+func FindBinary(cfg *config.Config, stage string) (process.Binary, error) {
+	path := cfg.Stages[stage].Binary
+	if path == "" {
+		b, err := process.Find(cfg.PluginDirs, stage)
+		if err != nil {
+			return process.Binary{}, fmt.Errorf("%s: %w", cfg.Where("stages."+stage), err)
+		}
+		return b, nil
+	}
+	b, err := process.Check(path)
+	if err != nil {
+		key := "stages." + stage + ".binary"
+		return process.Binary{}, fmt.Errorf("%s: %s: %w", cfg.Where(key), key, err)
+	}
+	return b, nil
+}
+
+// CheckBinaries joins what is wrong with the binaries of all stages, whether or not they
+// make a chain. It leaves out what another mistake keeps from being known.
+func CheckBinaries(cfg *config.Config, attach Attachments) error {
+	names := cfg.Order
+	if names == nil {
+		names = slices.Sorted(maps.Keys(cfg.Stages))
+	}
+	var errs []error
+	for _, name := range names {
+		unknown := cfg.Hides("stages."+name+".binary") || cfg.Stages[name].Binary == "" && cfg.Hides("pluginDirs")
+		if unknown || attach[name] != "" {
+			continue
+		}
+		_, err := FindBinary(cfg, name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// binaryPath is where the binary of a stage is expected, whatever it is; empty if there is
+// none, which may be so for a moment only.
+func binaryPath(cfg *config.Config, stage string) string {
+	if path := cfg.Stages[stage].Binary; path != "" {
+		return path
+	}
+	for _, dir := range cfg.PluginDirs {
+		path := filepath.Join(dir, process.BinaryPrefix+stage)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// addDigests notes the digests of the binaries, to know them from later ones.
+func addDigests(all []supervisor.Spec) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i := range all {
+		spec := &all[i]
+		if spec.Attach != "" {
+			continue
+		}
+		wg.Go(func() {
+			var err error
+			if spec.Digest, err = process.Digest(spec.Binary); err != nil {
+				errs[i] = fmt.Errorf("stage %q: %w", spec.Name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

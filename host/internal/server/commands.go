@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// commands are what the admin socket can ask for.
+type commands struct {
+	log      hclog.Logger
+	signals  *signals
+	front    *front.Front
+	stages   *supervisor.Supervisor
+	chain    *chainState
+	reloader *reloader
+	// serving reports whether the chain is up, so that it can be changed.
+	serving atomic.Bool
+}
+
+var _ admin.Host = (*commands)(nil)
+
+// Status is the state of the host.
+func (c *commands) Status() admin.Status {
+	return admin.Status{Stages: c.stages.Status(), Signals: c.signals.list(), LastReload: c.reloader.last.Load()}
+}
+
+// Reload applies the configuration as it is now.
+func (c *commands) Reload(ctx context.Context) (*admin.Reload, error) {
+	if !c.serving.Load() {
+		return nil, admin.ErrStarting
+	}
+	return c.reloader.reload(ctx)
+}
+
+// Swap replaces the process of a stage.
+func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
+	if !c.serving.Load() {
+		return nil, admin.ErrStarting
+	}
+	swapped, err := c.swap(ctx, req)
+	if err != nil {
+		c.log.Warn("stage not swapped", "error", err)
+	}
+	return swapped, err
+}
+
+func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
+	path, digest := req.Binary, ""
+	for _, spec := range c.stages.Specs() {
+		if spec.Name == req.Stage && path == "" {
+			path = spec.Binary // none if the process was started by hand
+		}
+	}
+	if path == "" {
+		return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: req.Rollback})
+	}
+	b, err := process.Check(path)
+	if err == nil {
+		digest, err = process.Digest(b.Path)
+	}
+	if err != nil {
+		c.stages.SwapRefused(req.Stage, err)
+		return nil, err
+	}
+	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: req.Rollback, Change: func(spec *supervisor.Spec) {
+		switch path {
+		case req.Binary:
+			spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, "" // SHA256 was that of another binary
+		case spec.Binary: // which it is not if a rollback has just brought back another
+			spec.Digest = digest
+		}
+	}})
+}
+
+// Explain goes by the claims of the moment.
+func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admin.Explanation, error) {
+	parsed, err := url.ParseRequestURI(req.Path)
+	if err != nil {
+		return nil, err
+	}
+	e := &admin.Explanation{Method: req.Method, Path: parsed.Path, Running: true, Host: c.front.Answers(parsed.Path)}
+	states, outcomes := map[string]string{}, front.CountedHops()
+	for _, st := range c.stages.Status() {
+		states[st.Stage] = st.State
+	}
+	for _, st := range c.chain.stages() {
+		added := e.Add(chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)})
+		added.State, added.Outcomes = states[st.Name], outcomes[st.Name]
+	}
+	e.Incomplete = c.stages.Incomplete()
+	if req.As != "" {
+		access, err := c.front.MayDo(ctx, req.Method, req.Path, req.As, req.Groups)
+		if err != nil {
+			return nil, err
+		}
+		e.Access = (*admin.Access)(&access)
+	}
+	return e, nil
+}

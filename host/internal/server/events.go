@@ -1,0 +1,58 @@
+package server
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// event counts what happens to the stages, and logs what the supervisor does not.
+func (r *run) event(e supervisor.Event) {
+	log := r.logs.host.With("stage", e.Stage)
+	switch e.Kind {
+	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
+		front.ObserveStart(e.Stage, e.Took)
+	case supervisor.SwapBegun:
+		log.Debug("swap begins", "from", e.From, "reason", e.Reason)
+	case supervisor.SwapDone:
+		front.ObserveStart(e.Stage, e.Took)
+		front.ObserveSwap(e.Stage, front.Succeeded)
+	case supervisor.SwapFailed:
+		front.ObserveSwap(e.Stage, front.Failed) // logged by what asked for it
+	case supervisor.SwapRolledBack:
+		front.ObserveSwap(e.Stage, front.RolledBack)
+	case supervisor.ChainReordered:
+		r.logs.host.Info("chain has another order")
+	case supervisor.Held:
+		log.Info("requests for the stage wait", "generation", e.Generation)
+	}
+}
+
+// signaled records a lifecycle signal and passes it on to the stages.
+func (r *run) signaled(name string, at time.Time) {
+	r.logs.host.Info("lifecycle signal", "signal", name, "at", at.UTC().Format(time.RFC3339Nano))
+	r.signals.add(admin.Signal{Name: name, At: at})
+	r.stages.Notify(name, at)
+}
+
+// signals are the lifecycle signals so far.
+type signals struct {
+	mu  sync.Mutex
+	all []admin.Signal
+}
+
+func (s *signals) add(signal admin.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, signal)
+}
+
+func (s *signals) list() []admin.Signal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}

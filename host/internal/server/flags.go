@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/sdk/klogr"
+)
+
+func storeOptions(cfg *config.Config, dir, runtimeDir string) store.Options {
+	c := cfg.Store
+	return store.Options{
+		Dir: dir, Socket: filepath.Join(runtimeDir, "etcd.sock"), QuotaBytes: c.QuotaBytes,
+		Endpoints: c.Endpoints, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
+	}
+}
+
+// flagDefaults are kube-apiserver's flags as this server sets them if the operator does not.
+func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
+	defaults := front.Defaults(pki.FilesIn(datadir.PKI(storage.Dir)))
+	own := storage.Flags()
+	own["etcd-prefix"] = cfg.Store.Prefix
+	own["etcd-compaction-interval"] = cfg.Store.CompactionInterval.String()
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		defaults = append(defaults, front.Default{Flags: []string{name + "=" + own[name]}})
+	}
+	return defaults
+}
+
+// CheckFlags checks kube-apiserver's flags as a start would, without creating anything.
+// What Kubernetes' code logs meanwhile says nothing that the errors do not. The flags are
+// nil if they cannot be read.
+func CheckFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
+	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
+		return nil, err
+	}
+	flags, err := front.ParseFlags(ctx, cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
+	if err != nil {
+		return nil, err
+	}
+	return flags, flags.Validate(ctx)
+}
+
+// parseFlags completes kube-apiserver's flags, for the front and all stages, and makes the
+// certificates and keys that they name.
+func (r *run) parseFlags(ctx context.Context) error {
+	var err error
+	if r.flags, err = front.ParseFlags(ctx, r.Config.APIServer, flagDefaults(r.Config, r.storage)...); err != nil {
+		return problems.List(problems.Locate(r.Config, err))
+	}
+	if err := klogr.Install(r.logs.stages.Named("front"), r.flags.Value("v"), r.flags.Value("vmodule")); err != nil {
+		return err
+	}
+	for _, warning := range r.flags.Deprecated() {
+		r.logs.host.Warn(warning)
+	}
+	if err := r.flags.Validate(ctx); err != nil {
+		return problems.List(problems.Locate(r.Config, err))
+	}
+	r.certificates, err = ensureCertificates(pki.Options{Dir: datadir.PKI(r.storage.Dir), Hosts: r.flags.Hosts()}, r.logs.host)
+	return err
+}

@@ -1,0 +1,25 @@
+package server
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/metrics"
+)
+
+// metrics is what /metrics shows: the host's own series, and those of all stages.
+func (r *run) metrics(own prometheus.Gatherer) prometheus.Gatherer {
+	return metrics.New(metrics.Options{
+		Own: own, Log: r.logs.host.Named("metrics"),
+		Stages: func() []metrics.Source { return r.chain.metricsSources(r.stages.GatherMetrics) },
+	})
+}
+
+// stageStates are the states of the stages, for the metrics.
+func (r *run) stageStates() []front.StageState {
+	var states []front.StageState
+	for _, st := range r.stages.Status() {
+		states = append(states, front.StageState{Stage: st.Stage, State: st.State, Restarts: st.Restarts})
+	}
+	return states
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// routing is what the relay asks the front and the supervisor for.
+type routing struct {
+	front  *front.Front
+	stages *supervisor.Supervisor
+}
+
+var errIncomplete = errors.New("it does not know all of its paths yet")
+
+// notFound is the end of the chain. While a stage that has been restarted is finding out
+// what it serves, no path is known not to be served.
+func (r *routing) notFound(w http.ResponseWriter, req *http.Request) {
+	if stage := r.stages.Incomplete(); stage != "" {
+		r.stageError(w, req, &relay.StageError{Kind: relay.Unavailable, Stage: stage, Err: errIncomplete})
+		return
+	}
+	r.front.NotFound().ServeHTTP(w, req)
+}
+
+// stageError responds to a request that got no response from its stage. Why a stage is
+// down is for operators, as the whole error is.
+func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.StageError) {
+	explained := *e
+	if e.Kind == relay.Unavailable {
+		for _, st := range r.stages.Status() {
+			if st.Stage == e.Stage && st.State == supervisor.Down && st.Failure != "" {
+				explained.Err = fmt.Errorf("%w; latest failure: %s", e.Err, st.Failure)
+			}
+		}
+	}
+	r.front.StageError(w, req, &explained)
+}
+
+// observe counts the requests of the stages.
+func (r *routing) observe(h relay.Hop) {
+	front.ObserveHop(h.Stage, h.Outcome)
+	r.stages.Observe(h.Socket, h.Failed())
+}
+
+// caller is the process of a stage to which a token belongs.
+func (r *routing) caller(token string) (relay.Caller, bool) {
+	id, ok := r.stages.Authenticate(token)
+	return relay.Caller{Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: id.Staged}, ok
+}
+
+// as gives a request the identity that the configuration has for the stage that calls.
+func (r *routing) as(req *http.Request, caller relay.Caller) *http.Request {
+	return req.WithContext(front.WithLoopbackUser(req.Context(), caller.User, caller.Groups))
+}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A data folder may lie deeper than the path of a Unix socket can be long.
+func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
+	tmp, err := os.MkdirTemp("", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	t.Setenv("XDG_RUNTIME_DIR", tmp)
+	deep := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
+	if err := os.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err := prepareRuntimeDir("", deep, []string{"core"})
+	if err != nil || filepath.Dir(got) != tmp {
+		t.Errorf("got %q, %v; want a folder in %s", got, err, tmp)
+	}
+	if again, err := prepareRuntimeDir("", deep, []string{"core"}); err != nil || again != got {
+		t.Errorf("next start: got %q, %v; want %q", again, err, got)
+	}
+	if _, err := prepareRuntimeDir(filepath.Join(deep, "run"), deep, []string{"core"}); err == nil || !strings.Contains(err.Error(), "runtimeDir") {
+		t.Errorf("a runtimeDir that is too deep: got %v", err)
+	}
+}

@@ -1,0 +1,180 @@
+// Package server is one run of the host: it opens the data directory, the front, the store
+// and the chain of stages, publishes each new state of the chain, applies new
+// configurations, and ends all of it in order.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// Options say what to run.
+type Options struct {
+	Config *config.Config
+	// Load reads the configuration anew, for reloads.
+	Load   func() (*config.Config, error)
+	Attach Attachments
+	// Out gets a line for each stage that comes up and, when the server is ready, how to
+	// reach it.
+	Out io.Writer
+	// Reload asks for a reload of the configuration with each value.
+	Reload <-chan os.Signal
+	// Force ends the server without regard to requests when it is closed.
+	Force <-chan struct{}
+}
+
+// ErrStopped is the cause of the end of a context with which Run returns without an error,
+// even during the start.
+var ErrStopped = errors.New("signal")
+
+// run is the wiring of one run. Its parts are made in this order. What is opened is
+// registered in undo at once, so that an error at any step, as well as a planned end,
+// closes it in reverse order.
+type run struct {
+	Options
+	started time.Time
+	logs    *logs
+	undo    closers
+	ended   chan struct{} // closed when the run is over
+
+	specs        []supervisor.Spec
+	runtimeDir   string
+	storage      store.Options
+	flags        *front.Flags
+	certificates *certificates
+	signals      signals
+	chain        *chainState
+	front        *front.Front
+	store        *store.Store
+	stages       *supervisor.Supervisor
+	reloader     *reloader
+	commands     *commands
+	shutdown     *shutdown
+}
+
+// Run runs the server until ctx ends, or until something fails that it cannot do without.
+// Mistakes of the operator are found before anything is started.
+func Run(ctx context.Context, opts Options) (err error) {
+	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{})}
+	defer close(r.ended)
+	defer func() { err = errors.Join(err, r.undo.close()) }()
+	for _, step := range []func(context.Context) error{
+		r.findBinaries, r.openData, r.parseFlags, r.openFront, r.openStore, r.buildChain, r.openAdmin, r.startStages,
+	} {
+		if err := step(ctx); err != nil {
+			if errors.Is(context.Cause(ctx), ErrStopped) {
+				return nil // asked to end during the start
+			}
+			return err
+		}
+	}
+	return r.serve(ctx)
+}
+
+// openData locks the data directory for this process and creates the one for sockets.
+func (r *run) openData(context.Context) error {
+	dir, err := filepath.Abs(r.Config.DataDir)
+	if err != nil {
+		return fmt.Errorf("dataDir: %w", err)
+	}
+	lock, err := store.LockDir(dir)
+	if err != nil {
+		return err
+	}
+	r.undo.add(lock.Release)
+	if lock.WasOpen {
+		r.logs.host.Warn("the data folder was open to other users of this machine; it is closed to them now", "dir", dir)
+	}
+	if lock.Replaceable != nil {
+		r.logs.host.Warn("other users of this machine could put another folder in the place of the data folder", "error", lock.Replaceable)
+	}
+	if r.runtimeDir, err = prepareRuntimeDir(r.Config.RuntimeDir, dir, r.Config.Order); err != nil {
+		return err
+	}
+	r.storage = storeOptions(r.Config, dir, r.runtimeDir)
+	r.storage.Lock, r.storage.Logger = lock, r.logs.stages.Named("etcd")
+	return nil
+}
+
+// openFront binds the port, so that one that is in use is found before the stages start.
+func (r *run) openFront(ctx context.Context) error {
+	r.chain = newChainState(r.storage.Dir, r.logs.host)
+	var err error
+	r.front, err = front.New(ctx, front.Options{
+		Flags: r.flags, ListedPaths: r.chain.listedPaths, Metrics: r.metrics, Signal: r.signaled, Log: r.logs.host.Named("front"),
+	})
+	if err != nil {
+		return problems.List(problems.Locate(r.Config, err))
+	}
+	r.front.HandleChain(http.HandlerFunc(r.serveChainPage))
+	r.shutdown = &shutdown{front: r.front, force: r.Force}
+	r.undo.add(r.shutdown.closeFront)
+	return nil
+}
+
+// storeCloseTimeout bounds the end of the embedded etcd.
+const storeCloseTimeout = 10 * time.Second
+
+func (r *run) openStore(ctx context.Context) error {
+	var err error
+	if r.store, err = store.Open(ctx, r.storage); err != nil {
+		return err
+	}
+	r.undo.add(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
+		defer cancel()
+		return r.store.Close(ctx)
+	})
+	return nil
+}
+
+// openAdmin lets commands in, which see the start of the stages.
+func (r *run) openAdmin(context.Context) error {
+	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain}
+	r.reloader.current.Store(r.Config)
+	r.commands = &commands{log: r.logs.host, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader}
+	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
+	if err != nil {
+		return err
+	}
+	r.undo.add(closeSocket)
+	return nil
+}
+
+// serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
+// Kubernetes' order.
+func (r *run) serve(ctx context.Context) error {
+	if err := r.registerStages(); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case err := <-r.store.Failed():
+			r.front.Fail(fmt.Errorf("store: %w", err))
+		case <-ctx.Done():
+		}
+	}()
+	go r.announce(ctx)
+	front.ObserveConfig(r.started)
+	r.commands.serving.Store(true)
+	go r.reloader.follow(ctx, r.Reload)
+	go (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run(ctx)
+	go r.certificates.renew(ctx)
+	r.logs.host.Info("serving", "address", r.front.Addr().String())
+	err := r.shutdown.runFront(ctx)
+	r.logs.host.Info("no longer serving", "address", r.front.Addr().String())
+	return err
+}

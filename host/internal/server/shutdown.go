@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+const (
+	// forcedStop bounds the end of the stages after a second signal.
+	forcedStop = time.Second
+	// upgradeGrace is how long connections whose protocol was switched may outlast all
+	// other requests at the end of the server.
+	upgradeGrace = time.Second
+)
+
+var errForced = errors.New("ended by a second signal: requests may have been cut off")
+
+// shutdown ends the front and the stages in order, or by force.
+type shutdown struct {
+	front  *front.Front
+	stages *supervisor.Supervisor
+	force  <-chan struct{}
+
+	drained  chan struct{} // closed when the stages have been drained
+	endDrain func()        // ends the drain before that
+	ran      bool          // the front has been run, and so has closed itself
+}
+
+// runFront serves until the front has shut down and the stages are drained, or until it is
+// to end by force.
+func (s *shutdown) runFront(ctx context.Context) error {
+	s.ran = true
+	ended := make(chan error, 1)
+	go func() { ended <- s.front.Run(ctx) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-s.force:
+		s.front.Abort()
+		s.endDrain()
+		err = errForced
+	}
+	s.awaitDrain()
+	return err
+}
+
+// closeFront closes a front that has not been run.
+func (s *shutdown) closeFront() error {
+	if s.ran {
+		return nil
+	}
+	return s.front.Close()
+}
+
+// drainStages drains the stages when the front says so. The context ends with the drain if
+// that is ended early.
+func (s *shutdown) drainStages() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.drained, s.endDrain = make(chan struct{}), cancel
+	go func() {
+		defer close(s.drained)
+		select {
+		case <-s.front.Draining():
+			s.stages.Drain(ctx, 0)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
+}
+
+// awaitDrain returns when the stages have ended what they had to do for clients. When
+// the front has ended, only upgraded connections can be left of that.
+func (s *shutdown) awaitDrain() {
+	defer time.AfterFunc(upgradeGrace, s.endDrain).Stop()
+	<-s.drained
+}
+
+// endByForce ends the stages when the server is to end by force, whatever waits for them.
+func (s *shutdown) endByForce(over <-chan struct{}, log hclog.Logger) {
+	select {
+	case <-s.force:
+		log.Warn("second signal: not waiting for requests any longer")
+		s.stages.Kill(forcedStop)
+	case <-over:
+	}
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// findBinaries reports all binaries that cannot be started and, if there are such, what is
+// wrong with the flags, which are not reached then.
+func (r *run) findBinaries(ctx context.Context) error {
+	var err error
+	if r.specs, err = specs(r.Config, r.Attach); err != nil {
+		_, flagsErr := CheckFlags(ctx, r.Config)
+		return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr)))
+	}
+	return nil
+}
+
+// specs is what the supervisor makes the stages from. The error joins what is wrong with
+// their binaries.
+func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
+	var all []supervisor.Spec
+	errs := []error{attach.check(cfg)}
+	claims := datadir.ReadClaims(cfg.DataDir)
+	for _, st := range cfg.Chain() {
+		var b process.Binary
+		if attach[st.Name] == "" {
+			var err error
+			b, err = FindBinary(cfg, st.Name)
+			errs = append(errs, err)
+		}
+		spec := specOf(st, b)
+		spec.LastClaims = wireClaims(claims[st.Name])
+		attach.apply(&spec)
+		all = append(all, spec)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return all, err
+	}
+	return all, addDigests(all)
+}
+
+func specOf(st config.Stage, b process.Binary) supervisor.Spec {
+	return supervisor.Spec{
+		Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
+		User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
+		LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
+		Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
+	}
+}
+
+// rollbackOf is what the configuration, which has been validated, says of going back after
+// a swap.
+func rollbackOf(st config.Stage) supervisor.Rollback {
+	r, err := config.ParseRollback(st.RollbackOn)
+	if err != nil || len(st.RollbackOn) == 0 {
+		return supervisor.Rollback{}
+	}
+	return supervisor.Rollback{ErrorRate: r.ErrorRate, Health: r.Health, Probation: st.Probation}
+}

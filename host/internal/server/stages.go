@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// hostSocketName is the socket on which stages call the host.
+const hostSocketName = "host.sock"
+
+// buildChain makes the relay, the socket on which the stages call the host, and the
+// supervisor.
+func (r *run) buildChain(context.Context) error {
+	routing := &routing{front: r.front}
+	r.chain.relay = relay.NewChain(relay.Config{
+		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Carrier: r.front.Carrier(), Observe: routing.observe,
+		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
+	})
+	r.front.SetChain(r.chain.relay)
+
+	socket := filepath.Join(r.runtimeDir, hostSocketName)
+	l, err := guard.Listen(socket)
+	if err != nil {
+		return fmt.Errorf("socket for the stages: %w", err)
+	}
+	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as}
+	srv := &http.Server{Handler: handler, ErrorLog: r.logs.host.StandardLogger(nil)}
+	go func() { _ = srv.Serve(l) }()
+	r.undo.add(srv.Close)
+
+	r.stages, err = supervisor.New(supervisor.Options{
+		Chain: r.specs, DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), HostSocket: socket,
+		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
+		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.resourceSizes, Events: r.event,
+	})
+	if err != nil {
+		return err
+	}
+	r.undo.add(r.stages.Stop)
+	routing.stages, r.shutdown.stages = r.stages, r.stages
+	go r.shutdown.endByForce(r.ended, r.logs.host)
+	front.SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
+	return nil
+}
+
+// startStages brings the chain up and prints a line for each stage.
+func (r *run) startStages(ctx context.Context) error {
+	return problems.Locate(r.Config, r.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
+		front.ObserveStart(stage, took)
+		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
+	}))
+}
+
+// preShutdownTimeout bounds each stage's pre-shutdown hooks.
+const preShutdownTimeout = 10 * time.Second
+
+// registerStages makes the stages' hooks, checks and signals part of the front.
+func (r *run) registerStages() error {
+	complete := make(chan struct{})
+	if err := r.front.AddSignal("catena-stages", complete); err != nil {
+		return err
+	}
+	r.front.SetChecks(r.checks)
+	err := r.front.AddPostStartHook("catena-stages", func(context.Context) error {
+		r.stages.RunPostStartHooks(r.front.Fail)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.front.AddPreShutdownHook("catena-stages", func() error {
+		return r.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
+	})
+	ctx := r.shutdown.drainStages()
+	go r.awaitComplete(ctx, complete)
+	return nil
+}
+
+// completePoll is how often the stages are asked whether they know all of their paths.
+// It is a question to this process alone.
+const completePoll = 10 * time.Millisecond
+
+// awaitComplete closes the channel when every stage of the chain, whichever those are by
+// then, knows all of its paths.
+func (r *run) awaitComplete(ctx context.Context, complete chan<- struct{}) {
+	for r.stages.Incomplete() != "" {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(completePoll):
+		}
+	}
+	close(complete)
+}
