@@ -18,8 +18,8 @@ func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 	file := write(t, "")
 	for path, want := range map[string][]string{
 		"/apis":              {"front answers, or hands on; then core answers, or hands on; then 404."},
-		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/*", "front  no     none covers the path", "GET /apis/apps/v1\n"},
-		"/else":              {"core   1.     /*", "tail   no     none covers the path  not known: it has not run", "No host runs"},
+		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/**", "front  no     none covers the path", "GET /apis/apps/v1\n"},
+		"/else":              {"core   1.     /**", "tail   no     none covers the path  not known: it has not run", "No host runs"},
 	} {
 		out, _, err := run(t, "explain", "get", path, "--config", file, "--data-dir", data)
 		if err != nil {
