@@ -54,6 +54,9 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 // PID is the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// ExitCode returns the exit code of a process that has ended.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 // Signal sends a signal to the process alone.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
