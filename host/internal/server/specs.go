@@ -49,10 +49,15 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
-		Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
-		User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
-		LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
-		Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
+		Process: supervisor.Process{
+			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
+			User: st.Identity.User, Groups: st.Identity.Groups,
+		},
+		Policy: supervisor.Policy{
+			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
+			DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
+			Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
+		},
 	}
 }
 
