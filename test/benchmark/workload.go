@@ -23,7 +23,7 @@ const (
 	inFlight  = 8
 )
 
-// bench is the state that the workloads share.
+// bench is what the workloads share.
 type bench struct {
 	o       options
 	srv     *server
@@ -36,7 +36,7 @@ type bench struct {
 // workload is one kind of request. Count is how many of o.requests it makes.
 type workload struct {
 	name   string
-	weight int // how many requests of o.requests one of these counts for
+	weight int // one request of it counts for so many
 	do     func(context.Context, *bench) error
 }
 
@@ -162,7 +162,8 @@ func (b *bench) round(ctx context.Context, n int, do func(context.Context, *benc
 	return b.srv.cpu() - before, time.Since(began), err
 }
 
-// fanOut opens o.watchers watches of one object and measures the cost of its changes.
+// fanOut opens o.watchers watches and measures what a change costs that goes to
+// each of them.
 func (b *bench) fanOut(ctx context.Context, add func(string, float64)) error {
 	const changes = 50
 	ctx, cancel := context.WithCancel(ctx)
@@ -188,7 +189,7 @@ func (b *bench) fanOut(ctx context.Context, add func(string, float64)) error {
 			return err
 		}
 	}
-	// The first events may be those of the initial state.
+	// The first events may be those of the object as it stood.
 	for range b.o.watchers * changes {
 		select {
 		case <-got:

@@ -101,12 +101,12 @@ func TestImportsPointDown(t *testing.T) {
 func TestForbiddenDependencies(t *testing.T) {
 	t.Parallel()
 	for pattern, forbidden := range map[string]func(string) bool{
-		"./sdk/claim":               func(string) bool { return true },
-		"./host/internal/chain":     func(p string) bool { return p != module+"sdk/claim" },
+		"./host/internal/chain":     func(string) bool { return true },
 		"./host/internal/lifecycle": func(string) bool { return true },
-		"./host/internal/relay": func(p string) bool {
+		"./host/internal/relay/...": func(p string) bool {
 			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp", "google.golang.org")
 		},
+		"./host/internal/relay/h1": func(p string) bool { return under(p, module+"host") },
 		"./host/internal/admin": func(p string) bool {
 			return under(p, "k8s.io/apiserver", "k8s.io/kubernetes", "go.etcd.io/etcd/server")
 		},
@@ -180,7 +180,7 @@ func TestCrossCompiles(t *testing.T) {
 	for target, patterns := range map[string][]string{
 		"linux/arm64": {"./host/...", "./sdk/...", "./plugins/..."},
 		"darwin/arm64": {"./host/internal/chain", "./host/internal/config", "./host/internal/lifecycle", "./host/internal/pki",
-			"./host/internal/process", "./host/internal/relay", "./host/internal/supervisor", "./host/internal/guard", "./host/internal/pluginwatch",
+			"./host/internal/process", "./host/internal/relay/...", "./host/internal/supervisor", "./host/internal/guard", "./host/internal/pluginwatch",
 			"./host/internal/stagecheck", "./sdk", "./sdk/stagetest"},
 	} {
 		t.Run(strings.ReplaceAll(target, "/", "_"), func(t *testing.T) {

@@ -50,6 +50,12 @@ func statusOf(e *relay.StageError, toOperator func() bool) *apierrors.StatusErro
 			return apierrors.NewRequestEntityTooLargeError(tooLarge.Error())
 		}
 		return apierrors.NewBadRequest(e.Err.Error())
+	case relay.LostTwice:
+		err := fmt.Errorf("stage %q ended twice without a response to this request, which is not sent again", e.Stage)
+		if toOperator() {
+			err = e
+		}
+		return apierrors.NewInternalError(err)
 	default:
 		err := errors.New("the request was handed on and may have been executed, but there is no answer to it")
 		if toOperator() {

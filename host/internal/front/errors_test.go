@@ -32,7 +32,8 @@ func TestStageErrors(t *testing.T) {
 	kinds := map[string]relay.StageError{
 		"/unavailable": {Kind: relay.Unavailable, Stage: "core", Err: failure},
 		"/lost":        {Kind: relay.Lost, Stage: "core", Err: failure},
-		"/bad":         {Kind: relay.BadAnswer, Stage: "core", Err: failure},
+		"/twice":       {Kind: relay.LostTwice, Stage: "core", Err: failure},
+		"/bad":         {Kind: relay.BadResponse, Stage: "core", Err: failure},
 		"/canceled":    {Kind: relay.Canceled, Stage: "core", Err: failure},
 		"/request":     {Kind: relay.BadRequest, Stage: "core", Err: failure},
 		"/large":       {Kind: relay.BadRequest, Stage: "core", Err: &http.MaxBytesError{Limit: 1}},
@@ -56,7 +57,8 @@ func TestStageErrors(t *testing.T) {
 	}{
 		"/unavailable": {503, "ServiceUnavailable", "1", busy + `stage "core" is not available: connection refused`, busy + `stage "core" is not available`},
 		"/lost":        {500, "InternalError", "", `stage "core" ended the connection`, "there is no answer to it"},
-		"/bad":         {500, "InternalError", "", `stage "core" gave a malformed answer`, "there is no answer to it"},
+		"/twice":       {500, "InternalError", "", `stage "core" ended the connection without a response twice`, `stage "core" ended twice without a response to this request, which is not sent again`},
+		"/bad":         {500, "InternalError", "", `stage "core" gave a malformed response`, "there is no answer to it"},
 		"/canceled":    {504, "Timeout", "", "did not complete", "within the allotted timeout"},
 		"/request":     {400, "BadRequest", "", failure.Error(), failure.Error()},
 		"/large":       {413, "RequestEntityTooLarge", "", "too large", "too large"},

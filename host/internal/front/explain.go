@@ -121,10 +121,10 @@ func (f *Frontend) trailed(w http.ResponseWriter, r *http.Request) (http.Respons
 	if !asks && !span.IsRecording() {
 		return w, r
 	}
-	trail := &relay.Trail{}
+	trail := &relay.HopLog{}
 	if span.IsRecording() {
 		ctx, tracer := r.Context(), span.TracerProvider().Tracer("catena")
-		trail.Ended = func(h relay.TrailHop) {
+		trail.Ended = func(h relay.LoggedHop) {
 			_, s := tracer.Start(ctx, "stage "+h.Stage, trace.WithTimestamp(h.Began),
 				trace.WithAttributes(attribute.String("catena.stage", h.Stage), attribute.String("catena.outcome", string(h.Outcome))))
 			s.End(trace.WithTimestamp(h.Began.Add(h.Took)))
@@ -133,13 +133,13 @@ func (f *Frontend) trailed(w http.ResponseWriter, r *http.Request) (http.Respons
 	if asks {
 		w = responsewriter.WrapForHTTP1Or2(&trailWriter{ResponseWriter: w, trail: trail})
 	}
-	return w, r.WithContext(relay.WithTrail(r.Context(), trail))
+	return w, r.WithContext(relay.WithHopLog(r.Context(), trail))
 }
 
 // trailWriter adds the trail to the head of an answer.
 type trailWriter struct {
 	http.ResponseWriter
-	trail *relay.Trail
+	trail *relay.HopLog
 	begun bool
 }
 

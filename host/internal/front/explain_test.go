@@ -18,7 +18,7 @@ func TestTrailIsForPrivilegedUsers(t *testing.T) {
 		asked <- r.Header.Get("X-Catena-Explain")
 		fmt.Fprint(w, "end")
 	})})
-	links.Swap(&relay.Snapshot{Table: chain.NewTable(nil)})
+	links.Set(chain.NewTable(nil), nil)
 	s := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"AlwaysAllow"}}, links.ServeHTTP)
 	if a := s.admin(t).get(t, "/x", "X-Catena-Explain: 1"); a.header.Get("X-Catena-Trail") != "host;outcome=served" {
 		t.Errorf("with the header: %d %v", a.code, a.header)

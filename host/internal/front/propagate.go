@@ -21,14 +21,14 @@ import (
 )
 
 // Carrier carries what rides on a request's context in one process to a stage and
-// back, in headers. It implements relay.Carrier.
+// back, in headers. It implements relay.Propagator.
 type Propagator struct {
 	// omits tells whether the audit policy leaves managed fields out for a
 	// request; nil if it never does.
 	omits func(ctx context.Context, ac *audit.AuditContext) bool
 }
 
-var _ relay.Carrier = (*Propagator)(nil)
+var _ relay.Propagator = (*Propagator)(nil)
 
 // newPropagator makes a carrier for a server with that audit policy, nil if it has none.
 func newPropagator(policy *auditPolicy) *Propagator {
@@ -92,6 +92,15 @@ func (c *Propagator) appendAudit(dst []byte, r *http.Request) []byte {
 		dst = append(dst, ";omitManagedFields"...)
 	}
 	return append(dst, "\r\n"...)
+}
+
+// auditIDKey is auditinternal.HeaderAuditID in canonical form.
+const auditIDKey = "Audit-Id"
+
+// HostHeader reports whether the host sets the header: the trace context, and the audit id,
+// which is that of the host's own event even if the client has chosen it.
+func (c *Propagator) HostHeader(key string) bool {
+	return key == auditIDKey || key == "Traceparent" || key == "Tracestate"
 }
 
 // ResponseHeader takes a header that a stage has sent to the host.

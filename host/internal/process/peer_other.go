@@ -4,9 +4,9 @@ package process
 
 import "net"
 
-// peerOf returns no id on this system, where only the permissions of its directory protect
-// a socket.
+// peerOf does not know: only the permissions of the socket's folder protect it on this
+// system.
 func peerOf(*net.UnixConn) (pid int, err error) { return 0, nil }
 
-// checkListener accepts every process on this system.
+// checkListener does not know either.
 func checkListener(*net.UnixConn, int) error { return nil }

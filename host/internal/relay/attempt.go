@@ -5,22 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
-// attempt sends the request to an endpoint and passes on the answer, on a new
+// verdict is how an attempt ended.
+type verdict int
+
+const (
+	responded verdict = iota + 1
+	declined
+	upgraded
+	failed     // with request.failure
+	broken     // the stage broke off its response
+	clientGone // the client does not take the rest of the response
+)
+
+// responseGrace is how long an upload may go on before its response is passed on. When a
+// stage responds, it has mostly read the body to its end, and only the goroutine that sent
+// it has not reported that yet.
+const responseGrace = 5 * time.Millisecond
+
+// attempt sends the request to an endpoint and passes on the response, on a new
 // connection if redial is set.
-func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
-	x.fail = failure{}
-	if !x.prepare() {
-		return failed
+func (x *request) attempt(e *endpoint, redial bool) verdict {
+	x.failure = failure{}
+	if err := x.prepare(); err != nil {
+		return x.fail(BadRequest, err)
 	}
 	ctx := x.r.Context()
 	c, err := e.get(ctx, redial, len(x.message.out))
 	if err != nil {
-		return x.failure(Unavailable, err)
+		return x.fail(Unavailable, err)
 	}
-	x.c, x.end = c, e
-	x.stop = context.AfterFunc(ctx, c.abort)
+	x.conn, x.endpoint = c, e
+	x.unwatch = context.AfterFunc(ctx, c.Abort)
 	defer x.drop()
 
 	n, err := c.Write(x.message.out)
@@ -28,171 +50,171 @@ func (x *exchange) attempt(e *Endpoint, redial bool) verdict {
 	if err != nil && n < len(x.message.out)-len(x.message.body) {
 		lost = Unavailable // not even the whole head has arrived
 	}
-	expect := x.expect()
-	if err == nil && streamed(x.r) && !expect {
-		x.upload = startUpload(x.r, c)
+	expect := x.expectsContinue()
+	if err == nil && x.streamed && !expect {
+		x.upload = c.StartUpload(x.r)
 	}
-	// Even a stage that takes no more may have answered.
-	if err := x.readAnswer(expect); err != nil {
-		return x.noAnswer(lost, err)
+	// Even a stage that takes no more may have responded.
+	if err := x.readResponse(expect); err != nil {
+		return x.noResponse(lost, err)
 	}
-	if e.refusal != "" && x.answer.refusal == e.refusal {
-		return x.failure(Unavailable, errUndelivered)
+	if e.refusal != "" && x.response.Undelivered == e.refusal {
+		return x.fail(Unavailable, errUndelivered)
 	}
-	if x.answer.declined {
+	if x.response.Declined {
 		return x.decline()
 	}
 	if err := x.r.Context().Err(); errors.Is(err, context.DeadlineExceeded) {
-		return x.failure(Canceled, err) // the filter that has set the deadline answers
+		return x.fail(Canceled, err) // the filter that has set the deadline responds
 	}
 	return x.respond()
 }
 
-// decline ends an attempt that the stage has declined.
-func (x *exchange) decline() verdict {
-	x.takeNotes()
+// prepare reads the body, unless it is streamed, and encodes the message.
+func (x *request) prepare() error {
+	m := x.message
+	if !x.streamed && !m.read && hasBody(x.r) {
+		if err := x.readAhead(); err != nil {
+			return err
+		}
+	}
+	propagator := x.chain.config.Propagator
+	out, err := h1.AppendRequest(m.out[:0], x.r, x.expectsContinue(), propagator)
+	if err != nil {
+		return err
+	}
+	out = append(out, header.Request+": "...)
+	out = strconv.AppendUint(out, x.id, 10)
+	out = append(out, '\r', '\n')
+	if propagator != nil {
+		out = propagator.AppendRequestHeaders(out, x.r)
+	}
+	m.out = append(append(out, '\r', '\n'), m.body...)
+	return nil
+}
+
+// expectsContinue reports whether the stage has to ask for the body, because another stage
+// needs it whole if this one declines, or because the stage may well not need it.
+func (x *request) expectsContinue() bool {
+	return x.streamed && (x.more || expectsContinue(x.r) || safeMethod(x.r.Method))
+}
+
+// maxInformational bounds the informational responses to one request.
+const maxInformational = 100
+
+var errUndelivered = errors.New("its process ended before it could take the request")
+
+// readResponse reads the head of the final response into x.response.
+func (x *request) readResponse(expect bool) error {
+	for range maxInformational {
+		if err := x.conn.ReadResponse(&x.response); err != nil {
+			return err
+		}
+		switch status := x.response.Status; {
+		case status == http.StatusSwitchingProtocols && x.upload != nil && !x.upload.Finished():
+			return fmt.Errorf("%w: switches the protocol in the middle of the request", h1.ErrMalformed)
+		case status == http.StatusSwitchingProtocols && h1.UpgradeOf(x.r) == "":
+			return fmt.Errorf("%w: switches the protocol without being asked", h1.ErrMalformed)
+		case status >= 200 || status == http.StatusSwitchingProtocols:
+			return nil
+		case status == http.StatusContinue:
+			if expect && x.upload == nil {
+				x.upload = x.conn.StartUpload(x.r)
+			}
+		default:
+			x.inform()
+		}
+	}
+	return fmt.Errorf("%w: more than %d informational responses", h1.ErrMalformed, maxInformational)
+}
+
+// noResponse ends an attempt to which there was no response.
+func (x *request) noResponse(lost Kind, err error) verdict {
+	if errors.Is(err, h1.ErrMalformed) {
+		return x.fail(BadResponse, err)
+	}
+	if x.upload != nil && x.upload.ReadErr() != nil {
+		return x.fail(BadRequest, fmt.Errorf("read the request body: %w", x.upload.ReadErr()))
+	}
+	return x.fail(lost, err)
+}
+
+func (x *request) fail(kind Kind, err error) verdict {
+	if ctx := x.r.Context(); kind != BadResponse && ctx.Err() != nil {
+		kind, err = Canceled, context.Cause(ctx)
+	}
+	x.failure = failure{kind: kind, err: err, touched: x.upload != nil}
+	return failed
+}
+
+// decline ends an attempt that the stage has declined. What the stage has to report to the
+// host counts all the same, and its warnings join those of the stage that responds.
+func (x *request) decline() verdict {
+	for _, f := range x.response.Fields {
+		if h1.HostOnly(f.Key) {
+			x.report(f)
+		} else if f.Key == "Warning" {
+			x.w.Header().Add(f.Key, f.Value)
+		}
+	}
 	switch {
 	case x.upload == nil:
-		x.keep(&x.answer)
+		x.keep()
 	case x.more:
-		return x.failure(BadAnswer, errors.New("it has declined after asking for the body"))
+		return x.fail(BadResponse, errors.New("it has declined after asking for the body"))
 	default:
 		x.consumed = true
 	}
 	return declined
 }
 
-// prepare reads the body, unless it is streamed, and writes the message.
-func (x *exchange) prepare() bool {
-	m := x.message
-	if !m.read && hasBody(x.r) && !streamed(x.r) {
-		body, err := appendBody(m.body[:0], x.r)
-		if err != nil {
-			x.failure(BadRequest, err)
-			return false
-		}
-		m.body, m.read = body, true
-	}
-	head, err := appendRequest(m.out[:0], x.r, x.id, x.expect(), x.chain.config.Carrier)
-	if err != nil {
-		x.failure(BadRequest, err)
-		return false
-	}
-	m.out = append(head, m.body...)
-	return true
-}
-
-// expect says whether the stage has to ask for the body.
-func (x *exchange) expect() bool {
-	return streamed(x.r) && (x.more || expectsContinue(x.r))
-}
-
-// maxInformational bounds the informational answers to one request.
-const maxInformational = 100
-
-var errUndelivered = errors.New("its process ended before it could take the request")
-
-var errMalformed = errors.New("malformed")
-
-// readAnswer reads the final head of the answer into x.answer.
-func (x *exchange) readAnswer(expect bool) error {
-	for range maxInformational {
-		text, err := x.c.until("\r\n\r\n", maxHead)
-		if errors.Is(err, errTooLong) {
-			return fmt.Errorf("%w head: more than %d bytes", errMalformed, maxHead)
-		}
-		if err != nil {
-			return err
-		}
-		if err := x.answer.parse(text); err != nil {
-			return fmt.Errorf("%w head: %w", errMalformed, err)
-		}
-		switch status := x.answer.status; {
-		case status == http.StatusSwitchingProtocols && x.upload != nil && !x.upload.finished():
-			return fmt.Errorf("%w: switches the protocol in the middle of the request", errMalformed)
-		case status == http.StatusSwitchingProtocols && upgradeOf(x.r) == "":
-			return fmt.Errorf("%w: switches the protocol without being asked", errMalformed)
-		case status >= 200 || status == http.StatusSwitchingProtocols:
-			return nil
-		case status == http.StatusContinue:
-			if expect && x.upload == nil {
-				x.upload = startUpload(x.r, x.c)
-			}
-		default:
-			x.inform()
-		}
-	}
-	return fmt.Errorf("%w: more than %d informational answers", errMalformed, maxInformational)
-}
-
-// inform passes on an informational answer, see the package's documentation.
-func (x *exchange) inform() {
-	if _, wrapped := x.w.(interface{ Unwrap() http.ResponseWriter }); wrapped || !x.r.ProtoAtLeast(1, 1) {
-		return
-	}
-	h := x.w.Header()
-	before := h.Clone()
-	for _, f := range x.answer.fields {
-		if !hopByHop(f.key) && !internal(f.key) && f.key != "Content-Length" {
-			h.Add(f.key, f.value)
-		}
-	}
-	x.w.WriteHeader(x.answer.status)
-	x.begun = true
-	clear(h)
-	for key, values := range before {
-		h[key] = values
-	}
-}
-
-// noAnswer finds out why there is no answer.
-func (x *exchange) noAnswer(lost Kind, err error) verdict {
-	switch {
-	case errors.Is(err, errMalformed):
-		return x.failure(BadAnswer, err)
-	case x.upload != nil && x.upload.finished() && x.upload.readErr != nil:
-		return x.failure(BadRequest, fmt.Errorf("read the request body: %w", x.upload.readErr))
-	default:
-		return x.failure(lost, err)
-	}
-}
-
-func (x *exchange) failure(kind Kind, err error) verdict {
-	if ctx := x.r.Context(); kind != BadAnswer && ctx.Err() != nil {
-		kind, err = Canceled, context.Cause(ctx)
-	}
-	x.fail = failure{kind: kind, err: err, touched: x.upload != nil}
-	return failed
-}
-
-// respond passes on the answer whose head has been read.
-func (x *exchange) respond() verdict {
-	a := &x.answer
+// respond passes on the response whose head has been read.
+func (x *request) respond() verdict {
 	x.begun = true
 	x.releaseMessage()
-	if a.status == http.StatusSwitchingProtocols {
-		return x.switchProtocols(a)
+	if x.response.Status == http.StatusSwitchingProtocols {
+		return x.switchProtocols()
 	}
-	x.writeHeaders(a)
-	if x.upload != nil && x.r.ProtoMajor == 1 && !x.upload.endsWithin(answerGrace) {
+	x.writeHeaders()
+	if x.upload != nil && x.r.ProtoMajor == 1 && !x.upload.FinishedWithin(responseGrace) {
 		x.closeClient()
 	}
-	x.w.WriteHeader(a.status)
-	x.unflushed = true
-	if err := x.writeBody(x.c, a); err != nil {
-		return x.cutOff(err)
+	x.w.WriteHeader(x.response.Status)
+	if err := x.writeBody(); err != nil {
+		if errors.Is(err, errClientGone) || errors.Is(x.r.Context().Err(), context.Canceled) {
+			return clientGone
+		}
+		return broken
 	}
-	if x.upload != nil && !x.upload.finished() {
-		x.flush()
+	if x.upload != nil && !x.upload.Finished() {
+		x.Flush()
 	}
-	x.keep(a)
-	return answered
+	x.keep()
+	return responded
 }
 
-// cutOff finds out which end has broken off an answer.
-func (x *exchange) cutOff(err error) verdict {
-	if errors.Is(err, errClientGone) || errors.Is(x.r.Context().Err(), context.Canceled) {
-		return gone
+// switchProtocols passes on a 101 and then connects client and stage until both
+// have ended.
+func (x *request) switchProtocols() verdict {
+	h := x.w.Header()
+	x.writeHeaders()
+	delete(h, "Content-Type")
+	h.Set("Connection", "Upgrade")
+	h.Set("Upgrade", x.response.Upgrade)
+	// The server sends the head when the connection is taken over.
+	x.w.WriteHeader(http.StatusSwitchingProtocols)
+	client, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		return broken
 	}
-	return broken
+	early, err := rw.Reader.Peek(rw.Reader.Buffered())
+	if err == nil {
+		err = rw.Writer.Flush()
+	}
+	if err != nil {
+		_ = client.Close()
+		return broken
+	}
+	x.conn.Splice(x.r.Context(), client, early)
+	return upgraded
 }

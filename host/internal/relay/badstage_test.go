@@ -11,22 +11,22 @@ import (
 	"testing"
 )
 
-// What a stage writes after it has declined, or after its answer, reaches nobody: not the
+// What a stage writes after it has declined, or after its response, does not reach a client: not the
 // client of this request, and not that of the next on the same connection.
 func TestStageWritesTooMuch(t *testing.T) {
 	t.Parallel()
 	const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
 	const declines = "HTTP/1.1 404 Not Found\r\nX-Catena-Decline: 1\r\nContent-Length: 0\r\n\r\n"
-	const answers = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
+	const responses = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
 	for name, tc := range map[string]struct {
 		first string
-		// later is sent when the answer has arrived.
+		// later is sent when the response has arrived.
 		later string
 	}{
 		"at once after a decline":  {first: declines + poison},
 		"later after a decline":    {first: declines, later: poison},
-		"at once after an answer":  {first: answers + poison},
-		"later after an answer":    {first: answers, later: poison},
+		"at once after a response": {first: responses + poison},
+		"later after a response":   {first: responses, later: poison},
 		"a body after its decline": {first: strings.Replace(declines, "Length: 0", "Length: 6", 1) + "poison"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestStageWritesTooMuch(t *testing.T) {
 			good := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "good") }))
 			srv := serve(t, newChain(t, Config{}, bad, good))
 			want := "good"
-			if strings.HasPrefix(tc.first, answers) {
+			if strings.HasPrefix(tc.first, responses) {
 				want = "fine"
 			}
 			for i := range 20 {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 // vias are the ways to a stage that the benchmarks compare, each as a handler over
@@ -27,7 +29,7 @@ func vias(b *testing.B, socket string) []via {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
-		MaxIdleConnsPerHost: maxIdle,
+		MaxIdleConnsPerHost: h1.MaxIdle,
 		DisableCompression:  true,
 	}
 	b.Cleanup(transport.CloseIdleConnections)
@@ -57,10 +59,12 @@ type via struct {
 type proxyBuffers struct{}
 
 func (proxyBuffers) Get() []byte {
-	b := buffers.Get().(*buffer)
+	b := proxyPool.Get().(*[128 << 10]byte)
 	return b[:]
 }
-func (proxyBuffers) Put(b []byte) { buffers.Put((*buffer)(b)) }
+func (proxyBuffers) Put(b []byte) { proxyPool.Put((*[128 << 10]byte)(b)) }
+
+var proxyPool = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
 // BenchmarkGet is the cost of a hop: time, CPU time of host, client and stage
 // together (cpu-µs/op), allocations of host and client. The client allocates nothing.
@@ -126,7 +130,7 @@ func dialClients(b *testing.B, addr net.Addr, n int) []*benchClient {
 	return clients
 }
 
-// do sends a request and reads an answer that has a Content-Length.
+// do sends a request and reads a response that has a Content-Length.
 func (c *benchClient) do(request []byte) error {
 	if _, err := c.Write(request); err != nil {
 		return err
@@ -138,7 +142,7 @@ func (c *benchClient) do(request []byte) error {
 			return err
 		}
 		if first && !bytes.HasPrefix(line, []byte("HTTP/1.1 200")) {
-			return fmt.Errorf("answer: %s", line)
+			return fmt.Errorf("response: %s", line)
 		}
 		if v, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
 			length, _ = strconv.Atoi(string(bytes.TrimSpace(v)))
@@ -148,7 +152,7 @@ func (c *benchClient) do(request []byte) error {
 		}
 	}
 	if length < 0 {
-		return fmt.Errorf("answer without a length")
+		return fmt.Errorf("response without a length")
 	}
 	_, err := c.r.Discard(length)
 	return err

@@ -43,8 +43,8 @@ func TestBodies(t *testing.T) {
 		w.Write(body)
 	}))
 	alone := serve(t, newChain(t, Config{}, echo))
-	behind := serve(t, newChain(t, Config{}, never, echo))
-	for _, srv := range []*httptest.Server{alone, behind} {
+	after := serve(t, newChain(t, Config{}, never, echo))
+	for _, srv := range []*httptest.Server{alone, after} {
 		for _, size := range []int{0, 1, 4095, maxBuffered, maxBuffered + 1, 1 << 20, 5 << 20} {
 			sent, _ := randomBody(size)
 			for _, path := range []string{"/", "/?length"} {
@@ -120,15 +120,15 @@ func TestBackpressure(t *testing.T) {
 		return before > 0 && written.Load() == before
 	})
 	if n := written.Load(); n > 64<<20 {
-		t.Errorf("%d MiB were taken from the stage for nobody", n>>20)
+		t.Errorf("%d MiB were taken from the stage for no client", n>>20)
 	}
 	c.Close()
 	within(t, "the stage to see that the client is gone", ended)
 }
 
-// TestEarlyAnswer has a stage answer a large upload that it does not read. The client
-// gets the answer although it has not finished sending.
-func TestEarlyAnswer(t *testing.T) {
+// TestEarlyResponse has a stage respond to a large upload that it does not read. The client
+// gets the response although it has not finished sending.
+func TestEarlyResponse(t *testing.T) {
 	t.Parallel()
 	early := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/some" {
@@ -138,8 +138,8 @@ func TestEarlyAnswer(t *testing.T) {
 	})
 	never := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { decline(w) }))
 	alone := serve(t, newChain(t, Config{}, serveStage(t, early)))
-	behind := serve(t, newChain(t, Config{}, never, serveStage(t, early), never))
-	for _, srv := range []*httptest.Server{alone, behind} {
+	after := serve(t, newChain(t, Config{}, never, serveStage(t, early), never))
+	for _, srv := range []*httptest.Server{alone, after} {
 		for _, framing := range []string{"Content-Length: 1000000000", "Transfer-Encoding: chunked"} {
 			for _, path := range []string{"/none", "/some"} {
 				c, err := net.Dial("tcp", srv.Listener.Addr().String())

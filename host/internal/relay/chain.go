@@ -7,56 +7,38 @@ import (
 	"sync/atomic"
 )
 
-// Table says which stages have a claim on a path. Stages are numbered in chain
+// Table reports which stages have a claim on a path. Stages are numbered in chain
 // order, from 0; -1 is none.
 type Table interface {
 	// First returns the first stage with a claim on the path.
 	First(path string) int
-	// Next returns the first one behind the given stage.
+	// Next returns the first one downstream of the given stage.
 	Next(path string, after int) int
 }
 
-// Link is a stage of a [Snapshot].
-type Link struct {
-	Name string
-	// Endpoint is nil as long as the stage cannot be reached. Its requests fail then.
-	Endpoint *Endpoint
-}
-
-// Snapshot is the state of a chain. It must not change once it is in use.
-type Snapshot struct {
-	Table Table
-	Links []Link
-}
-
-func (s *Snapshot) index(stage string) int {
-	for i, l := range s.Links {
-		if l.Name == stage {
-			return i
-		}
-	}
-	return -1
-}
-
-// Carrier moves what rides on a request's context across the process boundary. It
+// Propagator moves what rides on a request's context across the process boundary. It
 // is called on the goroutine of the handler.
-type Carrier interface {
+type Propagator interface {
 	// AppendRequestHeaders appends complete header lines, each as "Key: value\r\n".
 	// It is called once per attempt to reach a stage.
 	AppendRequestHeaders(dst []byte, r *http.Request) []byte
-	// ResponseHeader gets each X-Catena-* header, and trailer, of a stage's answer.
+	// HostHeader reports whether the host itself sets the header, whose key is in canonical
+	// form, in requests. A client cannot remove such a header by naming it in Connection.
+	HostHeader(key string) bool
+	// ResponseHeader takes each X-Catena-* header, and trailer, of a stage's response.
 	ResponseHeader(r *http.Request, stage, key, value string)
 }
 
 // Config is what a chain is made of. All members may be nil.
 type Config struct {
-	// NotFound answers what no stage wants; http.NotFound if nil.
+	// NotFound serves requests that no stage serves; http.NotFound if nil.
 	NotFound http.Handler
-	// Error answers a request that got no answer from a stage; WriteError if nil.
-	// A Canceled request may be one that a filter in front of the chain is just
-	// answering because its time is over.
-	Error   func(w http.ResponseWriter, r *http.Request, e *StageError)
-	Carrier Carrier
+	// Error responds to a request that got no response from a stage; WriteError if nil.
+	// A Canceled request may be one to which a filter upstream of the chain is just
+	// responding because its deadline has passed. Error may wait for that filter: the
+	// request has no connection to a stage any more, and does not count as in flight.
+	Error      func(w http.ResponseWriter, r *http.Request, e *StageError)
+	Propagator Propagator
 	// Observe is called at the end of each attempt to have a stage serve a request.
 	Observe func(Hop)
 	// Hold bounds the requests that wait for each stage; see SetHold.
@@ -69,32 +51,68 @@ type Hop struct {
 	// Socket is that of the process; empty if the stage had none.
 	Socket  string
 	Outcome Outcome
-	// Status is that of the stage's answer; 0 if there was none.
+	// Status is that of the stage's response; 0 if there was none.
 	Status int
 }
 
-// Failed says that the stage has not done its work: it answered with a status of 500
-// or more, or not at all.
+// Failed reports whether the stage has not done its work: it responded with a status of
+// 500 or more, or not at all.
 func (h Hop) Failed() bool {
 	switch h.Outcome {
 	case Served, Called, Upgraded:
 		return h.Status >= http.StatusInternalServerError
-	case NotReached, NoAnswer, Malformed, Interrupted:
+	case NotReached, NoResponse, Malformed, Interrupted:
 		return true
 	}
 	return false
 }
 
-// Chain is an http.Handler that relays each request to the stage that owns it.
-type Chain struct {
-	config  Config
-	hold    atomic.Pointer[Limits]
-	state   atomic.Pointer[Snapshot]
-	flights flights
-	leaving leaving
+// Stage is a stage as Set takes it.
+type Stage struct {
+	Name string
+	// Socket is that of its process; empty if it cannot be reached. Its requests fail then.
+	Socket string
+	// Refusal is the value of header.Undelivered in the host's own responses to requests
+	// that no process has accepted from the socket. Only these may be sent again, so no
+	// stage can know it. There are no such responses if it is empty.
+	Refusal string
+	// Held makes requests wait, because another process is about to start on the same
+	// socket.
+	Held bool
 }
 
-// NewChain returns a chain without a stage: until the first Swap, it is Unavailable.
+// Chain is an http.Handler that relays each request to the stage that owns it.
+type Chain struct {
+	config   Config
+	hold     atomic.Pointer[Limits]
+	state    atomic.Pointer[snapshot]
+	inFlight inFlight
+	draining draining
+}
+
+// snapshot is the state of a chain at one time. It does not change.
+type snapshot struct {
+	table   Table
+	targets []target
+}
+
+// target is a stage of a snapshot.
+type target struct {
+	stage string
+	// endpoint is nil if the stage cannot be reached.
+	endpoint *endpoint
+}
+
+func (s *snapshot) index(stage string) int {
+	for i, t := range s.targets {
+		if t.stage == stage {
+			return i
+		}
+	}
+	return -1
+}
+
+// NewChain returns a chain without a stage: until the first Set, it is Unavailable.
 func NewChain(config Config) *Chain {
 	if config.NotFound == nil {
 		config.NotFound = http.HandlerFunc(http.NotFound)
@@ -110,22 +128,89 @@ func NewChain(config Config) *Chain {
 	return c
 }
 
-// SetHold changes what bounds the requests that wait for each stage. Those that wait
-// go on to.
+// Set makes stages the chain, in this order, for all requests that begin from now on,
+// and for those that are sent once more. A stage keeps its connections for as long as it
+// has the same socket. Those of a socket that is gone are closed once its requests have
+// ended; see AwaitEmpty. Set is called by one goroutine at a time.
+func (c *Chain) Set(table Table, stages []Stage) {
+	old := map[string]*endpoint{}
+	if s := c.state.Load(); s != nil {
+		for _, t := range s.targets {
+			if t.endpoint != nil {
+				old[t.stage] = t.endpoint
+			}
+		}
+	}
+	s := &snapshot{table: table, targets: make([]target, len(stages))}
+	for i, st := range stages {
+		e := old[st.Name]
+		switch {
+		case st.Socket == "":
+			e = nil
+		case e == nil || e.socket != st.Socket:
+			e = newEndpoint(st.Name, st.Socket, *c.hold.Load())
+			e.refusal = st.Refusal
+		default:
+			delete(old, st.Name)
+		}
+		if e != nil {
+			e.setHeld(st.Held)
+		}
+		s.targets[i] = target{stage: st.Name, endpoint: e}
+	}
+	c.state.Store(s)
+	for _, e := range old {
+		c.draining.add(e)
+		e.close()
+	}
+}
+
+// AwaitEmpty returns when no request is left at a socket that Set has taken out of the
+// chain, or with ctx's error. Only then may its process end: a request may be on its way
+// to a process that has none.
+func (c *Chain) AwaitEmpty(ctx context.Context, socket string) error {
+	if e := c.draining.get(socket); e != nil {
+		return e.wait(ctx)
+	}
+	return nil
+}
+
+// SetHold changes the bounds of the requests that wait for each stage. Those that wait
+// already continue to.
 func (c *Chain) SetHold(limits Limits) {
 	c.hold.Store(&limits)
 	if s := c.state.Load(); s != nil {
-		for _, l := range s.Links {
-			if l.Endpoint != nil {
-				l.Endpoint.setLimits(limits)
+		for _, t := range s.targets {
+			if t.endpoint != nil {
+				t.endpoint.setLimits(limits)
 			}
 		}
 	}
 }
 
-// Swap replaces the state of the chain for all requests that begin from now on,
-// and for those that are sent once more. It returns the previous one, nil at first.
-func (c *Chain) Swap(s *Snapshot) *Snapshot { return c.state.Swap(s) }
+// Load is the number of requests of a stage.
+type Load struct {
+	Stage string `json:"stage"`
+	// InFlight are the requests that are with the stage, Waiting those that wait for it.
+	InFlight int `json:"inFlight"`
+	Waiting  int `json:"waiting"`
+}
+
+// Loads returns the load of each stage of the chain, from head to tail.
+func (c *Chain) Loads() []Load {
+	s := c.state.Load()
+	if s == nil {
+		return nil
+	}
+	loads := make([]Load, len(s.targets))
+	for i, t := range s.targets {
+		loads[i].Stage = t.stage
+		if t.endpoint != nil {
+			loads[i].InFlight, loads[i].Waiting = t.endpoint.load()
+		}
+	}
+	return loads
+}
 
 // ServeHTTP implements http.Handler for the whole chain.
 func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +223,18 @@ func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *Chain) Only(stage string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := c.snapshot(w, r, stage); s != nil {
-			c.relayTo(w, r, s, stage, s.Links[s.index(stage)].Endpoint)
+			c.relayTo(w, r, s, s.targets[s.index(stage)])
+		}
+	})
+}
+
+// staged returns a handler for a process of a stage that does not serve in the chain yet.
+func (c *Chain) staged(stage, socket string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s := c.snapshot(w, r, ""); s != nil {
+			e := newEndpoint(stage, socket, *c.hold.Load())
+			defer e.close()
+			c.relayTo(w, r, s, target{stage: stage, endpoint: e})
 		}
 	})
 }
@@ -150,8 +246,8 @@ var (
 )
 
 // snapshot returns the state of the chain if the named stage is in it; if not, it
-// answers the request and returns nil.
-func (c *Chain) snapshot(w http.ResponseWriter, r *http.Request, stage string) *Snapshot {
+// responds to the request and returns nil.
+func (c *Chain) snapshot(w http.ResponseWriter, r *http.Request, stage string) *snapshot {
 	s := c.state.Load()
 	err := errNoChain
 	if s != nil {
@@ -164,46 +260,11 @@ func (c *Chain) snapshot(w http.ResponseWriter, r *http.Request, stage string) *
 	return nil
 }
 
-func (x *exchange) try(e *Endpoint, redial bool) verdict {
-	if e == nil {
-		return x.failure(Unavailable, errDown)
+// target returns a stage as it is now, if the chain has it.
+func (c *Chain) target(stage string) (target, bool) {
+	s := c.state.Load()
+	if i := s.index(stage); i >= 0 {
+		return s.targets[i], true
 	}
-	return x.attempt(e, redial)
-}
-
-// mayReplay says whether a request that got no answer can be sent once more.
-func (x *exchange) mayReplay() bool {
-	switch {
-	case x.begun || x.fail.touched:
-		return false
-	case x.fail.kind == Unavailable:
-		return true
-	default:
-		return x.fail.kind == Lost && safe(x.r)
-	}
-}
-
-// safe says whether executing the request twice is the same as once. An upgrade
-// may be anything, such as a command in a container.
-func safe(r *http.Request) bool {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return upgradeOf(r) == ""
-	}
-	return false
-}
-
-func (x *exchange) answerFailure() {
-	if x.begun { // with an informational answer
-		if errors.Is(x.r.Context().Err(), context.Canceled) {
-			return
-		}
-		panic(http.ErrAbortHandler)
-	}
-	x.leave()
-	kind := x.fail.kind
-	if kind == Lost && safe(x.r) {
-		kind = Unavailable
-	}
-	x.chain.config.Error(x.w, x.r, &StageError{Kind: kind, Stage: x.stage, Err: x.fail.err})
+	return target{}, false
 }

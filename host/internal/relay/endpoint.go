@@ -4,71 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"syscall"
 	"time"
-)
 
-// Bounds of the pool of idle connections.
-const (
-	maxIdle     = 256
-	maxIdleTime = 60 * time.Second
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 // dialPause is the pause before another attempt if the backlog of the stage's
 // socket is full.
 const dialPause = 5 * time.Millisecond
 
-var errClosed = errors.New("endpoint closed")
+var (
+	errClosed      = errors.New("endpoint closed")
+	errBacklogFull = errors.New("the backlog of the stage's socket is full")
+)
 
-// Endpoint is the data socket of a stage, with the connections to it. It can be
+// endpoint is the data socket of a stage, with the connections to it. It can be
 // used by any number of goroutines.
-type Endpoint struct {
-	stage string
-	addr  net.UnixAddr
-	// refusal is Stage.Refusal; set it before the first request.
+type endpoint struct {
+	stage, socket string
+	// refusal is Stage.Refusal; it is set before the first request.
 	refusal string
 
 	mu       sync.Mutex
-	idle     []*conn // the longest unused first
+	idle     h1.Pool
 	inFlight int
 	closed   bool
 	hold     hold
-	// empty is closed when the endpoint is closed and has no exchange left.
+	// empty is closed when the endpoint is closed and has no request left.
 	empty chan struct{}
 }
 
-// NewEndpoint returns an endpoint for the socket of a stage. It connects when
-// there is a request. The caller has to Close it.
-func NewEndpoint(stage, socket string) *Endpoint { return newEndpoint(stage, socket, Limits{}) }
-
-func newEndpoint(stage, socket string, limits Limits) *Endpoint {
-	return &Endpoint{
-		hold:  hold{limits: limits.withDefaults()},
-		stage: stage,
-		addr:  net.UnixAddr{Name: socket, Net: "unix"},
-		empty: make(chan struct{}),
-	}
+// newEndpoint returns an endpoint for the socket of a stage. It connects when
+// there is a request. The caller has to close it.
+func newEndpoint(stage, socket string, limits Limits) *endpoint {
+	return &endpoint{stage: stage, socket: socket, hold: hold{limits: limits.withDefaults()}, empty: make(chan struct{})}
 }
 
-// Stage returns the name of the stage.
-func (e *Endpoint) Stage() string { return e.stage }
-
-// Socket returns the path of the socket.
-func (e *Endpoint) Socket() string { return e.addr.Name }
-
-// InFlight returns how many requests the stage is working on.
-func (e *Endpoint) InFlight() int {
+// load returns how many requests are with the stage, and how many wait for it.
+func (e *endpoint) load() (inFlight, waiting int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.inFlight
+	return e.inFlight, e.hold.requests
 }
 
-// Close refuses further requests. Those in flight go on; Wait waits for them.
-// Take the endpoint out of the chain first: a chain sends a request that meets a
-// closed endpoint to the endpoint that has replaced it, if there is one.
-func (e *Endpoint) Close() {
+// close refuses further requests. Those in flight go on; wait waits for them.
+// The endpoint must be out of the chain: a request that meets a closed endpoint is sent to
+// the endpoint that has replaced it, if there is one.
+func (e *endpoint) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -76,29 +60,26 @@ func (e *Endpoint) Close() {
 	}
 	e.closed = true
 	e.hold.release()
-	for _, c := range e.idle {
-		c.release()
-	}
-	e.idle = nil
+	e.idle.Close()
 	if e.inFlight == 0 {
 		close(e.empty)
 	}
 }
 
-// Wait returns when a closed endpoint has no request left, or with ctx's error.
-func (e *Endpoint) Wait(ctx context.Context) error {
+// wait returns when a closed endpoint has no request left, or with ctx's error.
+func (e *endpoint) wait(ctx context.Context) error {
 	select {
 	case <-e.empty:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stage %q: %d requests in flight: %w", e.stage, e.InFlight(), context.Cause(ctx))
+		n, _ := e.load()
+		return fmt.Errorf("stage %q: %d requests in flight: %w", e.stage, n, context.Cause(ctx))
 	}
 }
 
-// get begins an exchange: it returns a connection, an idle one unless redial is
-// set. Each get that returns no error is followed by one put. Size is that of the
-// request, if it has to wait.
-func (e *Endpoint) get(ctx context.Context, redial bool, size int) (*conn, error) {
+// get returns a connection for a request, an idle one unless redial is set. Each get that
+// returns no error is followed by one put. Size is that of the request, if it has to wait.
+func (e *endpoint) get(ctx context.Context, redial bool, size int) (*h1.Conn, error) {
 	for {
 		c, err := e.begin(redial)
 		if err == errHeld {
@@ -112,7 +93,7 @@ func (e *Endpoint) get(ctx context.Context, redial bool, size int) (*conn, error
 		if c == nil {
 			break
 		}
-		if c.fresh() {
+		if c.Silent() {
 			return c, nil
 		}
 		e.put(c, false)
@@ -125,8 +106,8 @@ func (e *Endpoint) get(ctx context.Context, redial bool, size int) (*conn, error
 	return c, nil
 }
 
-// begin counts an exchange and takes the connection that was used last.
-func (e *Endpoint) begin(redial bool) (*conn, error) {
+// begin counts a request and takes the connection that was used last.
+func (e *endpoint) begin(redial bool) (*h1.Conn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -136,64 +117,77 @@ func (e *Endpoint) begin(redial bool) (*conn, error) {
 		return nil, errHeld
 	}
 	e.inFlight++
-	n := len(e.idle)
-	if redial || n == 0 {
+	if redial {
 		return nil, nil
 	}
-	c := e.idle[n-1]
-	e.idle[n-1] = nil
-	e.idle = e.idle[:n-1]
-	return c, nil
+	return e.idle.Take(), nil
 }
 
-// put ends an exchange. The connection is kept for another if keep is set, and
+// put ends a request. The connection is kept for another if keep is set, and
 // closed otherwise.
-func (e *Endpoint) put(c *conn, keep bool) {
-	var old *conn
+func (e *endpoint) put(c *h1.Conn, keep bool) {
 	e.mu.Lock()
 	e.inFlight--
 	if keep && !e.closed {
-		now := time.Now()
-		if n := len(e.idle); n > 0 && (n == maxIdle || now.Sub(e.idle[0].idleSince) > maxIdleTime) {
-			old = e.idle[0]
-			e.idle = append(e.idle[:0], e.idle[1:]...)
-		}
-		c.idleSince = now
-		e.idle = append(e.idle, c)
-		c = nil
+		c = e.idle.Put(c)
 	}
 	if e.closed && e.inFlight == 0 {
 		close(e.empty)
 	}
 	e.mu.Unlock()
-	for _, c := range []*conn{c, old} {
-		if c != nil {
-			c.release()
-		}
+	if c != nil {
+		c.Close()
 	}
 }
 
-func (e *Endpoint) dial(ctx context.Context, size int) (*conn, error) {
-	var d net.Dialer
+func (e *endpoint) dial(ctx context.Context, size int) (*h1.Conn, error) {
 	for waits := false; ; {
-		c, err := d.DialContext(ctx, "unix", e.addr.Name)
-		if err == nil {
-			return newConn(c.(*net.UnixConn))
-		}
+		c, err := h1.Dial(ctx, e.socket)
 		if !errors.Is(err, syscall.EAGAIN) {
-			return nil, err
+			return c, err
 		}
 		if !waits {
 			if _, err := e.enter(size); err != nil {
-				return nil, fmt.Errorf("the backlog of the stage's socket is full, and too many requests wait for it already")
+				return nil, fmt.Errorf("%w, and too many requests wait for it already", errBacklogFull)
 			}
 			waits = true
 			defer e.leave(size)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w (the backlog of the stage's socket is full)", context.Cause(ctx))
+			return nil, fmt.Errorf("%w (%w)", context.Cause(ctx), errBacklogFull)
 		case <-time.After(dialPause):
 		}
 	}
+}
+
+// draining are the endpoints that Set has taken out of the chain and that still have
+// requests, by their sockets.
+type draining struct {
+	mu        sync.Mutex
+	endpoints map[string]*endpoint
+}
+
+func (d *draining) get(socket string) *endpoint {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.endpoints[socket]
+}
+
+// add keeps an endpoint until it is empty.
+func (d *draining) add(e *endpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.endpoints == nil {
+		d.endpoints = map[string]*endpoint{}
+	}
+	d.endpoints[e.socket] = e
+	go func() {
+		<-e.empty
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.endpoints[e.socket] == e {
+			delete(d.endpoints, e.socket)
+		}
+	}()
 }

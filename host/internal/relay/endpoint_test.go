@@ -21,10 +21,10 @@ import (
 func TestPool(t *testing.T) {
 	t.Parallel()
 	var conns atomic.Int64
-	answers := map[string]string{
+	responses := map[string]string{
 		"/kept":     "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
 		"/chunks":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
-		"/nobody":   "HTTP/1.1 204 No Content\r\n\r\n",
+		"/none":     "HTTP/1.1 204 No Content\r\n\r\n",
 		"/declined": "HTTP/1.1 404 Not Found\r\nX-Catena-Decline: 1\r\nContent-Length: 0\r\n\r\n",
 		"/close":    "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx",
 		"/old":      "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx",
@@ -38,18 +38,18 @@ func TestPool(t *testing.T) {
 			if err != nil {
 				return
 			}
-			io.WriteString(c, answers[req.URL.Path])
+			io.WriteString(c, responses[req.URL.Path])
 		}
 	})
 	chain := newChain(t, Config{}, stage)
-	e := chain.state.Load().Links[0].Endpoint
-	for path := range answers {
+	e := endpointOf(chain)
+	for path := range responses {
 		before := conns.Load()
 		for range 3 {
 			chain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
 		}
-		kept := map[string]bool{"/kept": true, "/chunks": true, "/nobody": true, "/declined": true}[path]
-		if idle := len(e.idle); kept != (idle == 1) {
+		kept := map[string]bool{"/kept": true, "/chunks": true, "/none": true, "/declined": true}[path]
+		if idle := e.idle.Len(); kept != (idle == 1) {
 			t.Errorf("%s: %d idle connections", path, idle)
 		}
 		if made := conns.Load() - before; kept && made > 1 || !kept && made < 2 {
@@ -58,49 +58,11 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolIsBounded shows that no more than maxIdle connections are kept, and that
-// those that nobody has used for long are closed.
-func TestPoolIsBounded(t *testing.T) {
-	t.Parallel()
-	e := NewEndpoint("a", always(t, ""))
-	defer e.Close()
-	var all []*conn
-	for range maxIdle + 10 {
-		c, err := e.get(t.Context(), false, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, c)
-	}
-	if n := e.InFlight(); n != len(all) {
-		t.Errorf("%d in flight, want %d", n, len(all))
-	}
-	for _, c := range all {
-		e.put(c, true)
-	}
-	if n := len(e.idle); n != maxIdle {
-		t.Errorf("%d idle connections, want %d", n, maxIdle)
-	}
-	last := all[len(all)-1]
-	if c, _ := e.get(t.Context(), false, 0); c != last {
-		t.Error("not the one that was used last")
-	}
-	old := e.idle[0]
-	old.idleSince = time.Now().Add(-2 * maxIdleTime)
-	e.put(last, true)
-	if e.idle[0] == old {
-		t.Error("a connection that nobody uses is kept")
-	}
-	if _, err := old.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("it is not closed: %v", err)
-	}
-}
-
-// TestCloseWaits shows what Close and Wait promise.
+// TestCloseWaits shows what close and wait promise.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	stage := startStage(t)
-	e := NewEndpoint("a", stage.socket)
+	e := newEndpoint("a", stage.socket, Limits{})
 	idle, err := e.get(t.Context(), true, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -110,12 +72,12 @@ func TestCloseWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.put(idle, true)
-	e.Close()
-	e.Close()
-	if idle.fresh() {
+	e.close()
+	e.close()
+	if idle.Silent() {
 		t.Error("an idle connection is still open")
 	}
-	if !busy.fresh() {
+	if !busy.Silent() {
 		t.Error("the connection in use has been closed")
 	}
 	if _, err := e.get(t.Context(), false, 0); !errors.Is(err, errClosed) {
@@ -123,12 +85,12 @@ func TestCloseWaits(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Wait with a request in flight: %v", err)
+	if err := e.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait with a request in flight: %v", err)
 	}
 	e.put(busy, true)
-	if err := e.Wait(t.Context()); err != nil || busy.fresh() {
-		t.Errorf("Wait: %v; or the last connection is still open", err)
+	if err := e.wait(t.Context()); err != nil || busy.Silent() {
+		t.Errorf("wait: %v; or the last connection is still open", err)
 	}
 }
 
@@ -150,8 +112,8 @@ func TestFullBacklog(t *testing.T) {
 	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &bound); err != nil {
 		t.Fatal(err)
 	}
-	e := NewEndpoint("a", socket)
-	defer e.Close()
+	e := newEndpoint("a", socket, Limits{})
+	defer e.close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	const n = 10
@@ -194,7 +156,7 @@ func TestFullBacklog(t *testing.T) {
 // itself does for it.
 func TestAllocations(t *testing.T) {
 	stage := startStage(t)
-	chain := newChain(t, Config{Carrier: identity{}}, stage.socket)
+	chain := newChain(t, Config{Propagator: identity{}}, stage.socket)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/size/1024", nil)
@@ -209,7 +171,7 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	if w.n == 0 {
-		t.Error("no answer")
+		t.Error("no response")
 	}
 }
 
@@ -222,25 +184,3 @@ type nullWriter struct {
 func (w *nullWriter) Header() http.Header         { return w.h }
 func (w *nullWriter) WriteHeader(int)             {}
 func (w *nullWriter) Write(p []byte) (int, error) { w.n += len(p); return len(p), nil }
-
-// TestFresh shows what makes an idle connection unusable.
-func TestFresh(t *testing.T) {
-	t.Parallel()
-	near, far := connPair(t)
-	if !near.fresh() {
-		t.Error("a silent connection is not usable")
-	}
-	far.Write([]byte("x"))
-	if near.fresh() {
-		t.Error("a connection with data is usable")
-	}
-	near, far = connPair(t)
-	far.Close()
-	if near.fresh() {
-		t.Error("a connection that the stage has closed is usable")
-	}
-	near.Close()
-	if near.fresh() {
-		t.Error("a closed connection is usable")
-	}
-}

@@ -21,12 +21,12 @@ func TestKilledStage(t *testing.T) {
 	for _, tc := range []struct {
 		name, method, path string
 		body               io.Reader
-		status             int // 0 if the answer has begun
+		status             int // 0 if the response has begun
 	}{
-		{"before the answer to a POST", "POST", "/hang", strings.NewReader("x"), http.StatusBadGateway},
-		{"before the answer to a GET", "GET", "/hang", nil, http.StatusServiceUnavailable}, // sent again, to nobody
+		{"before the response to a POST", "POST", "/hang", strings.NewReader("x"), http.StatusBadGateway},
+		{"before the response to a GET", "GET", "/hang", nil, http.StatusServiceUnavailable}, // sent again, without a process
 		{"in a watch", "GET", "/watch", nil, 0},
-		{"in an endless answer", "GET", "/forever", nil, 0},
+		{"in an endless response", "GET", "/forever", nil, 0},
 		{"in an upload", "POST", "/hang", endless{}, http.StatusBadGateway},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -60,10 +60,9 @@ func TestKilledStage(t *testing.T) {
 				}
 			}()
 			if tc.status == 0 {
-				within(t, "the head of the answer", began)
+				within(t, "the head of the response", began)
 			} else {
-				e := chain.state.Load().Links[0].Endpoint
-				eventually(t, "the stage to have the request", func() bool { return e.InFlight() == 1 && stage.ask(t, "/hanging") == 1 })
+				eventually(t, "the stage to have the request", func() bool { return inFlightAt(chain) == 1 && stage.ask(t, "/hanging") == 1 })
 			}
 			stage.Kill()
 			if err := within(t, "the client to see the end", status); err != nil {
@@ -96,8 +95,7 @@ func TestStoppedStage(t *testing.T) {
 		failed := make(chan *StageError, 1)
 		c := newChain(t, Config{Error: func(_ http.ResponseWriter, _ *http.Request, e *StageError) { failed <- e }}, stage.socket)
 		go c.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-		e := c.state.Load().Links[0].Endpoint
-		eventually(t, "the request to be under way", func() bool { return e.InFlight() == 1 })
+		eventually(t, "the request to be under way", func() bool { return inFlightAt(c) == 1 })
 		cancel(cause)
 		if err := within(t, "the request to end with its context", failed); err.Kind != Canceled || !errors.Is(err, cause) {
 			t.Errorf("%s of %d bytes: %v", r.Method, r.ContentLength, err)
@@ -111,17 +109,17 @@ func TestStoppedStage(t *testing.T) {
 	}()
 	select {
 	case <-done:
-		t.Error("answered by a stopped process")
+		t.Error("response from a stopped process")
 	case <-quiet():
 	}
 	stage.Signal(syscall.SIGCONT)
-	within(t, "the answer of the stage that goes on", done)
+	within(t, "the response of the stage that goes on", done)
 	if rec.Body.Len() != 5 {
 		t.Errorf("%d %q", rec.Code, rec.Body)
 	}
 }
 
-// TestRestartedStage restarts a stage behind idle connections to it. None of these is
+// TestRestartedStage restarts a stage while there are idle connections to it. None of these is
 // used for a request that could be executed once more.
 func TestRestartedStage(t *testing.T) {
 	t.Parallel()
@@ -153,7 +151,7 @@ func TestRestartedStage(t *testing.T) {
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	const part = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
-	for name, said := range map[string]string{"before the answer": "", "in the head": part[:20], "in the body": part, "in a chunk": part + "100\r\nabc"} {
+	for name, said := range map[string]string{"before the response": "", "in the head": part[:20], "in the body": part, "in a chunk": part + "100\r\nabc"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, ended := make(chan struct{}), make(chan struct{})
@@ -194,7 +192,7 @@ func TestAbortIsQuiet(t *testing.T) {
 		}
 	})
 	chain := newChain(t, Config{}, stage)
-	// serve ends the request's context in the given way once the answer has begun.
+	// serve ends the request's context in the given way once the response has begun.
 	serve := func(path string, end error) (v any) {
 		defer func() { v = recover() }()
 		ctx := &endingContext{Context: t.Context(), done: make(chan struct{}), err: end}
@@ -249,12 +247,11 @@ func (w writeHook) Write(p []byte) (int, error) {
 }
 
 // TestDownStage shows that the requests of a stage which is down do not fall through
-// to those behind it.
+// to those downstream of it.
 func TestDownStage(t *testing.T) {
 	t.Parallel()
 	chain := newChain(t, Config{}, serveStage(t, http.HandlerFunc(describe)))
-	up := chain.state.Load().Links[0]
-	chain.Swap(&Snapshot{Table: order(2), Links: []Link{{Name: "down"}, up}})
+	chain.Set(order(2), []Stage{{Name: "down"}, {Name: "a", Socket: endpointOf(chain).socket}})
 	srv := serve(t, chain)
 	resp, body := fetch(t, srv, "GET", "/", nil)
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, `"down"`) {
@@ -266,7 +263,7 @@ func TestDownStage(t *testing.T) {
 	}
 }
 
-// TestPanickingWriter shows that a panic of a filter's writer leaves nothing behind.
+// TestPanickingWriter shows that a panic of a filter's writer leaves nothing open.
 func TestPanickingWriter(t *testing.T) {
 	t.Parallel()
 	stage := startStage(t)
@@ -275,10 +272,10 @@ func TestPanickingWriter(t *testing.T) {
 		defer func() { recover() }()
 		chain.ServeHTTP(panicWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", "/forever", nil))
 	}()
-	if n := chain.state.Load().Links[0].Endpoint.InFlight(); n != 0 {
+	if n := inFlightAt(chain); n != 0 {
 		t.Errorf("%d in flight", n)
 	}
-	if _, ok := chain.flights.call(1, "a"); ok {
+	if _, ok := chain.inFlight.call(1, "a"); ok {
 		t.Error("the request can still be handed on")
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // withTimeout runs h like the timeout filter of an API server: on a goroutine of its
 // own, with a copy of the request and with a writer that takes nothing more when the
-// time is over. The server's goroutine answers 504 then and does not wait for h.
-// Requests that can be answered have all the time that they need.
+// time is over. The server's goroutine responds with 504 then and does not wait for h.
+// Requests that can get a response have all the time that they need.
 func withTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/hang" {
@@ -98,7 +98,7 @@ func TestTimeoutFilter(t *testing.T) {
 	stage := startStage(t)
 	chain := newChain(t, Config{Error: func(w http.ResponseWriter, r *http.Request, e *StageError) {
 		if e.Kind == Canceled {
-			<-quiet() // the filter's answer is the same
+			<-quiet() // the filter's response is the same
 		}
 		WriteError(w, r, e)
 	}}, stage.socket)
@@ -133,7 +133,7 @@ func TestTimeoutFilter(t *testing.T) {
 				return
 			}
 			<-quiet()
-			<-quiet() // what the handler left behind has had its time
+			<-quiet() // what the handler left has had its time
 			io.WriteString(c, "GET /size/3 HTTP/1.1\r\nHost: h\r\n\r\n")
 			resp, err = http.ReadResponse(r, nil)
 			if err != nil {
@@ -144,6 +144,5 @@ func TestTimeoutFilter(t *testing.T) {
 			}
 		})
 	}
-	e := chain.state.Load().Links[0].Endpoint
-	t.Cleanup(func() { eventually(t, "all requests to end", func() bool { return e.InFlight() == 0 }) })
+	t.Cleanup(func() { eventually(t, "all requests to end", func() bool { return inFlightAt(chain) == 0 }) })
 }

@@ -7,11 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -102,8 +100,8 @@ func scriptStage(t testing.TB, script func(n int, c *net.UnixConn, r *bufio.Read
 	return socket
 }
 
-// always answers every request on every connection with the same bytes.
-func always(t testing.TB, answer string) string {
+// always sends the same response to every request on every connection with the same bytes.
+func always(t testing.TB, response string) string {
 	return scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
 		for {
 			req, err := http.ReadRequest(r)
@@ -111,7 +109,7 @@ func always(t testing.TB, answer string) string {
 				return
 			}
 			io.Copy(io.Discard, req.Body)
-			if _, err := io.WriteString(c, answer); err != nil {
+			if _, err := io.WriteString(c, response); err != nil {
 				return
 			}
 		}
@@ -121,7 +119,7 @@ func always(t testing.TB, answer string) string {
 // order is a Table in which every stage claims every path.
 type order int
 
-func (order) First(string) int { return 0 }
+func (n order) First(string) int { return n.Next("", -1) }
 func (n order) Next(_ string, after int) int {
 	if after+1 < int(n) {
 		return after + 1
@@ -129,7 +127,7 @@ func (n order) Next(_ string, after int) int {
 	return -1
 }
 
-// observed records what Observe is told.
+// observed records the hops that Observe gets.
 type observed struct {
 	mu  sync.Mutex
 	all []string
@@ -151,24 +149,35 @@ func (o *observed) String() string {
 func newChain(t testing.TB, config Config, sockets ...string) *Chain {
 	t.Helper()
 	chain := NewChain(config)
-	s := &Snapshot{Table: order(len(sockets))}
+	stages := make([]Stage, len(sockets))
 	for i, socket := range sockets {
-		e := NewEndpoint(string(rune('a'+i)), socket)
-		t.Cleanup(func() {
-			e.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			if err := e.Wait(ctx); err != nil {
+		stages[i] = Stage{Name: string(rune('a' + i)), Socket: socket}
+	}
+	chain.Set(order(len(stages)), stages)
+	t.Cleanup(func() {
+		old := chain.state.Load().targets
+		chain.Set(order(0), nil)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for _, to := range old {
+			if to.endpoint == nil {
+				continue
+			}
+			if err := to.endpoint.wait(ctx); err != nil {
 				t.Error(err)
 			}
-		})
-		s.Links = append(s.Links, Link{Name: e.Stage(), Endpoint: e})
-	}
-	chain.Swap(s)
+		}
+	})
 	return chain
 }
 
-// serve starts the front of a chain.
+// endpointOf returns the endpoint of the chain's first stage.
+func endpointOf(c *Chain) *endpoint { return c.state.Load().targets[0].endpoint }
+
+// inFlightAt returns how many requests are with the chain's first stage.
+func inFlightAt(c *Chain) int { return c.Loads()[0].InFlight }
+
+// serve starts a server for a chain.
 func serve(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -181,7 +190,7 @@ func decline(w http.ResponseWriter) {
 	w.Header().Set("Content-Length", "0")
 }
 
-// fetch sends a request and returns the answer with its body.
+// fetch sends a request and returns the response with its body.
 func fetch(t testing.TB, srv *httptest.Server, method, path string, body io.Reader) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, srv.URL+path, body)
@@ -198,30 +207,6 @@ func fetch(t testing.TB, srv *httptest.Server, method, path string, body io.Read
 		t.Fatal(err)
 	}
 	return resp, string(text)
-}
-
-// connPair returns the two ends of a connection to a stage.
-func connPair(t testing.TB) (near *conn, far *net.UnixConn) {
-	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends [2]*net.UnixConn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "")
-		c, err := net.FileConn(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends[i] = c.(*net.UnixConn)
-	}
-	near, err = newConn(ends[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return near, ends[1]
 }
 
 // quiet is long enough for whatever is under way to go on, if it can.

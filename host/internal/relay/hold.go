@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// Limits bound the requests that wait for a stage which is down for a moment. What is
-// beyond them is Unavailable at once.
+// Limits bound the requests that wait for a stage which is down for a moment. Requests
+// beyond them are Unavailable at once.
 type Limits struct {
 	Requests int
-	// Bytes are those of the requests' heads, and of their bodies if these are not
-	// streamed.
+	// Bytes are those of the requests' heads, and of their bodies as far as these have
+	// been read.
 	Bytes int64
 }
 
@@ -44,28 +44,6 @@ type hold struct {
 	bytes    int64
 }
 
-// Hold makes requests that come from now on wait until Resume or Close.
-func (e *Endpoint) Hold() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.hold.gate == nil && !e.closed {
-		e.hold.gate = make(chan struct{})
-	}
-}
-
-// Resume lets the requests go on.
-func (e *Endpoint) Resume() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.hold.release()
-}
-
-func (e *Endpoint) setLimits(l Limits) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.hold.limits = l.withDefaults()
-}
-
 func (h *hold) release() {
 	if h.gate != nil {
 		close(h.gate)
@@ -73,15 +51,26 @@ func (h *hold) release() {
 	}
 }
 
-// Waiting returns how many requests wait for the stage.
-func (e *Endpoint) Waiting() int {
+// setHeld makes requests that come from now on wait until it is called again, or
+// until close.
+func (e *endpoint) setHeld(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.hold.requests
+	if !held {
+		e.hold.release()
+	} else if e.hold.gate == nil && !e.closed {
+		e.hold.gate = make(chan struct{})
+	}
+}
+
+func (e *endpoint) setLimits(l Limits) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold.limits = l.withDefaults()
 }
 
 // enter counts a request of that size as one that waits, if there is room for it.
-func (e *Endpoint) enter(size int) (gate <-chan struct{}, err error) {
+func (e *endpoint) enter(size int) (gate <-chan struct{}, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := &e.hold
@@ -93,7 +82,7 @@ func (e *Endpoint) enter(size int) (gate <-chan struct{}, err error) {
 	return h.gate, nil
 }
 
-func (e *Endpoint) leave(size int) {
+func (e *endpoint) leave(size int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hold.requests--
@@ -101,7 +90,7 @@ func (e *Endpoint) leave(size int) {
 }
 
 // awaitResume waits until requests can go on.
-func (e *Endpoint) awaitResume(ctx context.Context, size int) error {
+func (e *endpoint) awaitResume(ctx context.Context, size int) error {
 	gate, err := e.enter(size)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func held(t *testing.T, limits Limits) (*Chain, func(socket string, held bool)) 
 	return chain, set
 }
 
-// send has n requests made, and returns a function that waits for their statuses.
+// send makes n requests, and returns a function that waits for their statuses.
 func send(chain *Chain, n int, body string) func() map[int]int {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -37,7 +37,9 @@ func send(chain *Chain, n int, body string) func() map[int]int {
 	for range n {
 		all.Go(func() {
 			rec := httptest.NewRecorder()
-			chain.ServeHTTP(rec, httptest.NewRequest("POST", "/", strings.NewReader(body)))
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			chain.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(body)))
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[rec.Code]++
@@ -98,7 +100,7 @@ func TestHoldIsBounded(t *testing.T) {
 			rec := httptest.NewRecorder()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			chain.ServeHTTP(rec, httptest.NewRequest("GET", "/", strings.NewReader(body)).WithContext(ctx))
+			chain.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(body)))
 			if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
 				t.Errorf("beyond the limit: %d, Retry-After %q", rec.Code, rec.Header().Get("Retry-After"))
 			}
@@ -110,7 +112,7 @@ func TestHoldIsBounded(t *testing.T) {
 	}
 }
 
-// TestHeldRequestEndsWithItsContext shows that nobody waits longer than it wants to.
+// TestHeldRequestEndsWithItsContext shows that a request waits no longer than its context.
 func TestHeldRequestEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	chain, _ := held(t, Limits{})

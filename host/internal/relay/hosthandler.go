@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
@@ -30,10 +31,10 @@ type Caller struct {
 	// User and Groups are its identity.
 	User   string
 	Groups []string
-	// Delegates are the stages that the process was told of as standing behind it. It may
+	// Delegates are the downstream stages that the process was configured with. It may
 	// call them whatever the chain has become since.
 	Delegates []string
-	// Staged are the sockets of those among them that come into the chain together with
+	// Staged are the sockets of those among them that join the chain together with
 	// the process, and do not serve in it yet.
 	Staged map[string]string
 }
@@ -48,7 +49,7 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next, delegate := r.Header.Get(header.Next), r.Header.Get(header.Delegate)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
-		if internal(key) {
+		if h1.HostOnly(key) {
 			delete(r.Header, key)
 		}
 	}
@@ -74,27 +75,27 @@ func bearer(r *http.Request) string {
 // request's identity and whatever else its context holds, and no longer than it.
 func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, id string) {
 	n, err := strconv.ParseUint(id, 10, 64)
-	flight, ok := h.Chain.flights.call(n, stage)
+	inFlight, ok := h.Chain.inFlight.call(n, stage)
 	if err != nil || !ok {
 		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage), http.StatusConflict)
 		return
 	}
-	original := flight.r
+	original := inFlight.r
 	ctx, cancel := context.WithCancelCause(original.Context())
 	defer cancel(nil)
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
-	h.Chain.relayAfter(w, r.WithContext(ctx), flight.snapshot, stage)
+	h.Chain.relayAfter(w, r.WithContext(ctx), inFlight.snapshot, stage)
 	if original.Context().Err() != nil && r.Context().Err() == nil {
-		panic(http.ErrAbortHandler) // the caller is still there, and its answer may be short
+		panic(http.ErrAbortHandler) // the caller has not gone, and its response may be short
 	}
 }
 
-// serveDelegate relays to one stage. A stage that the caller was told of is never
-// "not found": it may be just about to come, or have gone.
+// serveDelegate relays to one stage. A stage that the caller was configured with is never
+// "not found": it may be starting, or have been removed.
 func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, caller Caller, delegate string) {
 	if !slices.Contains(caller.Delegates, delegate) {
-		http.Error(w, "stage "+strconv.Quote(delegate)+" is not behind stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
+		http.Error(w, "stage "+strconv.Quote(delegate)+" is not downstream of stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
 	}
 	if socket := caller.Staged[delegate]; socket != "" {

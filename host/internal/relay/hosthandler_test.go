@@ -18,19 +18,20 @@ import (
 
 type userKey struct{}
 
-// userCarrier tells stages the user in the context.
-type userCarrier struct{}
+// userPropagator sends stages the user in the context.
+type userPropagator struct{}
 
-func (userCarrier) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
-	return appendHeader(dst, stagev1.HeaderUser, fmt.Sprint(r.Context().Value(userKey{})))
+func (userPropagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
+	return fmt.Appendf(dst, "%s: %v\r\n", stagev1.HeaderUser, r.Context().Value(userKey{}))
 }
-func (userCarrier) ResponseHeader(*http.Request, string, string, string) {}
+func (userPropagator) HostHeader(string) bool                               { return false }
+func (userPropagator) ResponseHeader(*http.Request, string, string, string) {}
 
 func withUser(r *http.Request, user string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), userKey{}, user))
 }
 
-// host is a chain with its host socket and a front that knows who comes.
+// host is a chain with its host socket and a server that knows who the user is.
 type host struct {
 	*httptest.Server
 	chain  *Chain
@@ -39,7 +40,7 @@ type host struct {
 
 // newHost starts a host; the token of each stage is TOKEN-STAGE.
 func newHost(t testing.TB, stages ...string) *host {
-	chain := newChain(t, Config{Carrier: userCarrier{}}, stages...)
+	chain := newChain(t, Config{Propagator: userPropagator{}}, stages...)
 	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
 	h := &host{chain: chain}
 	h.socket = serveStage(t, &HostHandler{
@@ -80,14 +81,14 @@ func (h *host) call(ctx context.Context, token, key, value, path string, body io
 func TestHostHandler(t *testing.T) {
 	t.Parallel()
 	var h *host
-	tell := func(name string) http.Handler {
+	describe := func(name string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			fmt.Fprintf(w, "%s: %s %s for %s, %s, remote=%q auth=%q", name, r.Method, r.URL.Path, r.Header.Get(stagev1.HeaderUser), body,
 				r.Header.Get("X-Remote-User"), r.Header.Get("Authorization"))
 		})
 	}
-	// Stage a calls the host as the request tells it, with the id of that request.
+	// Stage a calls the host as the request asks, with the id of that request.
 	a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, value := r.FormValue("key"), r.FormValue("value")
 		if value == "" {
@@ -102,7 +103,7 @@ func TestHostHandler(t *testing.T) {
 		w.WriteHeader(resp.StatusCode)
 		io.Copy(w, resp.Body)
 	}))
-	h = newHost(t, a, serveStage(t, tell("b")), serveStage(t, tell("c")))
+	h = newHost(t, a, serveStage(t, describe("b")), serveStage(t, describe("c")))
 	for _, tc := range []struct {
 		name, query string
 		status      int
@@ -113,11 +114,11 @@ func TestHostHandler(t *testing.T) {
 		{"next with an id that is none", "token=token-a&key=X-Catena-Next&value=x", 409, "in flight"},
 		{"next with an old id", "token=token-a&key=X-Catena-Next&value=1", 409, "in flight"},
 		{"delegate", "token=token-a&key=X-Catena-Delegate&value=c", 200, `c: POST /changed for stage a, new body, remote="" auth=""`},
-		{"itself as delegate", "token=token-a&key=X-Catena-Delegate&value=a", 404, "not behind"},
-		{"delegate in front", "token=token-b&key=X-Catena-Delegate&value=a", 404, "not behind"},
+		{"itself as delegate", "token=token-a&key=X-Catena-Delegate&value=a", 404, "not downstream"},
+		{"delegate upstream", "token=token-b&key=X-Catena-Delegate&value=a", 404, "not downstream"},
 		{"delegate that does not serve yet", "token=token-a&key=X-Catena-Delegate&value=coming", 503, "not in the chain"},
-		{"unknown delegate", "token=token-a&key=X-Catena-Delegate&value=x", 404, "not behind"},
-		{"delegate of an unknown stage", "token=token-x&key=X-Catena-Delegate&value=c", 404, "not behind"},
+		{"unknown delegate", "token=token-a&key=X-Catena-Delegate&value=x", 404, "not downstream"},
+		{"delegate of an unknown stage", "token=token-x&key=X-Catena-Delegate&value=c", 404, "not downstream"},
 		{"API", "token=token-a", 200, "API for stage a: /changed"},
 		{"no token", "", 401, "token"},
 		{"wrong token", "token=x&key=X-Catena-Next", 401, "token"},
@@ -173,7 +174,7 @@ func TestNextEnds(t *testing.T) {
 			}
 			within(t, "b to see the end", seenByB)
 			if err := within(t, "a to see the end", seenByA); err == nil {
-				t.Error("a takes a part of b's answer for the whole")
+				t.Error("a takes a part of b's response for the whole")
 			}
 			leave()
 			if first == "original" {
@@ -216,12 +217,12 @@ func TestNextUpgrades(t *testing.T) {
 	}
 }
 
-// TestFlights shows who can use an id, and when.
-func TestFlights(t *testing.T) {
-	var f flights
+// TestInFlight shows who can use an id, and when.
+func TestInFlight(t *testing.T) {
+	var f inFlight
 	r := httptest.NewRequest("GET", "/", nil)
-	id := f.begin()
-	if other := f.begin(); other == id {
+	id := f.newID()
+	if other := f.newID(); other == id {
 		t.Error("an id twice")
 	}
 	var called atomic.Bool
@@ -238,22 +239,22 @@ func TestFlights(t *testing.T) {
 	if lookup("") == nil || lookup("a") == nil {
 		t.Error("found before a stage had it")
 	}
-	f.set(id, flight{stage: "a", r: r, called: &called})
+	f.set(id, inFlightRequest{stage: "a", r: r, called: &called})
 	if lookup("a") != nil || lookup("b") == nil {
 		t.Error("with a, it is not a's alone")
 	}
-	f.set(id, flight{stage: "b", r: r, called: &called})
+	f.set(id, inFlightRequest{stage: "b", r: r, called: &called})
 	if called.Load() {
 		t.Error("b is marked for the call of a")
 	}
 	if lookup("b") != nil || lookup("a") == nil {
 		t.Error("with b, it is not b's alone")
 	}
-	f.end(id)
+	f.remove(id)
 	if lookup("b") == nil {
 		t.Error("found after its end")
 	}
-	if n := testing.AllocsPerRun(100, func() { f.set(id, flight{stage: "a", r: r, called: &called}); f.end(id) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.set(id, inFlightRequest{stage: "a", r: r, called: &called}); f.remove(id) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRefusal shows that a request which may have been executed is sent again on the
-// host's word alone: a stage can copy the header from a server that it proxies to.
+// host's evidence alone: a stage can copy the header from a server that it proxies to.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -20,7 +20,7 @@ func TestRefusal(t *testing.T) {
 		want  string
 	}{
 		"the host's":     {"secret", "200 after 2"},
-		"somebody's":     {"1", "503 after 1"},
+		"another value":  {"1", "503 after 1"},
 		"an empty value": {"", "503 after 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestRelay(t *testing.T) {
 	}))
 	var seen observed
 	srv := serve(t, newChain(t, Config{Observe: seen.observe}, a, b))
-	// observe waits for the observation: an answer can be whole a moment before.
+	// observe waits for the observation: a response can be whole a moment earlier.
 	want := ""
 	observe := func(hops string) {
 		t.Helper()
@@ -47,19 +47,19 @@ func TestRelay(t *testing.T) {
 	}
 	observe("a served")
 	if _, body := fetch(t, srv, "POST", "/b", strings.NewReader("small")); body != "b POST /b 5" {
-		t.Errorf("small body behind a decline: %q", body)
+		t.Errorf("small body after a decline: %q", body)
 	}
 	observe("a declined, b served")
 	if _, body := fetch(t, srv, "POST", "/b", strings.NewReader(strings.Repeat("x", 1<<20))); body != "b POST /b 1048576" {
-		t.Errorf("large body behind a decline: %q", body)
+		t.Errorf("large body after a decline: %q", body)
 	}
 	observe("a declined, b served")
 	if _, body := fetch(t, srv, "POST", "/b", io.MultiReader(strings.NewReader("of unknown length"))); body != "b POST /b 17" {
-		t.Errorf("chunked body behind a decline: %q", body)
+		t.Errorf("chunked body after a decline: %q", body)
 	}
 	observe("a declined, b served")
 	if resp, _ := fetch(t, srv, "GET", "/c", nil); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("nobody's path: %d", resp.StatusCode)
+		t.Errorf("a path that no stage serves: %d", resp.StatusCode)
 	}
 	observe("a declined, b declined")
 }

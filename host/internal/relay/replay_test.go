@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,24 +20,24 @@ import (
 type fate string
 
 const (
-	notListening fate = "nobody listens"                // not delivered
-	closedUnread fate = "closed without being read"     // on a connection that was idle; not delivered
-	closedRead   fate = "closed after it was read"      // delivered, no answer
-	partialHead  fate = "closed within the head"        // delivered, the client has seen nothing
-	partialBody  fate = "closed within the body"        // delivered, the answer has begun
-	informed     fate = "closed behind 103 and no more" // delivered, the client has seen a 103
-	garbage      fate = "answered with garbage"         // delivered
+	notListening fate = "no process listens"           // not delivered
+	closedUnread fate = "closed without being read"    // on a connection that was idle; not delivered
+	closedRead   fate = "closed after it was read"     // delivered, no response
+	partialHead  fate = "closed within the head"       // delivered, the client has seen nothing
+	partialBody  fate = "closed within the body"       // delivered, the response has begun
+	informed     fate = "closed after 103 and no more" // delivered, the client has seen a 103
+	garbage      fate = "garbage in response"          // delivered
 )
 
 // TestReplay is rule 5 of the design: a request that may have been executed is never
-// sent again, except for safe methods of whose answer the client has seen nothing.
+// sent again, except for safe methods of whose response the client has seen nothing.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const (
 		again   = "sent again"
 		retry   = "503 with Retry-After"
 		lost    = "502 without Retry-After"
-		aborted = "answer cut off"
+		aborted = "response cut off"
 	)
 	safeMethods := []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 	unsafeMethods := []string{"POST", "PUT", "PATCH", "DELETE", "GET with an upgrade", "POST of a stream"}
@@ -56,13 +57,13 @@ func TestReplay(t *testing.T) {
 		}{{safeMethods, want.safe}, {unsafeMethods, want.unsafe}, {streams, want.stream}} {
 			for _, method := range methods.names {
 				if f == partialBody && (method == "HEAD" || method == "GET with an upgrade") {
-					continue // the answer has no body; or: is a 101, see TestUpgrade
+					continue // the response has no body; or: is a 101, see TestUpgrade
 				}
 				t.Run(fmt.Sprintf("%s/%s", f, method), func(t *testing.T) {
 					t.Parallel()
 					s := startFated(t, f)
 					chain := newChain(t, Config{}, s.socket)
-					srv := serve(t, chain)
+					srv := serve(t, s.upstream(chain))
 					s.prepare(t, srv, chain)
 					got := replayOutcome(t, srv, method)
 					if got != methods.want {
@@ -84,7 +85,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// replayOutcome sends a request of its own kind and puts the answer in words.
+// replayOutcome sends a request of its own kind and puts the response in words.
 func replayOutcome(t *testing.T, srv *httptest.Server, method string) string {
 	req := httptest.NewRequest(strings.Fields(method)[0], srv.URL+"/", nil)
 	req.RequestURI = ""
@@ -99,11 +100,11 @@ func replayOutcome(t *testing.T, srv *httptest.Server, method string) string {
 	}
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
-		return "answer cut off"
+		return "response cut off"
 	}
 	defer resp.Body.Close()
 	if _, err := io.ReadAll(resp.Body); err != nil {
-		return "answer cut off"
+		return "response cut off"
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -115,18 +116,20 @@ func replayOutcome(t *testing.T, srv *httptest.Server, method string) string {
 	return resp.Status
 }
 
-// fated is a stage that lets the fate happen to its first request and answers those
+// fated is a stage that lets the fate happen to its first request and responds to those
 // that follow.
 type fated struct {
 	fate      fate
 	socket    string
 	delivered atomic.Int64
+	armed     atomic.Bool
 	hungUp    chan struct{}
-	hangUp    func() // closes hungUp
+	hangUp    func()        // closes hungUp
+	closed    chan struct{} // the connection has been closed
 }
 
 func startFated(t *testing.T, f fate) *fated {
-	s := &fated{fate: f, hungUp: make(chan struct{})}
+	s := &fated{fate: f, hungUp: make(chan struct{}), closed: make(chan struct{})}
 	s.hangUp = sync.OnceFunc(func() { close(s.hungUp) })
 	if f == notListening {
 		s.socket = t.TempDir() + "/none"
@@ -146,16 +149,30 @@ func (s *fated) prepare(t *testing.T, srv *httptest.Server, chain *Chain) {
 		t.Fatal(resp.Status)
 	}
 	s.delivered.Store(0)
-	e := chain.state.Load().Links[0].Endpoint
-	eventually(t, "the connection to be idle", func() bool { return e.InFlight() == 0 })
-	// The relay must not find out when it looks, but when it writes.
-	c := e.idle[0]
-	c.clean = func(uintptr) { c.isClean = true }
-	s.hangUp()
-	eventually(t, "the stage to hang up", func() bool {
-		_ = c.raw.Control(c.peekFD)
-		return !c.isClean
+	eventually(t, "the connection to be idle", func() bool { return inFlightAt(chain) == 0 })
+	s.armed.Store(true)
+}
+
+// upstream returns the chain as the server calls it. If the fate is that of an idle
+// connection, the stage closes that after the relay has looked at it, and before it writes.
+func (s *fated) upstream(chain *Chain) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.armed.Load() {
+			r = r.WithContext(watchedContext{r.Context(), func() { s.hangUp(); <-s.closed }})
+		}
+		chain.ServeHTTP(w, r)
 	})
+}
+
+// watchedContext calls a function when its end is being watched.
+type watchedContext struct {
+	context.Context
+	watched func()
+}
+
+func (c watchedContext) Done() <-chan struct{} {
+	c.watched()
+	return c.Context.Done()
 }
 
 func (s *fated) script(n int, c *net.UnixConn, r *bufio.Reader) {
@@ -163,11 +180,16 @@ func (s *fated) script(n int, c *net.UnixConn, r *bufio.Reader) {
 		http.ReadRequest(r)
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		<-s.hungUp
+		c.Close()
+		close(s.closed)
 		return
 	}
 	req, err := http.ReadRequest(r)
 	if err != nil {
 		return
+	}
+	if req.Header.Get("Expect") != "" {
+		io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
 	}
 	io.Copy(io.Discard, req.Body)
 	s.delivered.Add(1)
@@ -188,12 +210,10 @@ func (s *fated) script(n int, c *net.UnixConn, r *bufio.Reader) {
 func TestReplayGoesToTheNewEndpoint(t *testing.T) {
 	t.Parallel()
 	var chain *Chain
-	answer := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "new") }))
-	fresh := NewEndpoint("a", answer)
-	defer fresh.Close()
+	response := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "new") }))
 	old := scriptStage(t, func(_ int, _ *net.UnixConn, r *bufio.Reader) {
 		http.ReadRequest(r)
-		chain.Swap(&Snapshot{Table: order(1), Links: []Link{{Name: "a", Endpoint: fresh}}})
+		chain.Set(order(1), []Stage{{Name: "a", Socket: response}})
 	})
 	var seen observed
 	chain = newChain(t, Config{Observe: seen.observe}, old)
@@ -207,7 +227,7 @@ func TestReplayGoesToTheNewEndpoint(t *testing.T) {
 func TestClosedEndpoint(t *testing.T) {
 	t.Parallel()
 	chain := newChain(t, Config{}, "/nowhere")
-	chain.state.Load().Links[0].Endpoint.Close()
+	endpointOf(chain).close()
 	srv := serve(t, chain)
 	if got := replayOutcome(t, srv, "POST"); got != "503 with Retry-After" {
 		t.Error(got)

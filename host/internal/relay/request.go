@@ -1,132 +1,169 @@
 package relay
 
 import (
-	"fmt"
 	"net/http"
-	"net/textproto"
-	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/header"
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
-// appendRequest appends the head of r as a stage gets it. The target goes out as
-// it came in: no segment is cleaned, no escape resolved.
-func appendRequest(dst []byte, r *http.Request, id uint64, expect bool, carrier Carrier) ([]byte, error) {
-	if !isToken(r.Method) {
-		return dst, fmt.Errorf("invalid method %q", r.Method)
-	}
-	dst = append(dst, r.Method...)
-	dst = append(dst, ' ')
-	dst = appendTarget(dst, r)
-	dst = append(dst, " HTTP/1.1\r\n"...)
-	dst = appendHeader(dst, "Host", r.Host)
+// request is one request of a client on its way through the chain. It belongs to the
+// goroutine of the handler.
+type request struct {
+	chain *Chain
+	w     http.ResponseWriter
+	r     *http.Request
+	id    uint64
 
-	connection := r.Header["Connection"]
-	for key, values := range r.Header {
-		if dropped(key, connection) {
-			continue
-		}
-		for _, v := range values {
-			dst = appendHeader(dst, key, v)
-		}
-	}
-	if listed(r.Header["Te"], "trailers") {
-		dst = append(dst, "Te: trailers\r\n"...)
-	}
-	if proto := upgradeOf(r); proto != "" {
-		dst = append(dst, "Connection: Upgrade\r\n"...)
-		dst = appendHeader(dst, "Upgrade", proto)
-	}
-	dst = appendFraming(dst, r, expect)
+	// snapshot is the chain as it was when the request came. Its order is kept; where a
+	// stage can be reached is looked up when it is its turn.
+	snapshot *snapshot
+	// after is the stage downstream of which routing begins; empty for the whole chain.
+	after string
+	// asked are the stages that have declined.
+	asked []string
+	// more: another stage could get the request if this one declines.
+	more bool
 
-	dst = append(dst, header.Request+": "...)
-	dst = strconv.AppendUint(dst, id, 10)
-	dst = append(dst, '\r', '\n')
-	if carrier != nil {
-		dst = carrier.AppendRequestHeaders(dst, r)
-	}
-	return append(dst, '\r', '\n'), nil
+	// message is what goes to the stage; nil once the response has come, because that
+	// may take long.
+	message *message
+	// streamed: the body is sent while it is being read; see readsAhead.
+	streamed bool
+	// leftover: sending the body was given up before its end.
+	leftover bool
+	// consumed: a stage has declined after it was sent a part of a streamed body.
+	consumed bool
+
+	// begun: something of a response has gone to the client.
+	begun bool
+	// flushed: the client's writer has been flushed.
+	flushed bool
+	// written is how much of the response's body has been written, in bytes.
+	written int
+
+	// logged is the stage's entry in the request's HopLog; nil if it has none.
+	logged *loggedHop
+	// called is set when the stage calls the next one; it is that of logged, or mark.
+	called *atomic.Bool
+	mark   atomic.Bool
+
+	// The current attempt.
+	stage    string
+	endpoint *endpoint
+	conn     *h1.Conn
+	unwatch  func() bool // ends the watch over the context; false if it has ended
+	upload   *h1.Upload
+	response h1.Response
+	failure  failure
+
+	// readTimer ends readAhead, and readStopped reports that it has; they are used again.
+	readTimer   *time.Timer
+	readStopped chan struct{}
 }
 
-// dropped says whether a header of a request is not passed on as it is.
-func dropped(key string, connection []string) bool {
-	switch key {
-	case "Host", "Content-Length", "Expect":
-		return true // appended from what net/http has made of them
-	}
-	if hopByHop(key) || internal(key) || !isToken(key) {
-		return true
-	}
-	return connection != nil && listed(connection, key)
+// failure is why an attempt got no response.
+type failure struct {
+	kind Kind
+	err  error
+	// touched: part of a streamed body has been read.
+	touched bool
 }
 
-// appendFraming appends how the body of r is delimited.
-func appendFraming(dst []byte, r *http.Request, expect bool) []byte {
-	switch {
-	case r.ContentLength > 0:
-		dst = append(dst, "Content-Length: "...)
-		dst = strconv.AppendInt(dst, r.ContentLength, 10)
-		dst = append(dst, '\r', '\n')
-	case r.ContentLength < 0:
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		for key := range r.Trailer {
-			if trailerAllowed(key) {
-				dst = appendHeader(dst, "Trailer", key)
-			}
-		}
-	case len(r.Header["Content-Length"]) > 0:
-		dst = append(dst, "Content-Length: 0\r\n"...)
-	}
-	if expect {
-		dst = append(dst, "Expect: 100-continue\r\n"...)
-	}
-	return dst
+// message is a request as it is written to a stage.
+type message struct {
+	// body is the body if it is not streamed, once read is set.
+	body []byte
+	read bool
+	// out is the head, followed by the body.
+	out []byte
 }
 
-// trailerAllowed says whether a field may follow a body.
-func trailerAllowed(key string) bool {
-	key = textproto.CanonicalMIMEHeaderKey(key)
-	return isToken(key) && !hopByHop(key) && !internal(key) && key != "Content-Length" && key != "Host"
+var (
+	requests = sync.Pool{New: func() any { return new(request) }}
+	messages = sync.Pool{New: func() any { return new(message) }}
+)
+
+// Larger buffers do not go back to the pools.
+const (
+	keptBytes  = 128 << 10
+	keptFields = 128
+)
+
+func newRequest(c *Chain, w http.ResponseWriter, r *http.Request, s *snapshot) *request {
+	x := requests.Get().(*request)
+	x.chain, x.w, x.r, x.snapshot, x.id = c, w, r, s, c.inFlight.newID()
+	x.message = messages.Get().(*message)
+	x.streamed = hasBody(r) && !readsAhead(r)
+	return x
 }
 
-// appendTarget appends the target of r. Bytes that would end a target are escaped:
-// HTTP/2 lets a space through in a query.
-func appendTarget(dst []byte, r *http.Request) []byte {
-	begin := len(dst)
-	u := r.URL
-	switch path := u.EscapedPath(); {
-	case u.Opaque != "" && u.Scheme != "":
-		dst = append(append(append(dst, u.Scheme...), ':'), u.Opaque...)
-	case path != "":
-		dst = append(dst, path...)
-	case r.Method == http.MethodConnect && u.Host != "":
-		dst = append(dst, u.Host...)
-	case u.Host != "" && u.Scheme != "":
-		// An absolute target without a path: "/" would be another path than the one
-		// that the host has authorized.
-		dst = append(append(append(dst, u.Scheme...), "://"...), u.Host...)
-	default:
-		dst = append(dst, '/')
+// release ends the request, also in the middle of it if a writer panics.
+func (x *request) release() {
+	x.drop()
+	x.chain.inFlight.remove(x.id)
+	x.releaseMessage()
+	fields := x.response.Fields
+	clear(fields)
+	*x = request{readTimer: x.readTimer, readStopped: x.readStopped}
+	if cap(fields) <= keptFields {
+		x.response.Fields = fields[:0]
 	}
-	if u.ForceQuery || u.RawQuery != "" {
-		dst = append(append(dst, '?'), u.RawQuery...)
-	}
-	for _, c := range dst[begin:] {
-		if c <= ' ' || c == 0x7f {
-			target := string(dst[begin:])
-			return appendEscaped(dst[:begin], target)
-		}
-	}
-	return dst
+	requests.Put(x)
 }
 
-func appendEscaped(dst []byte, target string) []byte {
-	for _, c := range []byte(target) {
-		if c <= ' ' || c == 0x7f {
-			dst = fmt.Appendf(dst, "%%%02X", c)
-		} else {
-			dst = append(dst, c)
-		}
+// releaseMessage gives the message back: the request will not be sent again.
+func (x *request) releaseMessage() {
+	m := x.message
+	if x.message = nil; m != nil && cap(m.body) <= keptBytes && cap(m.out) <= keptBytes {
+		*m = message{body: m.body[:0], out: m.out[:0]}
+		messages.Put(m)
 	}
-	return dst
+}
+
+// leaveStage takes the request from its stage: a response of the host's own follows.
+func (x *request) leaveStage() {
+	x.chain.inFlight.remove(x.id)
+	if x.leftover {
+		x.closeClient()
+	}
+}
+
+// closeClient tells an HTTP/1 client that its connection will end with the response.
+// It may then stop sending its body; and the server sends the response at once, instead
+// of reading the body first.
+func (x *request) closeClient() {
+	if x.r.ProtoMajor == 1 {
+		x.w.Header().Set("Connection", "close")
+	}
+}
+
+// keep ends an attempt whose response has been read, and puts the connection back into
+// the pool if it can be used again.
+func (x *request) keep() {
+	sent := !x.streamed
+	if x.upload != nil {
+		x.upload.Finish(x.w)
+		sent = x.upload.Sent()
+	}
+	watched := x.unwatch()
+	x.endpoint.put(x.conn, watched && sent && x.conn.Reusable(&x.response, x.r.Method))
+	x.conn, x.unwatch, x.upload = nil, nil, nil
+}
+
+// drop closes the connection of an attempt that did not end well.
+func (x *request) drop() {
+	if x.conn == nil {
+		return
+	}
+	x.unwatch()
+	x.conn.Abort()
+	if x.upload != nil {
+		x.upload.Finish(x.w)
+		x.leftover = !x.upload.Sent()
+	}
+	x.endpoint.put(x.conn, false)
+	x.conn, x.unwatch, x.upload = nil, nil, nil
 }

@@ -2,27 +2,26 @@ package relay
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// identity is a carrier that adds what the host alone may say.
+// identity is a propagator that adds what the host alone may say.
 type identity struct{}
 
 func (identity) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
 	return append(dst, stagev1.HeaderUser+": {\"name\":\"host\"}\r\n"...)
 }
+func (identity) HostHeader(key string) bool                           { return key == "Audit-Id" }
 func (identity) ResponseHeader(*http.Request, string, string, string) {}
 
-// describe is a stage that answers with the request as it sees it.
+// describe is a stage that responds with the request as it sees it.
 func describe(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s host=%q path=%q body=%q length=%d te=%v err=%v\n", r.Method, r.RequestURI, r.Host, r.URL.Path, body, r.ContentLength, r.TransferEncoding, err)
@@ -32,7 +31,7 @@ func describe(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// exchangeRaw sends bytes to a server and returns its first answer.
+// exchangeRaw sends bytes to a server and returns its first response.
 func exchangeRaw(t testing.TB, addr net.Addr, request string) (status int, body string) {
 	t.Helper()
 	c, err := net.Dial(addr.Network(), addr.String())
@@ -57,7 +56,7 @@ func exchangeRaw(t testing.TB, addr net.Addr, request string) (status int, body 
 func TestRequestHead(t *testing.T) {
 	t.Parallel()
 	stage := serveStage(t, http.HandlerFunc(describe))
-	srv := serve(t, newChain(t, Config{Carrier: identity{}}, stage))
+	srv := serve(t, newChain(t, Config{Propagator: identity{}}, stage))
 	for _, tc := range []struct {
 		name, request string
 		status        int
@@ -83,6 +82,8 @@ func TestRequestHead(t *testing.T) {
 			has: []string{"X-Remotely: kept", "X-Catenary: kept", "X-Catena: kept"}},
 		{name: "identity listed in Connection", request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: X-Catena-User, x-catena-request, Host\r\n\r\n",
 			has: []string{`host="h"`, `X-Catena-User: {"name":"host"}`, "X-Catena-Request: "}, lacks: []string{"Connection"}},
+		{name: "set by the host and listed in Connection", request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: Audit-ID, audit-id\r\nConnection: A\r\nAudit-ID: kept\r\nA: x\r\n\r\n",
+			has: []string{"Audit-Id: kept"}, lacks: []string{"A: x", "Connection"}},
 		{name: "listed in Connection", request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: a,  keep-alive ,B\r\nConnection: c\r\nA: x\r\nB: x\r\nC: x\r\nD: kept\r\n\r\n",
 			has: []string{"D: kept"}, lacks: []string{"A: x", "B: x", "C: x", "Connection"}},
 		{name: "hop by hop", request: "GET / HTTP/1.1\r\nHost: h\r\nKeep-Alive: x\r\nProxy-Connection: x\r\nProxy-Authorization: x\r\nTe: gzip\r\nUpgrade: x\r\n\r\n",
@@ -124,45 +125,3 @@ func TestRequestHead(t *testing.T) {
 		})
 	}
 }
-
-// FuzzRequest checks that whatever is in a request, the stage reads exactly one
-// request with the target, the body and the identity that the relay has meant.
-func FuzzRequest(f *testing.F) {
-	f.Add("GET", "/a%2fb", "q=1", "h", "Accept", "x", "")
-	f.Add("POST", "/", "a b", "h\r\nX-Catena-User: f", "X", "y\r\nX-Catena-User: f", "body")
-	f.Add("GET /", " HTTP/1.1\r\n\r\n", "", "", "Content-Length", "5", "b")
-	f.Add("PUT", "/", "", "h", "X_Remote_User", "v", "b")
-	f.Fuzz(func(t *testing.T, method, path, query, host, key, value, body string) {
-		r := &http.Request{Method: method, Host: host, URL: &url.URL{Path: path, RawQuery: query},
-			Header: http.Header{key: {value}}, ContentLength: int64(len(body)), ProtoMajor: 2}
-		head, err := appendRequest(nil, r, 7, false, identity{})
-		if err != nil {
-			return
-		}
-		in := bufio.NewReader(bytes.NewReader(append(head, body...)))
-		got, err := http.ReadRequest(in)
-		if err != nil {
-			return // refused by the stage
-		}
-		if got.Method != method || got.URL.RawQuery != strings.NewReplacer(" ", "%20").Replace(query) && !strings.ContainsFunc(query, control) {
-			t.Errorf("sent %q %q?%q, stage reads %q %q", method, path, query, got.Method, got.RequestURI)
-		}
-		if users := got.Header[stagev1.HeaderUser]; len(users) != 1 || users[0] != `{"name":"host"}` {
-			t.Errorf("users: %q", users)
-		}
-		for k := range got.Header {
-			if internal(k) && k != stagev1.HeaderUser && k != stagev1.HeaderRequest {
-				t.Errorf("header %q got through", k)
-			}
-		}
-		text, err := io.ReadAll(got.Body)
-		if err != nil || string(text) != body {
-			t.Errorf("body %q, %v; want %q", text, err, body)
-		}
-		if in.Buffered() != 0 {
-			t.Error("there is something behind the request")
-		}
-	})
-}
-
-func control(r rune) bool { return r < ' ' || r == 0x7f }

@@ -136,7 +136,7 @@ func startStageAt(t testing.TB, socket string) *stageProcess {
 }
 
 // suspend stops the process, and returns when each of its threads stands still:
-// until then it can answer.
+// until then it can respond.
 func (p *stageProcess) suspend(t testing.TB) {
 	t.Helper()
 	if err := p.Signal(syscall.SIGSTOP); err != nil {

@@ -52,9 +52,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestSlowAnswer shows that an answer of known length reaches the client as it comes,
+// TestSlowResponse shows that a response of known length reaches the client as it comes,
 // too, however slow that is.
-func TestSlowAnswer(t *testing.T) {
+func TestSlowResponse(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	stage := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +125,7 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-// TestHTTP10 shows that clients of HTTP/1.0 get answers that they understand.
+// TestHTTP10 shows that clients of HTTP/1.0 get responses that they understand.
 func TestHTTP10(t *testing.T) {
 	t.Parallel()
 	stage := scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
@@ -139,8 +139,8 @@ func TestHTTP10(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
-	answer, err := io.ReadAll(c)
-	if s := string(answer); err != nil || !strings.HasPrefix(s, "HTTP/1.0 200 OK\r\n") || !strings.HasSuffix(s, "\r\n\r\nabc") || strings.Contains(s, "chunked") {
-		t.Errorf("%q, %v", answer, err)
+	response, err := io.ReadAll(c)
+	if s := string(response); err != nil || !strings.HasPrefix(s, "HTTP/1.0 200 OK\r\n") || !strings.HasSuffix(s, "\r\n\r\nabc") || strings.Contains(s, "chunked") {
+		t.Errorf("%q, %v", response, err)
 	}
 }

@@ -1,9 +1,12 @@
 package relay
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,7 +14,7 @@ import (
 )
 
 // TestSwap replaces the endpoint of a stage again and again while requests come. Each
-// is executed exactly once and answered, and the replaced endpoints get empty.
+// is executed exactly once and gets its response, and the replaced endpoints get empty.
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	var executed, sent atomic.Int64
@@ -20,13 +23,20 @@ func TestSwap(t *testing.T) {
 		executed.Add(1)
 	}))
 	chain := NewChain(Config{})
-	swap := func() *Endpoint {
-		old := chain.Swap(&Snapshot{Table: order(1), Links: []Link{{Name: "a", Endpoint: NewEndpoint("a", stage)}}})
+	dir, swaps := t.TempDir(), 0
+	// swap gives the stage another socket, and returns the endpoint of the one before.
+	swap := func() *endpoint {
+		old := chain.state.Load()
+		swaps++
+		socket := filepath.Join(dir, fmt.Sprint(swaps))
+		if err := os.Symlink(stage, socket); err != nil {
+			t.Fatal(err)
+		}
+		chain.Set(order(1), []Stage{{Name: "a", Socket: socket}})
 		if old == nil {
 			return nil
 		}
-		old.Links[0].Endpoint.Close()
-		return old.Links[0].Endpoint
+		return old.targets[0].endpoint
 	}
 	swap()
 	done := make(chan struct{})
@@ -48,21 +58,21 @@ func TestSwap(t *testing.T) {
 			}
 		})
 	}
-	var replaced []*Endpoint
+	var replaced []*endpoint
 	for i := range int64(50) {
-		eventually(t, "more requests to be answered", func() bool { return sent.Load() >= 10*i })
+		eventually(t, "more requests to get a response", func() bool { return sent.Load() >= 10*i })
 		replaced = append(replaced, swap())
 	}
 	close(done)
 	clients.Wait()
 	replaced = append(replaced, swap())
-	chain.state.Load().Links[0].Endpoint.Close()
+	chain.Set(order(0), nil)
 	for _, e := range replaced {
-		if err := e.Wait(t.Context()); err != nil {
+		if err := e.wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 	if s, x := sent.Load(), executed.Load(); s != x {
-		t.Errorf("%d requests were answered, %d executed", s, x)
+		t.Errorf("%d requests got a response, %d executed", s, x)
 	}
 }

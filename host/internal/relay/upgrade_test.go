@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 const upgradeRequest = "GET /exec HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4\r\n\r\n"
@@ -23,7 +25,7 @@ func upgradeStage(t testing.TB, talk func(c *net.UnixConn, r *bufio.Reader)) str
 		if err != nil {
 			return
 		}
-		if upgradeOf(req) != "SPDY/3.1" || req.Header.Get("X-Stream-Protocol-Version") != "v4" {
+		if h1.UpgradeOf(req) != "SPDY/3.1" || req.Header.Get("X-Stream-Protocol-Version") != "v4" {
 			t.Errorf("the stage got %v", req.Header)
 		}
 		talk(c, r)
@@ -125,7 +127,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// filtered puts a writer like those of an API server's filters in front of h.
+// filtered wraps h with a writer like those of an API server's filters.
 func filtered(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(filterWriter{w}, r) })
 }
@@ -188,7 +190,7 @@ func TestUpgradeEnds(t *testing.T) {
 	})
 }
 
-// TestUpgradeRefused shows that only a 101 switches: any other answer is one.
+// TestUpgradeRefused shows that only a 101 switches: any other response is one.
 func TestUpgradeRefused(t *testing.T) {
 	t.Parallel()
 	stage := upgradeStage(t, func(c *net.UnixConn, r *bufio.Reader) {
@@ -205,8 +207,8 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 }
 
-// TestUpgradeBehindADecline shows that a stage which declines does not get in the way.
-func TestUpgradeBehindADecline(t *testing.T) {
+// TestUpgradeAfterADecline shows that a stage which declines does not get in the way.
+func TestUpgradeAfterADecline(t *testing.T) {
 	t.Parallel()
 	never := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { decline(w) }))
 	stage := upgradeStage(t, func(c *net.UnixConn, r *bufio.Reader) {

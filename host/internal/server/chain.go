@@ -14,7 +14,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
-	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -27,7 +26,7 @@ type chainState struct {
 
 	dataDir string
 	// saved are the claims in the data directory, for publish alone.
-	saved map[string][]claim.Claim
+	saved map[string][]string
 }
 
 func newChainState(dataDir string, log hclog.Logger) *chainState {
@@ -49,7 +48,7 @@ func (c *chainState) publish(stages []supervisor.Published) {
 	claims := make([]chain.StageClaims, len(stages))
 	for i, st := range stages {
 		routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
-		claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
+		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
 	}
 	c.relay.Set(chain.NewTable(claims), routes)
 	if err := c.saveClaims(stages); err != nil {
@@ -60,14 +59,14 @@ func (c *chainState) publish(stages []supervisor.Published) {
 // saveClaims leaves the claims for "catena chain", and for a later start on which a stage
 // that is not required does not come up. What is only assumed of such a stage is not saved.
 func (c *chainState) saveClaims(stages []supervisor.Published) error {
-	all := map[string][]claim.Claim{}
+	all := map[string][]string{}
 	for _, st := range stages {
-		claims := stagev1.DecodeClaims(st.Claims)
+		texts := claimTexts(claimsOf(st.Claims))
 		if st.Absent {
-			claims = c.saved[st.Name]
+			texts = c.saved[st.Name]
 		}
-		if len(claims) > 0 {
-			all[st.Name] = claims
+		if len(texts) > 0 {
+			all[st.Name] = texts
 		}
 	}
 	if maps.EqualFunc(all, c.saved, slices.Equal) {

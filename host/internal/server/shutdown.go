@@ -58,8 +58,9 @@ func (s *shutdown) closeFront() error {
 	return s.front.Close()
 }
 
-// drainStages drains the stages when the front says so.
-func (s *shutdown) drainStages() {
+// drainStages drains the stages when the front says so. The context ends with the drain if
+// that is ended early.
+func (s *shutdown) drainStages() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.drained, s.endDrain = make(chan struct{}), cancel
 	go func() {
@@ -70,6 +71,7 @@ func (s *shutdown) drainStages() {
 		case <-ctx.Done():
 		}
 	}()
+	return ctx
 }
 
 // awaitDrain returns when the stages have ended what they had to do for clients. When

@@ -22,7 +22,7 @@ const hostSocketName = "host.sock"
 func (r *run) buildChain(context.Context) error {
 	routing := &routing{front: r.front}
 	r.chain.relay = relay.NewChain(relay.Config{
-		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Carrier: r.front.Carrier(), Observe: routing.observe,
+		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
 		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
 	r.front.SetChain(r.chain.relay)
@@ -65,7 +65,8 @@ const preShutdownTimeout = 10 * time.Second
 
 // registerStages makes the stages' hooks, checks and signals part of the front.
 func (r *run) registerStages() error {
-	if err := r.front.AddSignal("catena-stages", r.stages.Complete()); err != nil {
+	complete := make(chan struct{})
+	if err := r.front.AddSignal("catena-stages", complete); err != nil {
 		return err
 	}
 	r.front.SetChecks(r.checks)
@@ -79,6 +80,24 @@ func (r *run) registerStages() error {
 	r.front.AddPreShutdownHook("catena-stages", func() error {
 		return r.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
 	})
-	r.shutdown.drainStages()
+	ctx := r.shutdown.drainStages()
+	go r.awaitComplete(ctx, complete)
 	return nil
+}
+
+// completePoll is how often the stages are asked whether they know all of their paths.
+// It is a question to this process alone.
+const completePoll = 10 * time.Millisecond
+
+// awaitComplete closes the channel when every stage of the chain, whichever those are by
+// then, knows all of its paths.
+func (r *run) awaitComplete(ctx context.Context, complete chan<- struct{}) {
+	for r.stages.Incomplete() != "" {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(completePoll):
+		}
+	}
+	close(complete)
 }

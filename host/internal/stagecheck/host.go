@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -32,10 +33,9 @@ func (st *stage) hostSocket() string { return filepath.Join(st.dir, "host.sock")
 func (st *stage) serve() error {
 	st.next = &behind{seen: map[string]seen{}}
 	nextSocket, front := filepath.Join(st.dir, "next.sock"), filepath.Join(st.dir, "front.sock")
-	st.next.endpoint = relay.NewEndpoint(behindName, nextSocket)
-	st.endpoint = relay.NewEndpoint(st.name, st.listener.Path())
-	st.closers = append(st.closers, st.endpoint.Close, st.next.endpoint.Close)
-	st.chain = relay.NewChain(relay.Config{Carrier: carrier{}, Error: writeError})
+	st.next.socket = nextSocket
+	st.chain = relay.NewChain(relay.Config{Propagator: propagator{}, Error: writeError})
+	st.closers = append(st.closers, func() { st.chain.Set(chain.NewTable(nil), nil) })
 	host := &relay.HostHandler{
 		Chain: st.chain,
 		Caller: func(token string) (relay.Caller, bool) {
@@ -73,17 +73,19 @@ func (st *stage) listen(path string, handler http.Handler) error {
 	return nil
 }
 
-// carrier adds what the host adds to each request.
-type carrier struct{}
+// propagator adds what the host adds to each request.
+type propagator struct{}
 
-func (carrier) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
+func (propagator) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
 	dst = append(dst, stagev1.HeaderUser+`: {"name":"stagecheck","groups":["system:authenticated"]}`+"\r\n"...)
 	dst = append(dst, stagev1.HeaderReceived+": "...)
 	dst = strconv.AppendInt(dst, time.Now().UnixMicro(), 10)
 	return append(dst, "\r\nAudit-ID: 00000000-0000-4000-8000-000000000000\r\n"...)
 }
 
-func (carrier) ResponseHeader(_ *http.Request, _, _, _ string) {}
+func (propagator) HostHeader(string) bool { return false }
+
+func (propagator) ResponseHeader(_ *http.Request, _, _, _ string) {}
 
 // writeError answers a request that got no answer from a stage.
 func writeError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
@@ -104,7 +106,7 @@ func serveAPI(w http.ResponseWriter, r *http.Request) {
 // behind is the stage behind the one that is checked. It answers everything, and
 // remembers what has come.
 type behind struct {
-	endpoint *relay.Endpoint
+	socket string
 
 	mu   sync.Mutex
 	seen map[string]seen

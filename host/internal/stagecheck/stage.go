@@ -18,7 +18,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
-	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -36,7 +35,6 @@ type stage struct {
 	client     *http.Client // makes requests that the relay takes to the stage
 	next       *behind
 	chain      *relay.Chain
-	endpoint   *relay.Endpoint
 	configured *stagev1.ConfigureResponse
 	prepared   *stagev1.PrepareRunResponse // what Configure has reported if there is no PrepareRun
 	path       string                      // answers ordinary requests; see suite.path
@@ -138,13 +136,15 @@ func (st *stage) prepare(ctx context.Context) error {
 
 // claim makes the chain follow the stage's claims.
 func (st *stage) claim(claims []*stagev1.Claim) {
-	st.chain.Swap(&relay.Snapshot{
-		Table: chain.NewTable([]chain.StageClaims{
-			{Name: st.name, Claims: stagev1.DecodeClaims(claims)},
-			{Name: behindName, Claims: []claim.Claim{claim.Prefix("/")}},
-		}),
-		Links: []relay.Link{{Name: st.name, Endpoint: st.endpoint}, {Name: behindName, Endpoint: st.next.endpoint}},
+	own := make([]chain.Claim, len(claims))
+	for i, c := range claims {
+		own[i] = chain.Claim{Path: c.GetPath(), Match: chain.Match(c.GetMatch())}
+	}
+	table := chain.NewTable([]chain.StageClaims{
+		{Name: st.name, Claims: own},
+		{Name: behindName, Claims: []chain.Claim{{Path: "/", Match: chain.Prefix}}},
 	})
+	st.chain.Set(table, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: behindName, Socket: st.next.socket}})
 }
 
 // unimplemented tells whether a stage has answered that it has no such method.

@@ -83,7 +83,7 @@ func TestSignalOfALaterGenerationCompletesTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signal := f.Complete()
+	signal := f.Signals()["b/found"]
 	old := f.pid("b")
 	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

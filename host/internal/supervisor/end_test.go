@@ -40,7 +40,10 @@ func TestRequestsThatWaitForADeadStageAtTheEnd(t *testing.T) {
 	t.Run("dead before", func(t *testing.T) {
 		t.Parallel()
 		f := ready(t, nil)
-		f.lose("b")
+		st := f.chain()[1]
+		st.mu.Lock()
+		st.spec.Binary = "/nonexistent"
+		st.mu.Unlock()
 		kill(t, f.pid("b"))
 		eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
 		answered := f.askSoon("GET", "POST")

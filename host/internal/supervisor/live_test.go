@@ -131,11 +131,12 @@ func (f *fixture) settled(t *testing.T) {
 				return false
 			}
 		}
-		return len(f.processes()) == len(f.order())
+		return len(f.everyone()) == len(f.chain())
 	})
 	eventually(t, "one socket for each stage is open", func() bool {
-		sockets, err := filepath.Glob(filepath.Join(f.opts.RuntimeDir, "?-*.sock"))
-		return err == nil && len(sockets) == len(f.order())
+		f.Supervisor.mu.Lock()
+		defer f.Supervisor.mu.Unlock()
+		return len(f.listeners) == len(f.chain())
 	})
 }
 
@@ -170,7 +171,7 @@ func like(spec Spec, name string) Spec {
 func TestChainChangesLive(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs := f.Specs()
+	specs := f.specs()
 	a, b, c := specs[0], specs[1], specs[2]
 	d := like(a, "d")
 	stop := f.clients(t, "/a", "/c")
@@ -219,12 +220,12 @@ func TestChainChangesLive(t *testing.T) {
 func TestApplyTakesOverWhatNeedsNoProcess(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs, pid := f.Specs(), f.pid("b")
+	specs, pid := f.specs(), f.pid("b")
 	specs[1].DrainTimeout = time.Minute
 	if got, err := f.Apply(t.Context(), specs); err != nil || fmt.Sprint(got) != fmt.Sprint(Applied{}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if now := f.Specs()[1]; now.DrainTimeout != time.Minute || f.pid("b") != pid {
+	if now := f.specs()[1]; now.DrainTimeout != time.Minute || f.pid("b") != pid {
 		t.Errorf("timeout %s, process %d was %d", now.DrainTimeout, f.pid("b"), pid)
 	}
 }
@@ -234,7 +235,7 @@ func TestApplyTakesOverWhatNeedsNoProcess(t *testing.T) {
 func TestFailedApplyChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs := f.Specs()
+	specs := f.specs()
 	a, b, c := specs[0], specs[1], specs[2]
 	pids := []int{f.pid("a"), f.pid("b"), f.pid("c")}
 	with := func(spec Spec, change func(*Spec)) Spec {

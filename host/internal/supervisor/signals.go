@@ -5,36 +5,31 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 const (
-	// notifyTimeout bounds one call that reports a signal.
+	// notifyTimeout bounds one call that tells of a signal.
 	notifyTimeout = 2 * time.Second
-	// lastNotice is how long Stop waits until all stages know of all signals.
+	// lastNotice is how long Stop waits until all stages have been told of all signals.
 	lastNotice = 500 * time.Millisecond
 )
 
 // signals are the lifecycle signals of the server that have come, in their order.
 type signals struct {
-	mu   sync.Mutex
-	come []*stagev1.NotifyRequest
-	// known is how many of them each generation knows of.
-	known map[*generation.Generation]int
-	// changed is closed, and made anew, whenever come or known changes.
-	changed chan struct{}
+	mu      sync.Mutex
+	come    []*stagev1.NotifyRequest
+	changed chan struct{} // closed at the next signal
+	// telling counts the generations that have not been told of all.
+	telling map[*generation]int
 }
 
 func newSignals() signals {
-	return signals{changed: make(chan struct{}), known: map[*generation.Generation]int{}}
-}
-
-func (n *signals) change() {
-	close(n.changed)
-	n.changed = make(chan struct{})
+	return signals{changed: make(chan struct{}), telling: map[*generation]int{}}
 }
 
 // Notify tells all stages that the server has come to a lifecycle signal, and returns at
@@ -44,47 +39,43 @@ func (s *Supervisor) Notify(signal string, at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.come = append(n.come, &stagev1.NotifyRequest{Signal: signal, At: timestamppb.New(at)})
-	n.change()
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
-// next takes note that a generation knows of the first i signals, and returns the next one,
-// nil if it has not come, and a channel that is closed when that may have changed.
-func (n *signals) next(g *generation.Generation, i int) (*stagev1.NotifyRequest, <-chan struct{}) {
+// next returns signal i, nil if it has not come, and a channel that is closed when
+// another has. It takes note of how far the generation has been told.
+func (n *signals) next(g *generation, i int) (*stagev1.NotifyRequest, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known, ok := n.known[g]; !ok || known != i {
-		n.known[g] = i
-		n.change()
-	}
+	n.telling[g] = i
 	if i < len(n.come) {
 		return n.come[i], n.changed
 	}
 	return nil, n.changed
 }
 
-func (n *signals) forget(g *generation.Generation) {
+func (n *signals) forget(g *generation) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.known, g)
-	n.change()
+	delete(n.telling, g)
 }
 
-// told reports whether all generations know of all signals, and returns a channel that is
-// closed when that may have changed.
-func (n *signals) told() (bool, <-chan struct{}) {
+// told says whether all generations have been told of all signals.
+func (n *signals) told() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, i := range n.known {
+	for _, i := range n.telling {
 		if i < len(n.come) {
-			return false, n.changed
+			return false
 		}
 	}
-	return true, n.changed
+	return true
 }
 
 // tell tells a generation of all signals in their order, until its process ends. A stage
 // that does not want to know is left alone.
-func (s *Supervisor) tell(st *stage, g *generation.Generation) {
+func (s *Supervisor) tell(g *generation) {
 	defer s.signals.forget(g)
 	for i := 0; ; {
 		signal, changed := s.signals.next(g, i)
@@ -92,20 +83,20 @@ func (s *Supervisor) tell(st *stage, g *generation.Generation) {
 			select {
 			case <-changed:
 				continue
-			case <-g.Done():
+			case <-g.proc.Done():
 				return
 			case <-s.background.Done():
 				return
 			}
 		}
 		ctx, cancel := context.WithTimeout(s.background, notifyTimeout)
-		more, err := g.Notify(ctx, signal)
+		_, err := g.proc.Client().Notify(ctx, signal)
 		cancel()
-		if !more {
+		switch {
+		case status.Code(err) == codes.Unimplemented:
 			return
-		}
-		if err != nil && s.background.Err() == nil && g.Err() == nil {
-			st.log.Warn("stage was not told of a signal", "generation", g.ID(), "signal", signal.GetSignal(), "error", err)
+		case err != nil && s.background.Err() == nil && g.proc.Err() == nil:
+			g.stage.log.Warn("stage was not told of a signal", "generation", g.id, "signal", signal.GetSignal(), "error", err)
 		}
 		i++
 	}
@@ -113,16 +104,7 @@ func (s *Supervisor) tell(st *stage, g *generation.Generation) {
 
 // awaitTold returns when all stages know of all signals, or after a moment.
 func (s *Supervisor) awaitTold() {
-	end := time.After(lastNotice)
-	for {
-		told, changed := s.signals.told()
-		if told {
-			return
-		}
-		select {
-		case <-changed:
-		case <-end:
-			return
-		}
+	for end := time.Now().Add(lastNotice); !s.signals.told() && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
 	}
 }

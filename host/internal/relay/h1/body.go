@@ -1,0 +1,149 @@
+package h1
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+)
+
+// Sink takes the body of a response on behalf of a client.
+type Sink interface {
+	io.Writer
+	// Flush sends on what has been written. It is called when the stage is not about to
+	// send more.
+	Flush()
+	// Trailer takes a field that follows the body.
+	Trailer(f Field)
+}
+
+// CopyBody passes the body of resp on, up to its end, and then its trailers. The head of
+// the response counts as written and not flushed. Errors are those of dst, as they are, of
+// the connection, and of a body that is malformed or breaks off.
+func (c *Conn) CopyBody(dst Sink, resp *Response) error {
+	b := body{c: c, dst: dst, unflushed: true}
+	switch {
+	case resp.Chunked:
+		return b.copyChunks()
+	case resp.Length >= 0:
+		return b.copyN(resp.Length, false)
+	default:
+		if err := b.copyN(math.MaxInt64, true); err != io.EOF {
+			return err
+		}
+		return nil
+	}
+}
+
+// body is the body of a response on its way to a client.
+type body struct {
+	c   *Conn
+	dst Sink
+	// unflushed: something has been written since the last flush.
+	unflushed bool
+}
+
+// copyN passes on n bytes, see fill for what is a stream.
+func (b *body) copyN(n int64, stream bool) error {
+	for n > 0 {
+		p := b.c.buffered()
+		if len(p) == 0 {
+			if err := b.fill(stream); err != nil {
+				return err
+			}
+			continue
+		}
+		if int64(len(p)) > n {
+			p = p[:n]
+		}
+		if _, err := b.dst.Write(p); err != nil {
+			return err
+		}
+		b.unflushed = stream || len(p) < bulk
+		n -= int64(len(p))
+		b.c.discard(len(p))
+	}
+	return nil
+}
+
+// bulk is the size from which on a write is not held back by any server's buffer.
+const bulk = 16 << 10
+
+// flushDelay is how long the rest of a response of known length may be on its way
+// before what has come of it is flushed. It saves a flush when the stage's server
+// writes head and body one after the other.
+const flushDelay = 2 * time.Millisecond
+
+// fill receives more. If it has to wait for that, it first flushes what has been
+// written to the client: at once if the response is a stream.
+func (b *body) fill(stream bool) error {
+	if !b.unflushed {
+		return b.c.fill()
+	}
+	if stream {
+		b.c.flushIdle = b.dst
+		err := b.c.fill()
+		b.unflushed = b.c.flushIdle != nil
+		b.c.flushIdle = nil
+		return err
+	}
+	err := b.c.fillBefore(time.Now().Add(flushDelay))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		b.dst.Flush()
+		b.unflushed = false
+		err = b.c.fill()
+	}
+	return err
+}
+
+// copyChunks passes on a chunked body with its trailers.
+func (b *body) copyChunks() error {
+	var d chunks
+	for {
+		p := b.c.buffered()
+		n, used, err := d.decode(p)
+		if n > 0 {
+			if _, err := b.dst.Write(p[:n]); err != nil {
+				return err
+			}
+			b.unflushed = true
+		}
+		b.c.discard(used)
+		if err != nil {
+			return err
+		}
+		if d.ended {
+			return b.copyTrailers()
+		}
+		if err := b.fill(true); err != nil {
+			return err
+		}
+	}
+}
+
+// copyTrailers passes on what follows the last chunk.
+func (b *body) copyTrailers() error {
+	for left := MaxHead; ; {
+		if len(b.c.buffered()) == 0 {
+			if err := b.fill(true); err != nil {
+				return err
+			}
+		}
+		line, err := b.c.until("\r\n", left)
+		if err != nil {
+			return err
+		}
+		left -= len(line)
+		line = strings.TrimSuffix(line, "\r\n")
+		if line == "" {
+			return nil
+		}
+		f, err := parseField(line)
+		if err != nil {
+			return err
+		}
+		b.dst.Trailer(f)
+	}
+}

@@ -1,0 +1,91 @@
+package h1
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// maxLine is the longest line that begins a chunk.
+const maxLine = 4 << 10
+
+// chunks decodes a chunked body, piece by piece.
+type chunks struct {
+	left  int64 // of the present chunk
+	tail  int   // bytes of the line break after it that are still to come
+	ended bool  // the last chunk has been read; trailers follow
+}
+
+// decode moves the bytes of the body that are in p to the start of p, so that
+// what came as many chunks goes out at once. It returns how many these are and how
+// many bytes of p it has used; what is left of p is the beginning of a line.
+func (d *chunks) decode(p []byte) (n, used int, err error) {
+	for used < len(p) {
+		switch {
+		case d.left > 0:
+			m := copy(p[n:], p[used:used+int(min(d.left, int64(len(p)-used)))])
+			n, used = n+m, used+m
+			if d.left -= int64(m); d.left == 0 {
+				d.tail = 2
+			}
+		case d.tail > 0:
+			if p[used] != "\r\n"[2-d.tail] {
+				return n, used, errors.New("chunk without an end")
+			}
+			d.tail--
+			used++
+		default:
+			size, length, err := chunkSize(p[used:])
+			if err != nil || length == 0 {
+				return n, used, err
+			}
+			used += length
+			if d.left = size; size == 0 {
+				d.ended = true
+				return n, used, nil
+			}
+		}
+	}
+	return n, used, nil
+}
+
+// chunkSize parses the line at the start of p that begins a chunk, and returns the
+// length of the line, 0 if its end is not in p.
+func chunkSize(p []byte) (size int64, length int, err error) {
+	i := 0
+	for ; i < len(p); i++ {
+		digit, ok := hexDigit(p[i])
+		if !ok {
+			break
+		}
+		if i == 15 {
+			return 0, 0, errors.New("chunk too large")
+		}
+		size = size<<4 | int64(digit)
+	}
+	end := bytes.IndexByte(p, '\n')
+	if end < 0 {
+		if len(p) > maxLine {
+			return 0, 0, errors.New("the line that begins a chunk is too long")
+		}
+		return 0, 0, nil
+	}
+	// What may follow the digits: blanks, and an extension after a semicolon.
+	rest := bytes.TrimLeft(p[i:end], " \t")
+	if i == 0 || end >= maxLine || !bytes.HasSuffix(rest, []byte("\r")) || len(rest) > 1 && rest[0] != ';' || bytes.IndexByte(rest, '\r') != len(rest)-1 {
+		return 0, 0, fmt.Errorf("invalid line at the beginning of a chunk: %.20q", p[:end])
+	}
+	return size, end + 1, nil
+}
+
+func hexDigit(b byte) (value byte, ok bool) {
+	switch {
+	case b >= '0' && b <= '9':
+		return b - '0', true
+	case b >= 'a' && b <= 'f':
+		return b - 'a' + 10, true
+	case b >= 'A' && b <= 'F':
+		return b - 'A' + 10, true
+	}
+	return 0, false
+}

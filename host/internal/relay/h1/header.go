@@ -1,0 +1,117 @@
+package h1
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/stagev1/header"
+)
+
+const remotePrefix = "X-Remote-"
+
+// HostOnly reports whether only the host may set a header: X-Catena-* and X-Remote-*, in
+// any case. Servers that are not written in Go may take "_" for "-", so it counts as that.
+func HostOnly(key string) bool {
+	return hasPrefixFold(key, header.Prefix) || hasPrefixFold(key, remotePrefix)
+}
+
+// ForHost reports whether a header of a response is meant for the host: X-Catena-*.
+func ForHost(key string) bool { return hasPrefixFold(key, header.Prefix) }
+
+func hasPrefixFold(key, prefix string) bool {
+	if len(key) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		a, b := key[i], prefix[i]
+		if a == '_' {
+			a = '-'
+		}
+		if a != b && (a|0x20 != b|0x20 || b|0x20 < 'a' || b|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// HopByHop reports whether a header, in canonical form, concerns one connection only.
+func HopByHop(key string) bool {
+	switch key {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
+// TrailerAllowed reports whether a field may be passed on as a trailer.
+func TrailerAllowed(key string) bool {
+	key = textproto.CanonicalMIMEHeaderKey(key)
+	return isToken(key) && !HopByHop(key) && !HostOnly(key) && key != "Content-Length" && key != "Host"
+}
+
+// Elements iterates over the elements of a comma-separated header, trimmed.
+func Elements(values []string, yield func(string) bool) {
+	for _, v := range values {
+		for v != "" {
+			var item string
+			item, v, _ = strings.Cut(v, ",")
+			if item = textproto.TrimString(item); item != "" && !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+// Listed reports whether a comma-separated header has the element, in any case.
+func Listed(values []string, name string) bool {
+	found := false
+	Elements(values, func(item string) bool {
+		found = strings.EqualFold(item, name)
+		return !found
+	})
+	return found
+}
+
+// UpgradeOf returns the protocol to which a request asks to switch, or "".
+func UpgradeOf(r *http.Request) string {
+	offer := r.Header["Upgrade"]
+	if len(offer) == 0 || r.ProtoMajor != 1 || r.ProtoMinor == 0 || !Listed(r.Header["Connection"], "upgrade") {
+		return ""
+	}
+	return offer[0]
+}
+
+// appendHeader appends a header line. Line breaks in the value cannot come out of
+// a parsed message; they become spaces.
+func appendHeader(dst []byte, key, value string) []byte {
+	dst = append(dst, key...)
+	dst = append(dst, ": "...)
+	if strings.ContainsAny(value, "\r\n\x00") {
+		value = strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ").Replace(value)
+	}
+	dst = append(dst, value...)
+	return append(dst, '\r', '\n')
+}
+
+// isToken reports whether s is a token of RFC 9110: a method or the name of a header.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !tokenByte[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// tokenByte are the bytes that a token may have.
+var tokenByte = func() (t [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789") {
+		t[c] = true
+	}
+	for c := byte('a'); c <= 'z'; c++ {
+		t[c], t[c-'a'+'A'] = true, true
+	}
+	return t
+}()

@@ -1,0 +1,229 @@
+package h1
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/stagev1/header"
+)
+
+// MaxHead is the longest head of a response, in bytes. The audit event's bodies travel in it.
+const MaxHead = 16 << 20
+
+// ErrMalformed is in the errors of responses that are not HTTP.
+var ErrMalformed = errors.New("malformed")
+
+// Field is a header line. The key is in canonical form.
+type Field struct{ Key, Value string }
+
+// Response is the parsed head of a response. Its strings are parts of one text. It can
+// be read into again and again.
+type Response struct {
+	Status int
+	// Fields are all headers.
+	Fields []Field
+	// Connection are the values of the Connection header.
+	Connection []string
+	// Length of the body as declared, -1 if it is not.
+	Length int64
+	// Chunked: the body comes in chunks.
+	Chunked bool
+	// Declined: the stage declines the request.
+	Declined bool
+	// Undelivered is the value of the header of that name: the host's proof that no process
+	// has accepted the request, if it is the right one.
+	Undelivered string
+	// Upgrade is the protocol to which a 101 has switched.
+	Upgrade string
+
+	// http10: the response is in HTTP/1.0.
+	http10 bool
+	// last: the stage will close the connection.
+	last bool
+}
+
+// ReadResponse reads the head of the next response, informational ones included. Errors
+// are ErrMalformed or those of the connection, io.EOF if the stage has closed it.
+func (c *Conn) ReadResponse(resp *Response) error {
+	text, err := c.until("\r\n\r\n", MaxHead)
+	if errors.Is(err, errTooLong) {
+		return fmt.Errorf("%w head: more than %d bytes", ErrMalformed, MaxHead)
+	}
+	if err != nil {
+		return err
+	}
+	if err := resp.parse(text); err != nil {
+		return fmt.Errorf("%w head: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+// HasBody reports whether a body follows in the response to a request with that method.
+func (resp *Response) HasBody(method string) bool {
+	return method != http.MethodHead && bodyAllowed(resp.Status)
+}
+
+// Reusable reports whether the connection can take another request after resp, the response
+// to one with that method, whose body has been copied unless it is a decline.
+func (c *Conn) Reusable(resp *Response, method string) bool {
+	switch {
+	case resp.last || len(c.buffered()) > 0:
+		return false
+	case !resp.HasBody(method):
+		return true
+	case resp.Declined:
+		return resp.Length == 0
+	default: // a body without a length ends with the connection
+		return resp.Chunked || resp.Length >= 0
+	}
+}
+
+// parse reads a head, which ends with an empty line. It takes only what a correct
+// server sends: nothing that two parsers could understand differently.
+func (resp *Response) parse(text string) error {
+	*resp = Response{Fields: resp.Fields[:0], Connection: resp.Connection[:0], Length: -1}
+	line, rest, ok := strings.Cut(text, "\r\n")
+	if !ok {
+		return errors.New("no status line")
+	}
+	if err := resp.parseStatus(line); err != nil {
+		return err
+	}
+	for {
+		line, rest, ok = strings.Cut(rest, "\r\n")
+		if !ok {
+			return errors.New("head does not end")
+		}
+		if line == "" {
+			break
+		}
+		f, err := parseField(line)
+		if err != nil {
+			return err
+		}
+		again := f.Key == "Content-Length" && resp.Length >= 0
+		if err := resp.note(f); err != nil {
+			return err
+		}
+		if !again {
+			resp.Fields = append(resp.Fields, f)
+		}
+	}
+	if rest != "" {
+		return errors.New("head goes on after its end")
+	}
+	return resp.check()
+}
+
+func (resp *Response) parseStatus(line string) error {
+	version, rest, _ := strings.Cut(line, " ")
+	code, reason, _ := strings.Cut(rest, " ")
+	switch version {
+	case "HTTP/1.1":
+	case "HTTP/1.0":
+		resp.http10, resp.last = true, true
+	default:
+		return fmt.Errorf("not HTTP/1: %.40q", line)
+	}
+	if len(code) != 3 || !isDigits(code) || code[0] == '0' {
+		return fmt.Errorf("invalid status line %.40q", line)
+	}
+	if !isText(reason) {
+		return errors.New("invalid byte in the status line")
+	}
+	resp.Status, _ = strconv.Atoi(code)
+	return nil
+}
+
+func parseField(line string) (Field, error) {
+	key, value, ok := strings.Cut(line, ":")
+	if !ok || !isToken(key) {
+		return Field{}, fmt.Errorf("invalid header line %.40q", line)
+	}
+	if !isText(value) {
+		return Field{}, fmt.Errorf("invalid byte in header %.40q", key)
+	}
+	return Field{textproto.CanonicalMIMEHeaderKey(key), textproto.TrimString(value)}, nil
+}
+
+// note keeps what the host itself has to know of a header.
+func (resp *Response) note(f Field) error {
+	switch f.Key {
+	case "Content-Length":
+		n, err := parseLength(f.Value)
+		if err != nil {
+			return err
+		}
+		if resp.Length >= 0 && resp.Length != n {
+			return errors.New("two lengths")
+		}
+		resp.Length = n
+	case "Transfer-Encoding":
+		if resp.Chunked || !strings.EqualFold(f.Value, "chunked") {
+			return fmt.Errorf("unknown transfer encoding %.40q", f.Value)
+		}
+		resp.Chunked = true
+	case "Connection":
+		resp.Connection = append(resp.Connection, f.Value)
+		resp.last = resp.last || Listed([]string{f.Value}, "close")
+	case "Upgrade":
+		resp.Upgrade = f.Value
+	case header.Decline:
+		resp.Declined = true
+	case header.Undelivered:
+		resp.Undelivered = f.Value
+	}
+	return nil
+}
+
+func (resp *Response) check() error {
+	if resp.Chunked && resp.Length >= 0 {
+		return errors.New("both a length and chunks")
+	}
+	if resp.Chunked && resp.http10 {
+		return errors.New("chunks in HTTP/1.0")
+	}
+	if resp.Chunked && !bodyAllowed(resp.Status) {
+		return fmt.Errorf("chunks in a response with status %d", resp.Status)
+	}
+	return nil
+}
+
+// bodyAllowed reports whether a response with that status can have a body.
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+func parseLength(s string) (int64, error) {
+	if !isDigits(s) {
+		return 0, fmt.Errorf("invalid length %.40q", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("invalid length %.40q", s)
+	}
+	return n, nil
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isText reports whether s has no control characters but tabs.
+func isText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,142 @@
+package relay
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
+)
+
+// added reports whether a header of a response is added to those that the filters
+// upstream of the relay have set, instead of replacing them.
+func added(key string) bool {
+	switch key {
+	case "Warning", "Vary", "Set-Cookie", "Link":
+		return true
+	}
+	return false
+}
+
+// passed reports whether a header of the response is for the client.
+func (x *request) passed(key string) bool {
+	connection := x.response.Connection
+	return !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !h1.Listed(connection, key))
+}
+
+// writeHeaders puts the headers of the response into those of the client's.
+func (x *request) writeHeaders() {
+	h := x.w.Header()
+	typed, n := false, 0
+	for _, f := range x.response.Fields {
+		typed = typed || f.Key == "Content-Type"
+		if !x.passed(f.Key) {
+			continue
+		}
+		n++
+		if !added(f.Key) && h[f.Key] != nil {
+			delete(h, f.Key)
+		}
+	}
+	values := make([]string, 0, n)
+	for _, f := range x.response.Fields {
+		switch {
+		case h1.HostOnly(f.Key):
+			x.report(f)
+		case f.Key == "Trailer":
+			h1.Elements([]string{f.Value}, func(key string) bool {
+				if h1.TrailerAllowed(key) {
+					h.Add("Trailer", key)
+				}
+				return true
+			})
+		case !x.passed(f.Key):
+		case h[f.Key] != nil:
+			h[f.Key] = append(h[f.Key], f.Value)
+		default:
+			values = append(values, f.Value)
+			h[f.Key] = values[len(values)-1 : len(values) : len(values)]
+		}
+	}
+	if !typed {
+		h["Content-Type"] = nil // keeps the server from guessing
+	}
+}
+
+// report hands a header of a response that is meant for the host to the propagator.
+func (x *request) report(f h1.Field) {
+	if p := x.chain.config.Propagator; p != nil && h1.ForHost(f.Key) && f.Key != header.Decline {
+		p.ResponseHeader(x.r, x.stage, f.Key, f.Value)
+	}
+}
+
+// inform passes on an informational response, see the package's documentation.
+func (x *request) inform() {
+	if _, wrapped := x.w.(interface{ Unwrap() http.ResponseWriter }); wrapped || !x.r.ProtoAtLeast(1, 1) {
+		return
+	}
+	h := x.w.Header()
+	before := h.Clone()
+	for _, f := range x.response.Fields {
+		if x.passed(f.Key) && f.Key != "Content-Length" {
+			h.Add(f.Key, f.Value)
+		}
+	}
+	x.w.WriteHeader(x.response.Status)
+	x.begun = true
+	clear(h)
+	for key, values := range before {
+		h[key] = values
+	}
+}
+
+// maxSilent is the length of a response, in bytes, up to which a stage's server finds
+// out the length if the handler does not flush. The client's server does so for as
+// many bytes over HTTP/1.1, and for some more, which come here in chunks, over HTTP/2.
+const maxSilent = 2048
+
+// writeBody passes on the body of the response, up to its end.
+func (x *request) writeBody() error {
+	if !x.response.HasBody(x.r.Method) {
+		return nil
+	}
+	if err := x.conn.CopyBody(x, &x.response); err != nil {
+		return err
+	}
+	if x.response.Chunked && !x.flushed && (x.r.ProtoMajor < 2 || x.written <= maxSilent) {
+		x.Flush() // keeps the server from finding out the length
+	}
+	return nil
+}
+
+// errClientGone reports that the client takes no more of the response.
+var errClientGone = errors.New("the client takes no more")
+
+// Write implements h1.Sink.
+func (x *request) Write(p []byte) (int, error) {
+	x.written += len(p)
+	n, err := x.w.Write(p)
+	if err != nil {
+		err = errClientGone
+	}
+	return n, err
+}
+
+// Flush implements h1.Sink.
+func (x *request) Flush() {
+	x.flushed = true
+	if f, ok := x.w.(http.Flusher); ok {
+		f.Flush()
+		return
+	}
+	_ = http.NewResponseController(x.w).Flush()
+}
+
+// Trailer implements h1.Sink.
+func (x *request) Trailer(f h1.Field) {
+	if h1.HostOnly(f.Key) {
+		x.report(f)
+	} else if h1.TrailerAllowed(f.Key) {
+		x.w.Header().Add(http.TrailerPrefix+f.Key, f.Value)
+	}
+}

@@ -1,0 +1,218 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"syscall"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
+)
+
+// relayAfter hands the request to the stages downstream of one, or to all if after is
+// empty, until one does not decline.
+func (c *Chain) relayAfter(w http.ResponseWriter, r *http.Request, s *snapshot, after string) {
+	x := newRequest(c, w, r, s)
+	defer x.release()
+	x.after = after
+	if !x.askSnapshot() && !x.askAdded() {
+		x.notFound()
+	}
+}
+
+// relayTo hands the request to one stage alone.
+func (c *Chain) relayTo(w http.ResponseWriter, r *http.Request, s *snapshot, to target) {
+	x := newRequest(c, w, r, s)
+	defer x.release()
+	if !x.hop(s, to) {
+		x.notFound()
+	}
+}
+
+func (x *request) notFound() {
+	x.leaveStage()
+	x.chain.config.NotFound.ServeHTTP(x.w, x.r)
+}
+
+// askSnapshot asks the stages in the order which they had when the request came. A stage
+// that has been removed since is skipped. It reports whether one has taken the request.
+func (x *request) askSnapshot() (taken bool) {
+	s, path := x.snapshot, x.r.URL.Path
+	i := s.table.First(path)
+	if x.after != "" {
+		at := s.index(x.after)
+		if at < 0 { // a process that does not serve in the chain yet, or no longer
+			x.stage = x.after
+			x.fail(Unavailable, errNoStage)
+			x.respondFailure()
+			return true
+		}
+		i = s.table.Next(path, at)
+	}
+	for i >= 0 {
+		next := s.table.Next(path, i)
+		x.more = next >= 0
+		to, ok := s.targets[i], true
+		if x.chain.state.Load() != s {
+			to, ok = x.chain.target(to.stage)
+		}
+		if ok && x.hop(s, to) {
+			return true
+		}
+		x.asked = append(x.asked, s.targets[i].stage)
+		i = next
+	}
+	return false
+}
+
+var errMoved = errors.New("what serves the path has changed while the request was on its way")
+
+// askAdded asks the stages that were added to the chain, or have claimed the path, since
+// the request came: a path that the stages of then no longer serve may be served by these
+// now, and must not be reported as not found.
+func (x *request) askAdded() (taken bool) {
+	now := x.chain.state.Load()
+	if now == x.snapshot {
+		return false
+	}
+	path, i := x.r.URL.Path, -1
+	if x.after != "" {
+		if i = now.index(x.after); i < 0 {
+			return false
+		}
+	}
+	for i = now.table.Next(path, i); i >= 0; i = now.table.Next(path, i) {
+		if slices.Contains(x.asked, now.targets[i].stage) {
+			continue
+		}
+		if x.consumed {
+			x.stage = now.targets[i].stage
+			x.fail(Unavailable, errMoved)
+			x.respondFailure()
+			return true
+		}
+		x.more = true
+		if x.hop(now, now.targets[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxReplays bounds how often a request is sent again that has provably not been
+// delivered, each time to another process. One that may have been is sent again once.
+const maxReplays = 5
+
+// hop hands the request to a stage. It reports whether the stage has taken it, with
+// whatever result; if not, the stage has declined.
+func (x *request) hop(s *snapshot, to target) (taken bool) {
+	x.beginHop(s, to.stage)
+	e := to.endpoint
+	v := x.try(e, false)
+	for n, lost, received := 0, false, 0; v == failed && x.mayReplay() && n < maxReplays; n++ {
+		now, _ := x.chain.target(x.stage)
+		isLost := x.failure.kind == Lost
+		if isLost && !errors.Is(x.failure.err, syscall.ECONNRESET) { // which means that it was not read
+			received++
+		}
+		if received == 2 {
+			x.failure.kind = LostTwice
+		}
+		if now.endpoint == nil || isLost && lost || !isLost && n > 0 && now.endpoint == e {
+			break
+		}
+		lost = lost || isLost
+		x.observe(e, Replayed)
+		x.called.Store(false)
+		e = now.endpoint
+		v = x.try(e, true)
+	}
+	switch v {
+	case responded:
+		x.observe(e, Served)
+	case upgraded:
+		x.observe(e, Upgraded)
+	case declined:
+		x.observe(e, Declined)
+		return false
+	case clientGone:
+		x.observe(e, GivenUp)
+	case broken:
+		x.observe(e, Interrupted)
+		panic(http.ErrAbortHandler)
+	case failed:
+		x.observe(e, kinds[x.failure.kind].outcome)
+		x.respondFailure()
+	}
+	return true
+}
+
+// beginHop records that the stage gets the request.
+func (x *request) beginHop(s *snapshot, stage string) {
+	x.stage, x.logged, x.called = stage, nil, &x.mark
+	if l, ok := x.r.Context().Value(hopLogKey{}).(*HopLog); ok {
+		x.logged = l.begin(stage)
+		x.called = &x.logged.called
+	}
+	x.chain.inFlight.set(x.id, inFlightRequest{stage: stage, snapshot: s, r: x.r, called: x.called})
+}
+
+func (x *request) try(e *endpoint, redial bool) verdict {
+	if e == nil {
+		return x.fail(Unavailable, errDown)
+	}
+	return x.attempt(e, redial)
+}
+
+// mayReplay reports whether a request that got no response can be sent once more.
+func (x *request) mayReplay() bool {
+	switch {
+	case x.begun || x.failure.touched:
+		return false
+	case x.failure.kind == Unavailable:
+		return true
+	default:
+		return x.failure.kind == Lost && safe(x.r)
+	}
+}
+
+// safe reports whether executing the request twice is the same as once. An upgrade
+// may be anything, such as a command in a container.
+func safe(r *http.Request) bool { return safeMethod(r.Method) && h1.UpgradeOf(r) == "" }
+
+// observe reports how the hop ended, or an attempt that another follows.
+func (x *request) observe(e *endpoint, o Outcome) {
+	h := Hop{Stage: x.stage, Outcome: o}
+	if e != nil {
+		h.Socket = e.socket
+	}
+	if o == Served || o == Upgraded {
+		h.Status = x.response.Status
+	}
+	// Of the stages that have a request, the last one serves it, or the client leaves it
+	// in the middle of its response, and those upstream of that one have called.
+	if (o == Served || o == Upgraded || o == GivenUp && x.begun) && x.called.Load() {
+		h.Outcome = Called
+	}
+	if x.logged != nil && o != Replayed {
+		x.logged.end(h.Outcome)
+	}
+	x.chain.config.Observe(h)
+}
+
+// respondFailure responds to a request that got no response from its stage.
+func (x *request) respondFailure() {
+	if x.begun { // with an informational response
+		if errors.Is(x.r.Context().Err(), context.Canceled) {
+			return
+		}
+		panic(http.ErrAbortHandler)
+	}
+	x.leaveStage()
+	kind := x.failure.kind
+	if kind == Lost && safe(x.r) {
+		kind = Unavailable
+	}
+	x.chain.config.Error(x.w, x.r, &StageError{Kind: kind, Stage: x.stage, Err: x.failure.err})
+}
