@@ -32,7 +32,7 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
 RACE := $(addprefix ./host/internal/,admin chain config datadir dev guard lifecycle metrics pki pluginwatch problems process relay scaffold schema suggest supervisor) \
-	$(addprefix ./sdk/,. apistage/deepcopy apistage/internal/schemas klogr kubeversion stagetest stagev1 tracing) \
+	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
 .PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos \
@@ -107,10 +107,11 @@ clean: ## removes bin
 
 test: build tools examples lint test-unit test-race test-e2e ## everything that CI runs
 
+# staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
 lint: ## gofmt, go vet and staticcheck
 	@test -z "$$(gofmt -l host sdk plugins examples test)" || { gofmt -d host sdk plugins examples test; exit 1; }
 	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck ./...
 
 test-unit: ## the tests of all packages, without those in test
 	$(GO) test ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible

@@ -90,7 +90,7 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 	e.Next = next{call: e.Call}
 	for _, d := range req.GetDelegates() {
 		e.delegates = append(e.delegates, Delegate{
-			Name: d.GetName(), ListedPaths: d.GetListedPaths(), Claims: claimsFromWire(d.GetClaims()),
+			Name: d.GetName(), ListedPaths: d.GetListedPaths(), Claims: stagev1.DecodeClaims(d.GetClaims()),
 			Handler: toDelegate{proxy: proxy, name: d.GetName()},
 		})
 	}

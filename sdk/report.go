@@ -36,7 +36,7 @@ func (e *Env) SetClaims(claims ...Claim) {
 
 func (e *Env) validClaims(claims []Claim) bool {
 	for _, c := range claims {
-		if err := c.check(); err != nil {
+		if err := c.Validate(); err != nil {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			if e.sealed {
@@ -162,7 +162,7 @@ func (r *reports) expect(name string) bool {
 func (r *reports) paths() (listed []string, claims []*stagev1.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.state.paths, claimsToWire(r.state.claims)
+	return r.state.paths, stagev1.EncodeClaims(r.state.claims)
 }
 
 func (r *reports) signals() []string {
@@ -181,7 +181,7 @@ func (r *reports) since(c *cursor) (*stagev1.Event, <-chan struct{}) {
 	defer r.mu.Unlock()
 	s, e, any := &r.state, &stagev1.Event{}, false
 	if c.paths < s.pathsRevision {
-		e.ClaimsChanged = &stagev1.ClaimsChanged{Claims: claimsToWire(s.claims), ListedPaths: s.paths}
+		e.ClaimsChanged = &stagev1.ClaimsChanged{Claims: stagev1.EncodeClaims(s.claims), ListedPaths: s.paths}
 		c.paths, any = s.pathsRevision, true
 	}
 	if c.signals < len(s.signaled) {

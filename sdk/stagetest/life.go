@@ -157,7 +157,7 @@ func (f *followed) take(e *stagev1.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.GetClaimsChanged() != nil {
-		f.claims = claimsFromWire(e.GetClaimsChanged().GetClaims())
+		f.claims = stagev1.DecodeClaims(e.GetClaimsChanged().GetClaims())
 	}
 	f.signaled = append(f.signaled, e.GetSignaled()...)
 	close(f.changed)

@@ -211,11 +211,7 @@ func encodeConfig(config any) ([]byte, error) {
 }
 
 func delegateToWire(d sdk.Delegate) *stagev1.Delegate {
-	wire := &stagev1.Delegate{Name: d.Name, ListedPaths: d.ListedPaths}
-	for _, c := range d.Claims {
-		wire.Claims = append(wire.Claims, &stagev1.Claim{Path: c.Path, Match: stagev1.Claim_Match(c.Match)})
-	}
-	return wire
+	return &stagev1.Delegate{Name: d.Name, ListedPaths: d.ListedPaths, Claims: stagev1.EncodeClaims(d.Claims)}
 }
 
 // PrepareRun calls the method of this name. After it, the stage serves requests.
@@ -228,15 +224,7 @@ func (s *Stage) PrepareRun() error {
 }
 
 // Claims are what the stage claimed when it was prepared. AwaitClaimed knows of later ones.
-func (s *Stage) Claims() []sdk.Claim { return claimsFromWire(s.Prepared.GetClaims()) }
-
-func claimsFromWire(wire []*stagev1.Claim) []sdk.Claim {
-	var claims []sdk.Claim
-	for _, c := range wire {
-		claims = append(claims, sdk.Claim{Path: c.GetPath(), Match: sdk.Match(c.GetMatch())})
-	}
-	return claims
-}
+func (s *Stage) Claims() []sdk.Claim { return stagev1.DecodeClaims(s.Prepared.GetClaims()) }
 
 // Claimed tells whether the host would ask the stage for path. Requests to URL get to
 // the stage whether it claims them or not.

@@ -2,10 +2,9 @@
 // one client, against both in turn, each with an etcd of its own. It prints a
 // table of ratios, Catena over kube-apiserver: below 1 Catena is cheaper.
 //
-// The servers run one after the other, so that neither has the other's memory in its
-// way. Absolute figures depend on the machine, and the client shares its cores with
-// the servers; only the ratios of one run on a machine that is otherwise idle mean
-// something. Each figure is the median of its rounds.
+// The servers run one after the other, so that they do not compete for memory. Absolute
+// figures depend on the machine, and the client shares its cores with the servers;
+// compare only the ratios of one run, on a machine that is otherwise idle. Each figure is the median of its rounds.
 package main
 
 import (
@@ -29,12 +28,12 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", "bin", "`folder` with catena, plugins/ and tools/")
+	flag.StringVar(&o.bin, "bin", "bin", "`directory` with catena, plugins/ and tools/")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each workload and server")
 	flag.IntVar(&o.requests, "requests", 2000, "requests of each round")
 	flag.IntVar(&o.configMaps, "configmaps", 20000, "ConfigMaps in the store")
 	flag.IntVar(&o.watchers, "watchers", 500, "watchers of the fan-out")
-	flag.StringVar(&o.profiles, "profiles", "", "`folder` for CPU profiles of Catena's processes under each workload, taken after the measurements")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for CPU profiles of Catena's processes under each workload, taken after the measurements")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -87,8 +86,8 @@ func run(ctx context.Context, o options) error {
 	return w.Flush()
 }
 
-// measure starts the server a few times for the time to ready, and then runs all
-// workloads on the last one. It returns the names of the figures in order.
+// measure starts the server a few times to measure the time until it is ready, and runs
+// all workloads on the last one. It returns the names of the figures in order.
 func measure(ctx context.Context, o options, dir string, into figures,
 	start func(context.Context, string, options) (*server, error)) ([]string, error) {
 	var names []string

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// seed fills the store with what the workloads need.
+// seed creates the objects that the workloads use.
 func (b *bench) seed(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if _, err := b.json.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
@@ -64,14 +64,14 @@ func (b *bench) seedWidgets(ctx context.Context) error {
 }
 
 // settle waits until the server has been nearly idle for a second, so that its
-// start or the seeding does not count for what is measured next.
+// start and the seeding do not affect the next measurement.
 func settle(ctx context.Context, srv *server) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for before := srv.cpu(); ; {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the server does not come to rest")
+			return fmt.Errorf("the server does not become idle")
 		case <-time.After(time.Second):
 		}
 		now := srv.cpu()

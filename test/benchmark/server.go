@@ -60,7 +60,7 @@ func (s *server) stop() {
 	}
 }
 
-// awaitReady waits until /readyz says ok.
+// awaitReady waits until /readyz succeeds.
 func (s *server) awaitReady(ctx context.Context, since time.Time, log string) error {
 	client, err := kubernetes.NewForConfig(s.config)
 	if err != nil {
@@ -146,7 +146,7 @@ func startKubeAPIServer(ctx context.Context, dir string, o options) (*server, er
 	return s, nil
 }
 
-// prepare makes the folder with the token file and returns a free port.
+// prepare makes the directory with the token file and returns a free port.
 func prepare(dir string) (int, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err

@@ -23,7 +23,7 @@ const (
 	inFlight  = 8
 )
 
-// bench is what the workloads share.
+// bench is the state that the workloads share.
 type bench struct {
 	o       options
 	srv     *server
@@ -36,7 +36,7 @@ type bench struct {
 // workload is one kind of request. Count is how many of o.requests it makes.
 type workload struct {
 	name   string
-	weight int // one request of it counts for so many
+	weight int // how many requests of o.requests one of these counts for
 	do     func(context.Context, *bench) error
 }
 
@@ -162,8 +162,7 @@ func (b *bench) round(ctx context.Context, n int, do func(context.Context, *benc
 	return b.srv.cpu() - before, time.Since(began), err
 }
 
-// fanOut opens o.watchers watches and measures what a change costs that goes to
-// each of them.
+// fanOut opens o.watchers watches of one object and measures the cost of its changes.
 func (b *bench) fanOut(ctx context.Context, add func(string, float64)) error {
 	const changes = 50
 	ctx, cancel := context.WithCancel(ctx)
@@ -189,7 +188,7 @@ func (b *bench) fanOut(ctx context.Context, add func(string, float64)) error {
 			return err
 		}
 	}
-	// The first events may be those of the object as it stood.
+	// The first events may be those of the initial state.
 	for range b.o.watchers * changes {
 		select {
 		case <-got:

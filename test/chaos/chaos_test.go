@@ -1,12 +1,11 @@
 // Package chaos shows that stages can die, hang, be swapped, added, moved and removed
 // while clients go on. Real clients write, read, watch and hold exec streams without a
-// pause, while one event after the other, at random from a printed seed, hits a stage or
-// the chain, some of them in the middle of a swap. In the end every acknowledged write must
-// be there, every informer must have been sent the event of each, or a list in its place, and
-// have the final state of each object, no request may have been executed twice, no object
-// that exists may ever have been "not found", nobody may have been taken for another, no
-// request may have failed because of a planned change, and the host must hold no more
-// than it did before.
+// pause, while random events, from a printed seed, hit a stage or the chain, some of them
+// during a swap. In the end every acknowledged write must be stored, every informer must
+// have received an event of each, or a list with it, and must have the final state of each
+// object, no request may have been executed twice, no object that exists may ever have been
+// "not found", no user may have been taken for another, no request may have failed because
+// of a planned change, and the host must not have leaked anything.
 //
 //	go test ./test/chaos -v -run Random -chaos.for=30m -chaos.seed=7
 package chaos
@@ -49,8 +48,8 @@ func TestEveryEvent(t *testing.T) {
 	})
 }
 
-// Events at random for as long as one likes. The seed determines which, in what order, of
-// which stages, and all that they choose; the time that they take is the machine's.
+// Random events for a given time. The seed determines the events, their order, stages and
+// parameters; how long they take depends on the machine.
 func TestRandomEvents(t *testing.T) {
 	if *duration == 0 {
 		t.Skip("run it with make chaos, or with -chaos.for")
@@ -67,8 +66,7 @@ func TestRandomEvents(t *testing.T) {
 	})
 }
 
-// run plays events, which it does not if they are not possible, and judges what the
-// clients saw.
+// run causes the events that are possible, and judges what the clients saw.
 func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 	s := newSite(t)
 	c, err := startClients(t.Context(), s)
@@ -76,7 +74,7 @@ func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 		t.Fatal(err)
 	}
 	defer c.stop()
-	c.forget() // what failed while the clients were prepared, such as requests for what was just defined
+	c.forget() // failures while the clients were prepared, such as those of requests for a new definition
 	before, err := holdingsOf(t.Context(), s, c)
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +160,7 @@ func happen(t *testing.T, s *site, c *clients, r *report, e event, stage string)
 }
 
 // awaitRecovery waits until the server is ready and each kind of client has had a
-// success with a request that it began since then.
+// success with a request that it began since the event.
 func awaitRecovery(ctx context.Context, s *site, c *clients, since time.Time) error {
 	return poll(ctx, func() error {
 		err := errors.Join(c.succeededSince(since), c.ready(ctx))
@@ -173,7 +171,7 @@ func awaitRecovery(ctx context.Context, s *site, c *clients, since time.Time) er
 	})
 }
 
-// restore makes the chain what it was in the beginning and waits until nothing else is left.
+// restore returns the chain to its initial state and waits until nothing else is left.
 func (s *site) restore(ctx context.Context) error {
 	if err := s.apply(ctx, func(c *chain) { c.order, c.standby = slices.Clone(kube), nil }); err != nil {
 		return err

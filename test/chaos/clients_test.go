@@ -33,7 +33,7 @@ var (
 	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// clients are the clients of a server, and what they have seen.
+// clients are the clients of a server, and their records.
 type clients struct {
 	kube    *kubernetes.Clientset
 	dynamic *dynamic.DynamicClient
@@ -42,7 +42,7 @@ type clients struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	stores   map[schema.GroupVersionResource]cache.Store
-	streams  map[schema.GroupVersionResource]*stream // what the informers were sent
+	streams  map[schema.GroupVersionResource]*stream // what the informers received
 
 	mu sync.Mutex
 	// acknowledged has, for each object, the value of its last acknowledged write,
@@ -66,11 +66,11 @@ type object struct {
 // request is the time that a request took.
 type request struct{ from, to time.Time }
 
-// failure is a request that failed, with all repetitions that client-go makes.
+// failure is a request that failed, with all retries of client-go.
 type failure struct {
 	request
 	what  string
-	wrong bool // no failure can excuse this answer
+	wrong bool // no fault excuses this response
 	err   error
 }
 
@@ -108,7 +108,7 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	if err := kubelet.RunPod(ctx, c.kube, "node", namespace, "pod"); err != nil {
 		return nil, err
 	}
-	// The informers live on when the other clients end, to see the end.
+	// The informers go on when the other clients end, to receive the last events.
 	if err := c.watch(ctx); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	return c, nil
 }
 
-// prepare makes what the clients work with.
+// prepare creates the objects that the clients use.
 func (c *clients) prepare(ctx context.Context) error {
 	_, err := c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
@@ -141,17 +141,17 @@ func (c *clients) prepare(ctx context.Context) error {
 	if _, err := c.dynamic.Resource(crds).Create(ctx, widgetCRD(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	// The first one takes two seconds: upstream waits for other servers to know the kind.
+	// The first one takes two seconds: Kubernetes' code waits for other servers to know the kind.
 	return poll(ctx, func() error {
 		_, err := c.dynamic.Resource(widgets).Namespace(namespace).Create(ctx, newWidget("always-there", "0"), metav1.CreateOptions{})
 		return err
 	})
 }
 
-// pace leaves some of the machine to the server.
+// pace is the pause of a client, which leaves processor time to the server.
 const pace = 50 * time.Millisecond
 
-// loop calls do again and again and keeps what came of it.
+// loop calls do repeatedly and records the results.
 func (c *clients) loop(ctx context.Context, name string, do func(ctx context.Context, n int) error) {
 	c.last[name] = time.Time{}
 	c.running.Go(func() {
@@ -177,9 +177,9 @@ func (c *clients) done(name string, r request, err error) {
 	c.failed = append(c.failed, failure{request: r, what: name, wrong: wrong, err: err})
 }
 
-var errWrong = errors.New("wrong answer")
+var errWrong = errors.New("wrong response")
 
-// reader reads an object that is there all the time.
+// reader reads an object that always exists.
 func (c *clients) reader(gvr schema.GroupVersionResource, ns, name string) func(context.Context, int) error {
 	client := c.dynamic.Resource(gvr).Namespace(ns)
 	return func(ctx context.Context, _ int) error {
@@ -191,7 +191,7 @@ func (c *clients) reader(gvr schema.GroupVersionResource, ns, name string) func(
 	}
 }
 
-// whoami asks for the identity of alice, who says that she is somebody else.
+// whoami requests the identity of alice, whose headers claim another one.
 func (c *clients) whoami(config *rest.Config) (func(context.Context, int) error, error) {
 	config.Timeout = 30 * time.Second
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &recorder{forger{rt}, c} })
@@ -211,7 +211,7 @@ func (c *clients) whoami(config *rest.Config) (func(context.Context, int) error,
 	}, nil
 }
 
-// discovery reads the document that kubectl begins with.
+// discovery reads the document that kubectl reads first.
 func (c *clients) discovery(ctx context.Context, _ int) error {
 	body, err := c.kube.RESTClient().Get().AbsPath("/apis").DoRaw(ctx)
 	if err == nil && len(body) == 0 {
@@ -238,7 +238,7 @@ func (c *clients) succeededSince(since time.Time) error {
 	return nil
 }
 
-// longest is the longest request that ran within the time, and whose it was.
+// longest returns the longest request that ran within the time, and its client.
 func (c *clients) longest(from, to time.Time) (longest time.Duration, whose string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 type event struct {
 	kind  string
 	class class
-	// possible is whether it can happen to the stage now; nil is always.
+	// possible reports whether it can happen to the stage now; nil means always.
 	possible func(s *site, stage string) bool
 	do       func(ctx context.Context, s *site, stage string) error
 }
@@ -26,7 +26,7 @@ type class int
 
 const (
 	planned     class = iota // no request may fail; streams end at drainTimeout
-	crash                    // what was under way may fail
+	crash                    // requests in flight may fail
 	crashInSwap              // both
 )
 
@@ -73,7 +73,7 @@ func events() []event {
 func inChain(s *site, stage string) bool { return slices.Contains(s.chain.order, stage) }
 func out(s *site, stage string) bool     { return !inChain(s, stage) }
 
-// in is for those of the named stages that are in the chain.
+// in reports whether a stage is one of those that are named, and in the chain.
 func in(names []string) func(*site, string) bool {
 	return func(s *site, stage string) bool { return slices.Contains(names, stage) && inChain(s, stage) }
 }
@@ -83,7 +83,7 @@ func withoutStandby(s *site, stage string) bool {
 	return inChain(s, stage) && !withStandby(s, stage)
 }
 
-// signal is what happens to the process that serves, until there is another.
+// signal sends a signal to the process that serves, and waits until another one does.
 func signal(sig syscall.Signal) func(context.Context, *site, string) error {
 	return func(ctx context.Context, s *site, stage string) error {
 		pids, err := s.pids(ctx)
@@ -97,7 +97,7 @@ func signal(sig syscall.Signal) func(context.Context, *site, string) error {
 	}
 }
 
-// awaitOther waits until another process than before serves.
+// awaitOther waits until a process other than before serves.
 func (s *site) awaitOther(ctx context.Context, stage string, before int) error {
 	return poll(ctx, func() error {
 		now, err := s.pids(ctx)
@@ -120,7 +120,7 @@ func newBinary(ctx context.Context, s *site, stage string) error {
 	return s.awaitOther(ctx, stage, before[stage])
 }
 
-// badConfig has the host read configurations that it must refuse.
+// badConfig makes the host read configurations that it must refuse.
 func badConfig(ctx context.Context, s *site, _ string) error {
 	good := s.chain.String()
 	last := s.chain.order[len(s.chain.order)-1]
@@ -144,7 +144,7 @@ func badConfig(ctx context.Context, s *site, _ string) error {
 	return s.write(good)
 }
 
-// badBinary asks for swaps that must fail.
+// badBinary requests swaps that must fail.
 func badBinary(ctx context.Context, s *site, stage string) error {
 	text := filepath.Join(s.plugins, "text")
 	if err := os.WriteFile(text, []byte("no program"), 0o700); err != nil {
@@ -174,7 +174,7 @@ func (s *site) unharmed(ctx context.Context, args ...string) error {
 	return err
 }
 
-// swapAndReload changes the chain twice at once: one change waits, or is refused.
+// swapAndReload changes the chain twice at the same time: one change waits, or is refused.
 func swapAndReload(ctx context.Context, s *site, stage string) error {
 	swapped := make(chan error, 1)
 	go func() {
@@ -190,7 +190,7 @@ func swapAndReload(ctx context.Context, s *site, stage string) error {
 	return s.apply(ctx, func(*chain) {})
 }
 
-// poll waits until there is no error any more.
+// poll repeats a function until it returns no error.
 func poll(ctx context.Context, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()

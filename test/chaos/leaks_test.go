@@ -40,7 +40,7 @@ func holdingsOf(ctx context.Context, s *site, c *clients) (h holdings, err error
 	return h, err
 }
 
-// slack is what a host may hold more than before, for pools and the like.
+// slack is how many more a host may hold than before, for pools and the like.
 const slack = 40
 
 // awaitHoldings waits until the host holds no more than it did.

@@ -13,16 +13,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// change is an acknowledged write. The answer to a deletion does not say its version:
-// that lies between those of the writes of the same client before and after it.
+// change is an acknowledged write. The response to a deletion does not have its version,
+// which lies between those of the writes of the same client before and after it.
 type change struct {
 	name, value string
 	version     uint64 // 0 of a deletion
 }
 
-// missed says which of the changes that one client has made, in their order, the informer
-// was neither sent as an event nor in a list that took the place of its event. Stored is
-// what there is in the end.
+// missed returns an error for each of the changes of one client, in their order, that the
+// informer has received neither as an event nor in a list that replaces it. Stored has the
+// objects at the end.
 func (s *stream) missed(changes []change, stored map[string]unstructured.Unstructured) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *stream) missed(changes []change, stored map[string]unstructured.Unstruc
 	return first(errs)
 }
 
-// next is the version of the first write of these, which have one deletion at their head.
+// next returns the version of the first write of these, the first of which is a deletion.
 func next(changes []change) uint64 {
 	for _, c := range changes {
 		if c.version != 0 {
@@ -53,8 +53,9 @@ func next(changes []change) uint64 {
 	return math.MaxUint64
 }
 
-// missedWrite takes an event with that version, or a list between whose version and the
-// position before it the write lies. An object that is there to stay is in that list.
+// missedWrite accepts an event with that version, or a list if the write lies between the
+// position before the list and the list's version. An object that is not deleted must be in
+// that list.
 func (s *stream) missedWrite(c change, stays bool) error {
 	if e, ok := s.seen[c.version]; ok {
 		if e != (sighting{c.name, c.value}) {
@@ -102,7 +103,7 @@ func (s *stream) String() string {
 	return fmt.Sprintf("%d events and, of %d writes, one of %d lists instead", len(s.seen)+len(s.deleted), s.listedOnly, len(s.lists))
 }
 
-// The recorder of what informers are sent notices each kind of omission.
+// The recorder detects each kind of omission.
 func TestStreamOfAnInformer(t *testing.T) {
 	writes := []change{{"a", "0", 3}, {"a", "1", 5}, {"a", gone, 0}, {"b", "0", 9}}
 	for name, tc := range map[string]struct {
@@ -142,7 +143,7 @@ func TestStreamOfAnInformer(t *testing.T) {
 	}
 }
 
-// play sends what the words say.
+// play sends the lists and events that the words describe.
 func (s *stream) play(words string) {
 	listing, number := false, 0
 	for _, word := range strings.Fields(words) {

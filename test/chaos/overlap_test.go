@@ -20,9 +20,9 @@ func overlaps() []event {
 	}
 }
 
-// killedInSwap kills the old process or the new one, at a moment between the begin of a
-// swap and a little after the time that the latest one took. Whoever is killed, the swap may
-// succeed or fail, and somebody serves in the end.
+// killedInSwap kills the old process or the new one, at a moment between the beginning of a
+// swap and a little after the duration of the latest one. In either case the swap may
+// succeed or fail, and the stage must serve in the end.
 func killedInSwap(ctx context.Context, s *site, stage string) error {
 	killOld, moment := s.random.IntN(2) == 0, s.random.Float64()
 	victim, err := s.serving(ctx, stage)
@@ -42,13 +42,13 @@ func killedInSwap(ctx context.Context, s *site, stage string) error {
 			return fmt.Errorf("the swap has ended without a new process")
 		}
 	}
-	_ = syscall.Kill(victim, syscall.SIGKILL) // it may be gone by now
+	_ = syscall.Kill(victim, syscall.SIGKILL) // it may have ended by now
 	<-ended
 	return s.awaitGone(ctx, stage, victim)
 }
 
-// bothKilled kills the process before a swap and that after it while each could take the
-// other's place, in any order, the second at once or a little later.
+// bothKilled kills both processes of a stage during a probation, when each could take over
+// from the other, in any order, the second at once or a little later.
 func bothKilled(ctx context.Context, s *site, stage string) error {
 	oldFirst, pause := s.random.IntN(2) == 0, time.Duration(s.random.IntN(200))*time.Millisecond
 	if s.random.IntN(2) == 0 {
@@ -86,7 +86,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// serving is the process of a stage.
+// serving returns the process that serves for a stage.
 func (s *site) serving(ctx context.Context, stage string) (int, error) {
 	pids, err := s.pids(ctx)
 	if err == nil && pids[stage] == 0 {
@@ -102,7 +102,7 @@ func (s *site) processes(stage string) map[int]string {
 	return all
 }
 
-// awaitNew returns a process that was not there before, 0 if there is none in the end.
+// awaitNew returns a process that did not exist before, 0 if the swap ends without one.
 func (s *site) awaitNew(stage string, before map[int]string, end <-chan struct{}) int {
 	for last := false; ; {
 		for _, pid := range slices.Sorted(maps.Keys(s.processes(stage))) {
@@ -121,7 +121,7 @@ func (s *site) awaitNew(stage string, before map[int]string, end <-chan struct{}
 	}
 }
 
-// awaitGone waits until the host knows that a process is gone.
+// awaitGone waits until the host knows that a process has ended.
 func (s *site) awaitGone(ctx context.Context, stage string, pid int) error {
 	return poll(ctx, func() error {
 		status, err := s.Status(ctx)
@@ -141,7 +141,7 @@ func (s *site) awaitGone(ctx context.Context, stage string, pid int) error {
 	})
 }
 
-// swapTime is what the latest undisturbed swap of a stage took.
+// swapTime is the duration of the latest undisturbed swap of a stage.
 func (s *site) swapTime(stage string) time.Duration {
 	if took, ok := s.swaps[stage]; ok {
 		return took

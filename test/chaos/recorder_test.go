@@ -14,8 +14,8 @@ import (
 	"github.com/catena-dev/catena/test/internal/kubelet"
 )
 
-// recorder sees every single request of the clients, those too that client-go repeats
-// without a word.
+// recorder records every single request of the clients, including the silent retries of
+// client-go.
 type recorder struct {
 	next    http.RoundTripper
 	clients *clients
@@ -32,18 +32,18 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
-		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("answer %d", code)})
+		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("status %d", code)})
 	case req.URL.Path == "/readyz":
 	case code >= 500, code == http.StatusTooManyRequests:
 		begin, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
-		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, fmt.Errorf("answer %d %s", code, begin)})
+		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, fmt.Errorf("status %d: %s", code, begin)})
 	}
 	resp.Body = &body{ReadCloser: resp.Body, broken: func(err error) { r.clients.recordError(req.Context(), from, what, err) }}
 	return resp, nil
 }
 
-// WrappedRoundTripper is how client-go finds what can cancel a request.
+// WrappedRoundTripper lets client-go find the transport that can cancel a request.
 func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
 
 type readCloser struct {
@@ -51,7 +51,7 @@ type readCloser struct {
 	io.Closer
 }
 
-// body tells of an answer that breaks off before the client closes it.
+// body records a response that breaks off before the client closes it.
 type body struct {
 	io.ReadCloser
 	broken func(error)
@@ -71,7 +71,7 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// recordError records an error that is not the client's own.
+// recordError records an error that the client has not caused.
 func (c *clients) recordError(ctx context.Context, from time.Time, what string, err error) {
 	if ctx.Err() == nil {
 		c.record(failure{request{from, time.Now()}, what, false, err})
@@ -90,7 +90,7 @@ func (c *clients) forget() {
 	c.failed, c.breaks = nil, nil
 }
 
-// forger pretends to be somebody else.
+// forger sends headers that claim another identity.
 type forger struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -102,7 +102,7 @@ func (f forger) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(req)
 }
 
-// WrappedRoundTripper is how client-go finds what can cancel a request.
+// WrappedRoundTripper lets client-go find the transport that can cancel a request.
 func (f forger) WrappedRoundTripper() http.RoundTripper { return f.next }
 
 // session keeps an exec stream open, and opens another when one has broken.

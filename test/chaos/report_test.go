@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// report sums up what the events did.
+// report sums up the events.
 type report struct {
 	windows []window
 	// judged and excused are how many failures, and broken streams, judge has seen.
 	judged, excused int
 }
 
-// window is the time from an event to a server that is as it was.
+// window is the time from an event until the server has recovered.
 type window struct {
 	event
 	stage    string
@@ -29,8 +29,8 @@ func (r *report) happened(e event, stage string, from, to time.Time, c *clients)
 	r.windows = append(r.windows, w)
 }
 
-// during is the event that something ran into: the latest that began before its end. Nil
-// if there was none.
+// during returns the event during which something ended: the latest that began before that
+// end. Nil if there was none.
 func (r *report) during(end time.Time) *window {
 	var found *window
 	for i := range r.windows {
@@ -41,7 +41,7 @@ func (r *report) during(end time.Time) *window {
 	return found
 }
 
-// judge says which failures were not to happen, of those that it has not seen before.
+// judge reports the failures since its last call that no event excuses.
 func (r *report) judge(t *testing.T, c *clients) {
 	t.Helper()
 	failures, breaks := c.failures()
@@ -55,7 +55,7 @@ func (r *report) judge(t *testing.T, c *clients) {
 			name = fmt.Sprintf("%s of %s, %s after its begin", w.kind, w.stage, f.to.Sub(w.from).Round(time.Millisecond))
 		}
 		if f.wrong {
-			what = "got a wrong answer"
+			what = "got a wrong response"
 		}
 		t.Errorf("%s %s (%s) because of %s: %v", f.at(), f.what, what, name, f.err)
 	}
@@ -67,8 +67,8 @@ func (r *report) judge(t *testing.T, c *clients) {
 	r.judged, r.excused = len(failures), len(breaks)
 }
 
-// excuses says whether an exec stream might break when it did: because its stage died, or
-// was replaced more than drainTimeout ago.
+// excuses reports whether an exec stream was allowed to break when it did: because its
+// stage died, or was replaced more than drainTimeout ago.
 func (r *report) excuses(b request) bool {
 	return slices.ContainsFunc(r.windows, func(w window) bool {
 		since := b.to.Sub(w.from)
@@ -124,7 +124,7 @@ func (c *clients) String() string {
 			changes += len(w)
 		}
 	}
-	return fmt.Sprintf("%d requests, %d that failed or were answered with an error in crashes and suspensions, "+
+	return fmt.Sprintf("%d requests, %d that failed in crashes and suspensions, "+
 		"%d acknowledged writes of %d objects, %d exec streams that broke; the informer of ConfigMaps got %s, that of Widgets %s",
 		requests, len(c.failed), changes, len(c.acknowledged), len(c.breaks), c.streams[configMaps], c.streams[widgets])
 }

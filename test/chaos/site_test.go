@@ -24,7 +24,7 @@ var (
 
 const (
 	// liveness is the stages' livenessTimeout, which is the default. A shorter one makes
-	// events shorter, and takes a stage for dead that a busy machine does not let run.
+	// events shorter, but on a busy machine it kills stages that do not get the processor.
 	liveness = 15 * time.Second
 	// drainTimeout is how long streams survive the swap of their stage.
 	drainTimeout = 8 * time.Second
@@ -32,7 +32,7 @@ const (
 	recovery = 60 * time.Second
 )
 
-// chain is what the configuration file says of the stages.
+// chain is the part of the configuration file about the stages.
 type chain struct {
 	order    []string // head to tail
 	standby  []string
@@ -67,11 +67,11 @@ type site struct {
 	*cluster.Catena
 	config, plugins string
 	chain           chain
-	random          *rand.Rand               // of all choices
-	swaps           map[string]time.Duration // what the latest swap of a stage took
+	random          *rand.Rand               // makes all choices
+	swaps           map[string]time.Duration // duration of the latest swap of a stage
 }
 
-// startSite starts a Catena with its files in a folder.
+// startSite starts a Catena with its files in a directory.
 func startSite(ctx context.Context, dir string, random *rand.Rand) (*site, error) {
 	s := &site{random: random, swaps: map[string]time.Duration{}, config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), chain: chain{order: slices.Clone(kube)}}
 	if err := errors.Join(os.Mkdir(s.plugins, 0o700), s.installPlugins(), s.write(s.chain.String())); err != nil {
@@ -91,8 +91,8 @@ func (s *site) installPlugins() error {
 	return nil
 }
 
-// replaceBinary puts a binary of the stage into the plugin folder as one should: by
-// renaming. A fresh one is unlike those before it.
+// replaceBinary puts a binary of the stage into the plugin directory, by a rename. If fresh
+// is set, it differs from those before it.
 func (s *site) replaceBinary(stage string, fresh bool) error {
 	source, err := os.Executable()
 	if slices.Contains(kube, stage) {
@@ -110,7 +110,7 @@ func (s *site) replaceBinary(stage string, fresh bool) error {
 	return os.Rename(path+".new", path)
 }
 
-// copyFile copies a program. Some bytes behind its end make it another file.
+// copyFile copies a program. Bytes appended to it change its digest.
 func copyFile(to, from string, fresh bool) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *site) write(text string) error {
 	return os.Rename(s.config+".new", s.config)
 }
 
-// apply makes a change of the chain and waits until it is in effect.
+// apply changes the chain and waits until that is in effect.
 func (s *site) apply(ctx context.Context, change func(*chain)) error {
 	next := s.chain.clone()
 	change(&next)

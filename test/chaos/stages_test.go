@@ -11,7 +11,7 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// The test binary is also the stages that come and go: under the name
+// The test binary is also the binary of the middleware stages: under the name
 // catena-stage-NAME it is the stage NAME.
 func TestMain(m *testing.M) {
 	if name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "catena-stage-"); ok {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// passer is a middleware: it sees every request, and adds its name to the answers to
+// passer is a middleware: it gets every request, and adds its name to the responses to
 // requests for ConfigMaps.
 type passer struct {
 	env    *sdk.Env
@@ -59,7 +59,7 @@ func (p *passer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.env.Next.ServeHTTP(w, r)
 }
 
-// named adds a name to the head of an answer.
+// named adds a name to the head of a response.
 type named struct {
 	http.ResponseWriter
 	name string

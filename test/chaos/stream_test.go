@@ -15,25 +15,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// stream is all that the server has sent to one informer: its lists, and each event of
-// its watches. It is recorded below the informer, which may make one event of several.
+// stream is everything that the server has sent to one informer: its lists, and each event
+// of its watches. It is recorded below the informer, which may merge events.
 type stream struct {
 	mu sync.Mutex
-	// watch is the number of the latest watch; a watch before it says nothing any more.
+	// watch is the number of the latest watch; events of earlier ones are ignored.
 	watch int
-	// position is the version up to which the informer knows everything, if the server
-	// has not left out anything.
+	// position is the version up to which the informer knows everything, unless the
+	// server has left out something.
 	position uint64
 	lists    []listing
 	seen     map[uint64]sighting
-	deleted  map[string]uint64 // the version of the event that says so, by name
+	deleted  map[string]uint64 // the version of the deletion event, by name
 	problems []error
 	partial  listing // a list whose end has not come yet
 	// listedOnly is how many writes missed has found in a list and in no event.
 	listedOnly int
 }
 
-// listing is a list of all objects. It makes up for events that the informer was not sent.
+// listing is a list of all objects. It replaces events that the informer has not received.
 type listing struct {
 	after, at uint64 // the position before it, and the version of the list
 	items     map[string]uint64
@@ -94,7 +94,7 @@ func (s *stream) endList(at uint64) {
 	s.lists = append(s.lists, s.partial)
 }
 
-// tap records what a watch delivers while it delivers it.
+// tap records the events of a watch as they are delivered.
 func (s *stream) tap(from watch.Interface, o metav1.ListOptions) watch.Interface {
 	listing, number := s.began(o)
 	events := make(chan watch.Event)
@@ -122,7 +122,7 @@ func (s *stream) tap(from watch.Interface, o metav1.ListOptions) watch.Interface
 	return to
 }
 
-// began records the begin of a watch: whether it lists first, and its number.
+// began records the beginning of a watch: whether it lists first, and its number.
 func (s *stream) began(o metav1.ListOptions) (listing bool, number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,18 +131,18 @@ func (s *stream) began(o metav1.ListOptions) (listing bool, number int) {
 		return true, s.watch
 	}
 	s.watch++
-	// An event before may have been recorded and not have reached the informer any more.
+	// An earlier event may have been recorded without reaching the informer.
 	s.position, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
 	return false, s.watch
 }
 
-// event records an event. It says whether the watch still lists after it.
+// event records an event. It reports whether the watch still lists after it.
 func (s *stream) event(watch int, listing bool, e watch.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := e.Object.(*unstructured.Unstructured)
 	if !ok || watch != s.watch || !known(e.Type) {
-		return listing // an error ends the watch, or its end has come already
+		return listing // an error ends the watch, or it has ended already
 	}
 	version := s.version(o)
 	if !listing {

@@ -28,8 +28,8 @@ func (c *clients) watch(ctx context.Context) error {
 	return nil
 }
 
-// verify compares what was acknowledged with what is stored, and both with what the
-// informers have and were sent.
+// verify compares the acknowledged writes with the stored objects, and both with the
+// objects of the informers and the events that they received.
 func (c *clients) verify(ctx context.Context) error {
 	var errs []error
 	for gvr, store := range c.stores {
@@ -42,7 +42,7 @@ func (c *clients) verify(ctx context.Context) error {
 			stored[o.GetName()] = o
 			id := o.GetLabels()[creation]
 			if twin, ok := created[id]; ok && id != "" {
-				errs = append(errs, fmt.Errorf("one request to create has made two %s, %s and %s", gvr.Resource, twin, o.GetName()))
+				errs = append(errs, fmt.Errorf("one create request has made two %s, %s and %s", gvr.Resource, twin, o.GetName()))
 			}
 			created[id] = o.GetName()
 		}
@@ -74,7 +74,7 @@ func (c *clients) verifyWrites(gvr schema.GroupVersionResource, stored map[strin
 	return nil
 }
 
-// verifyInformer waits until the informer has what is stored.
+// verifyInformer waits until the informer has all stored objects as they are.
 func verifyInformer(gvr schema.GroupVersionResource, store cache.Store, stored map[string]unstructured.Unstructured) error {
 	var err error
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -85,8 +85,8 @@ func verifyInformer(gvr schema.GroupVersionResource, store cache.Store, stored m
 	return fmt.Errorf("informer of %s: %w", gvr.Resource, err)
 }
 
-// verifyEvents compares what was acknowledged with what the informer was sent. It has
-// everything by now.
+// verifyEvents compares the acknowledged writes with the events that the informer received.
+// It has received all by now.
 func (c *clients) verifyEvents(gvr schema.GroupVersionResource, stored map[string]unstructured.Unstructured) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

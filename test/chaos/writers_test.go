@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// writes is how often an object is written, and gone the value of one that was
-	// deleted, as every other is by its last write.
+	// writes is how often an object is written. The last write of every other object is
+	// its deletion; gone is the value of a deleted one.
 	writes = 8
 	gone   = "gone"
-	// creation is the label of what a creator has made: the number of its request.
+	// creation is the label of the objects that a creator has made: the number of its request.
 	creation = "creation"
 )
 
@@ -27,29 +27,29 @@ func (c *clients) writer(gvr schema.GroupVersionResource, id int, make func(name
 		o := object{gvr, fmt.Sprintf("w%d-%d", id, n/writes)}
 		value := fmt.Sprint(n % writes)
 		u := make(o.name, value)
-		var answer *unstructured.Unstructured
+		var stored *unstructured.Unstructured
 		var err error
 		switch known := c.known(o); {
 		case known && n%writes == writes-1 && n/writes%2 == 0:
 			value = gone
 			err = client.Delete(ctx, o.name, metav1.DeleteOptions{})
 		case known:
-			answer, err = client.Apply(ctx, o.name, u, metav1.ApplyOptions{FieldManager: "chaos", Force: true})
+			stored, err = client.Apply(ctx, o.name, u, metav1.ApplyOptions{FieldManager: "chaos", Force: true})
 		default:
-			answer, err = client.Create(ctx, u, metav1.CreateOptions{})
+			stored, err = client.Create(ctx, u, metav1.CreateOptions{})
 		}
 		c.wrote(o, value, err)
 		if err == nil {
-			c.changed(gvr, writer, o.name, value, answer)
+			c.changed(gvr, writer, o.name, value, stored)
 		}
 		if apierrors.IsAlreadyExists(err) && c.uncertain(o) {
-			return nil // an earlier attempt without an answer had been executed
+			return nil // an earlier attempt without a response had been executed
 		}
 		return err
 	}
 }
 
-// creator makes objects whose names the server chooses: a request that is executed twice
+// creator makes objects whose names the server generates: a request that is executed twice
 // makes two.
 func (c *clients) creator(gvr schema.GroupVersionResource, make func(name, value string) *unstructured.Unstructured) func(context.Context, int) error {
 	client := c.dynamic.Resource(gvr).Namespace(namespace)
@@ -57,9 +57,9 @@ func (c *clients) creator(gvr schema.GroupVersionResource, make func(name, value
 		u := make("", "0")
 		u.SetGenerateName("c-")
 		u.SetLabels(map[string]string{creation: fmt.Sprint(n)})
-		answer, err := client.Create(ctx, u, metav1.CreateOptions{})
+		stored, err := client.Create(ctx, u, metav1.CreateOptions{})
 		if err == nil {
-			c.changed(gvr, "creator", answer.GetName(), "0", answer)
+			c.changed(gvr, "creator", stored.GetName(), "0", stored)
 		}
 		return err
 	}
@@ -89,11 +89,11 @@ func (c *clients) wrote(o object, value string, err error) {
 	c.maybe[o] = append(c.maybe[o], value)
 }
 
-// changed records an acknowledged write. There is no answer to a deletion.
-func (c *clients) changed(gvr schema.GroupVersionResource, writer, name, value string, answer *unstructured.Unstructured) {
+// changed records an acknowledged write. A deletion has no stored object.
+func (c *clients) changed(gvr schema.GroupVersionResource, writer, name, value string, stored *unstructured.Unstructured) {
 	var version uint64
-	if answer != nil {
-		version, _ = strconv.ParseUint(answer.GetResourceVersion(), 10, 64)
+	if stored != nil {
+		version, _ = strconv.ParseUint(stored.GetResourceVersion(), 10, 64)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

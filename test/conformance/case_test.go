@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// profile is a folder of testdata: flags for both servers, and cases, which are run
+// profile is a directory of testdata: flags for both servers, and cases, which are run
 // in the order of the file names and of the files.
 type profile struct {
 	flags map[string]string
@@ -34,28 +34,28 @@ type testCase struct {
 	// As is a user of the token file, or "anonymous"; admin by default.
 	As      string            `json:"as,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// Body is sent as text, Base64 as the bytes that it stands for, and Object in the
-	// format of the Content-Type. This is JSON unless Headers say otherwise.
+	// Body is sent as text, Base64 as the bytes that it encodes, and Object in the
+	// format of the Content-Type, which is JSON by default.
 	Body   string `json:"body,omitempty"`
 	Base64 []byte `json:"base64,omitempty"`
 	Object any    `json:"object,omitempty"`
-	// Padding adds that many spaces to the body.
+	// Padding appends that many spaces to the body.
 	Padding int `json:"padding,omitempty"`
-	// During is a request that is in flight meanwhile: its body is held back.
+	// During is a request that is in flight at the same time: its body is withheld.
 	During *heldRequest `json:"during,omitempty"`
-	// Meanwhile is sent when the head of the answer has come, before its body is read.
+	// Meanwhile is sent after the head of the response has come and before its body is read.
 	Meanwhile *testCase `json:"meanwhile,omitempty"`
 	// HTTP1 uses HTTP/1.1 instead of HTTP/2.
 	HTTP1 bool `json:"http1,omitempty"`
-	// Want is the status that the reference gives, so that a case tests what it says;
-	// 0 if it breaks the connection.
+	// Want is the status of kube-apiserver, so that a case tests what it means to test;
+	// 0 if it closes the connection.
 	Want *int `json:"want,omitempty"`
 	// Until repeats the request until the status and the body, with a space between
 	// them, contain the text.
 	Until string `json:"until,omitempty"`
 	// Events is how many events of a watch are read before it is closed.
 	Events int `json:"events,omitempty"`
-	// Save keeps values of the answer for later cases, as ${NAME}.
+	// Save keeps values of the response for later cases, as ${NAME}.
 	Save map[string]string `json:"save,omitempty"`
 	// SaveHeaders does so with headers.
 	SaveHeaders map[string]string `json:"saveHeaders,omitempty"`
@@ -65,7 +65,7 @@ type testCase struct {
 	// Without is a pattern of texts that are not compared as elements of lists.
 	Without string `json:"without,omitempty"`
 	Only    string `json:"only,omitempty"`
-	// Differs is Catena's status where it is not to be that of kube-apiserver. Nothing
+	// Differs is Catena's status where it differs from kube-apiserver's by intention. Nothing
 	// else is compared then.
 	Differs int `json:"differs,omitempty"`
 	// Why is the reason for Ignore, Without, Only and Differs.
@@ -143,7 +143,7 @@ func (c *testCase) bodies() int {
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// expand returns the case with the variables of a server put in.
+// expand returns the case with the variables of a server replaced by their values.
 func (c testCase) expand(vars map[string]string) testCase {
 	put := func(text string) string {
 		return variable.ReplaceAllStringFunc(text, func(ref string) string {

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	requestTimeout = time.Minute // which no server needs, but one whose machine asks a DNS server in vain
+	requestTimeout = time.Minute // needed only on a machine whose DNS server does not respond
 	untilTimeout   = 3 * time.Minute
 	pollInterval   = 100 * time.Millisecond
 )
 
-// answer is what a server said.
-type answer struct {
+// response is the response of a server.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
-	// ended says how the answer ended, if not as it should.
+	// ended is the error with which the response ended, if it is incomplete.
 	ended string
 }
 
@@ -71,8 +71,8 @@ func plainClient(config *tls.Config, http2 bool) *http.Client {
 	}
 }
 
-// run sends the request of a case, repeatedly if it says so.
-func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
+// run sends the request of a case, repeatedly if it has Until.
+func (c *client) run(ctx context.Context, tc testCase) (*response, error) {
 	tc = tc.expand(c.vars)
 	ctx, cancel := context.WithTimeout(ctx, untilTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
 		select {
 		case <-ctx.Done():
 			if err == nil {
-				err = fmt.Errorf("the last answer is %d %s", a.status, a.body)
+				err = fmt.Errorf("the last response is %d %s", a.status, a.body)
 			}
 			return nil, fmt.Errorf("%q did not come: %w", tc.Until, err)
 		case <-time.After(pollInterval):
@@ -99,7 +99,7 @@ func (c *client) run(ctx context.Context, tc testCase) (*answer, error) {
 	}
 }
 
-func (c *client) send(ctx context.Context, tc testCase) (*answer, error) {
+func (c *client) send(ctx context.Context, tc testCase) (*response, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if tc.Raw != "" {
@@ -118,7 +118,7 @@ func (c *client) send(ctx context.Context, tc testCase) (*answer, error) {
 		return nil, err
 	}
 	if err != nil {
-		return &answer{ended: "no answer"}, nil
+		return &response{ended: "no response"}, nil
 	}
 	if tc.Meanwhile != nil {
 		if err := c.meanwhile(ctx, *tc.Meanwhile); err != nil {
@@ -180,9 +180,9 @@ func (c *testCase) user() string {
 	return c.As
 }
 
-// sendRaw writes bytes to a connection and reads one answer. The connection stays
-// half open: it is the server that ends it, if that is what the request deserves.
-func (c *client) sendRaw(ctx context.Context, tc testCase) (*answer, error) {
+// sendRaw writes bytes to a connection and reads one response. The connection stays open:
+// only the server closes it, if the request is malformed.
+func (c *client) sendRaw(ctx context.Context, tc testCase) (*response, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -193,15 +193,15 @@ func (c *client) sendRaw(ctx context.Context, tc testCase) (*answer, error) {
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return &answer{ended: err.Error()}, nil
+		return &response{ended: err.Error()}, nil
 	}
 	return read(resp, tc)
 }
 
-// read reads the whole answer, or the first events of a watch.
-func read(resp *http.Response, tc testCase) (*answer, error) {
+// read reads the whole response, or the first events of a watch.
+func read(resp *http.Response, tc testCase) (*response, error) {
 	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header}
+	a := &response{status: resp.StatusCode, header: resp.Header}
 	if len(resp.TransferEncoding) > 0 {
 		a.header["Transfer-Encoding"] = resp.TransferEncoding
 	}
@@ -218,14 +218,14 @@ func read(resp *http.Response, tc testCase) (*answer, error) {
 	return a, nil
 }
 
-// save keeps values of an answer: its headers, and what is in its JSON.
-func (c *client) save(tc testCase, a *answer) error {
+// save keeps values of a response: from its headers and from its JSON.
+func (c *client) save(tc testCase, a *response) error {
 	if a == nil {
 		return nil
 	}
 	for name, key := range tc.SaveHeaders {
 		if c.vars[name] = a.header.Get(key); c.vars[name] == "" {
-			return fmt.Errorf("save: the answer has no header %s: %v", key, a.header)
+			return fmt.Errorf("save: the response has no header %s: %v", key, a.header)
 		}
 	}
 	if len(tc.Save) == 0 {
@@ -238,7 +238,7 @@ func (c *client) save(tc testCase, a *answer) error {
 	for name, path := range tc.Save {
 		value, ok := lookup(body, path)
 		if !ok {
-			return fmt.Errorf("save: the answer has no %s: %s", path, a.body)
+			return fmt.Errorf("save: the response has no %s: %s", path, a.body)
 		}
 		c.vars[name] = fmt.Sprint(value)
 	}

@@ -1,6 +1,6 @@
 // Package conformance sends the same requests to Catena and to the kube-apiserver of
-// the release in go.mod, and compares the answers: status, headers and body, up to
-// what differs between any two servers. The requests are in testdata.
+// the release in go.mod, and compares the responses: status, headers and body, except
+// for what differs between any two servers. The requests are in testdata.
 package conformance
 
 import (
@@ -93,8 +93,7 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 	return clients[0], clients[1]
 }
 
-// forCatena gives the options those names that Catena has for what kube-apiserver has
-// as flags.
+// forCatena replaces flags of kube-apiserver by the keys that Catena has for them.
 func forCatena(o cluster.Options) cluster.Options {
 	const flag = "etcd-compaction-interval"
 	if interval, ok := o.Flags[flag]; ok {
@@ -111,11 +110,11 @@ func compare(t *testing.T, tc testCase, reference, subject *client) {
 		t.Fatal(err)
 	}
 	if wanted.status != *tc.Want {
-		t.Errorf("kube-apiserver answers %d, the case says %d: %.500s", wanted.status, *tc.Want, wanted.body)
+		t.Errorf("kube-apiserver responds with %d, the case says %d: %.500s", wanted.status, *tc.Want, wanted.body)
 	}
 	if tc.Differs != 0 && !*self {
 		if got.status != tc.Differs {
-			t.Errorf("%s answers %d, the case says %d: %.500s", subject.server.Name, got.status, tc.Differs, got.body)
+			t.Errorf("%s responds with %d, the case says %d: %.500s", subject.server.Name, got.status, tc.Differs, got.body)
 		}
 		return
 	}
@@ -130,7 +129,7 @@ func compare(t *testing.T, tc testCase, reference, subject *client) {
 }
 
 // runBoth sends the request to both servers at the same time.
-func runBoth(ctx context.Context, tc testCase, reference, subject *client) (wanted, got *answer, err error) {
+func runBoth(ctx context.Context, tc testCase, reference, subject *client) (wanted, got *response, err error) {
 	var wantedErr error
 	done := make(chan struct{})
 	go func() {
@@ -145,7 +144,7 @@ func runBoth(ctx context.Context, tc testCase, reference, subject *client) (want
 	return wanted, got, errors.Join(wantedErr, err)
 }
 
-// difference is a unified diff of two answers, without the parts that are equal.
+// difference returns a unified diff of two responses, without the parts that are equal.
 func difference(want, have, name string) string {
 	diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: difflib.SplitLines(want), B: difflib.SplitLines(have),

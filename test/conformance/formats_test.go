@@ -34,7 +34,7 @@ var known = func() *runtime.Scheme {
 
 var codecs = serializer.NewCodecFactory(known).UniversalDeserializer()
 
-// body is what the case sends, nil for nothing.
+// body returns the body that the case sends, nil if there is none.
 func (c *testCase) body() ([]byte, error) {
 	body := append([]byte(c.Body), c.Base64...)
 	if c.Object != nil {
@@ -75,7 +75,7 @@ type stream struct {
 	decode func(frame []byte) (any, error)
 }
 
-// streamOf is nil for bodies of other formats.
+// streamOf returns nil for bodies of other formats.
 func streamOf(header http.Header) *stream {
 	kind, params, _ := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
@@ -88,7 +88,7 @@ func streamOf(header http.Header) *stream {
 	}
 }
 
-// readEvents reads the first events of a watch. What follows them may be there in part.
+// readEvents reads the first events of a watch. They may be followed by a part of the next one.
 func readEvents(resp *http.Response, events int) ([]byte, error) {
 	var body bytes.Buffer
 	if s := streamOf(resp.Header); s != nil {
@@ -160,7 +160,7 @@ func decode(header http.Header, body []byte, events int) ([]any, error) {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		return decodeJSON(body)
 	case bytes.HasPrefix(body, []byte("{")):
-		return decodeJSON(body) // the index of OpenAPI v3 says that it is text
+		return decodeJSON(body) // the index of OpenAPI v3 has a text type
 	default:
 		err = fmt.Errorf("no decoder for %s", kind)
 	}

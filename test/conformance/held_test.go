@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// hold sends a request over a connection of its own and keeps its body back: the server
-// has begun with it, as its 100 (Continue) shows, and cannot end. Closing gives it up.
+// hold sends a request over a connection of its own without its body: the server has begun
+// with it, as its 100 (Continue) shows, and cannot end. Closing aborts the request.
 func (c *client) hold(ctx context.Context, r heldRequest) (io.Closer, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *client) hold(ctx context.Context, r heldRequest) (io.Closer, error) {
 		"Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", r.Request, r.As)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err == nil && resp.StatusCode != http.StatusContinue {
-		err = fmt.Errorf("the server does not wait for the body, but answers %s", resp.Status)
+		err = fmt.Errorf("the server does not wait for the body, but responds with %s", resp.Status)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("hold %s: %w", r.Request, err), conn.Close())

@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// presence are headers whose values differ from one answer to the next.
+// presence are headers whose values differ from one response to the next.
 var presence = map[string]bool{
 	"Audit-Id": true, "Content-Length": true, "Date": true, "Last-Modified": true,
 	"X-Kubernetes-Pf-Flowschema-Uid": true, "X-Kubernetes-Pf-Prioritylevel-Uid": true,
 	"Process-Start-Time-Unix": true,
 }
 
-// straddle says whether one of two lengths is below and the other above a limit up to
-// which Go's servers find out the length of an answer by themselves. Bodies differ a
-// little in length: versions of resources have more digits in one server.
+// straddle reports whether one of two lengths is below and the other above the limit up to
+// which Go's servers set the length of a response themselves. Lengths of bodies differ a
+// little: resource versions have more digits in one server.
 func straddle(a, b int) bool {
 	for _, limit := range []int{2048, 4096} {
 		if (a <= limit) != (b <= limit) {
@@ -32,15 +32,15 @@ func straddle(a, b int) bool {
 	return false
 }
 
-// dropFraming forgets how the end of the body was found.
-func (a *answer) dropFraming() {
+// dropFraming removes the headers that delimit the body.
+func (a *response) dropFraming() {
 	a.header.Del("Content-Length")
 	a.header.Del("Transfer-Encoding")
 }
 
-// text is an answer as text in which everything that may differ between two
+// text returns the response as text in which everything that may differ between two
 // servers of the same kind has been replaced.
-func (a *answer) text(tc testCase, c *client) string {
+func (a *response) text(tc testCase, c *client) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "status: %d\n", a.status)
 	if a.ended != "" {
@@ -63,7 +63,7 @@ func (a *answer) text(tc testCase, c *client) string {
 	return out.String() + "\n" + c.normalBody(a, tc)
 }
 
-func (c *client) normalBody(a *answer, tc testCase) string {
+func (c *client) normalBody(a *response, tc testCase) string {
 	body := a.body
 	if a.header.Get("Content-Encoding") == "gzip" {
 		zip, err := gzip.NewReader(bytes.NewReader(body))
@@ -103,7 +103,7 @@ var volatile = map[string]bool{
 	"generatedAt": true, "caBundle": true,
 }
 
-// unordered are lists that kube-apiserver itself gives in random order.
+// unordered are lists that kube-apiserver itself returns in random order.
 var unordered = map[string]bool{"nonResourceRules": true, "resourceRules": true}
 
 func (c *client) normalValue(key string, value any) any {
@@ -193,7 +193,7 @@ func without(value any, pattern *regexp.Regexp) any {
 	return value
 }
 
-// remove deletes what a dotted path leads to; * stands for all members or elements.
+// remove deletes the value at a dotted path; * stands for all members or elements.
 func remove(value any, path []string) {
 	switch v := value.(type) {
 	case map[string]any:

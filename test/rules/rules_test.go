@@ -101,7 +101,8 @@ func TestImportsPointDown(t *testing.T) {
 func TestForbiddenDependencies(t *testing.T) {
 	t.Parallel()
 	for pattern, forbidden := range map[string]func(string) bool{
-		"./host/internal/chain":     func(string) bool { return true },
+		"./sdk/claim":               func(string) bool { return true },
+		"./host/internal/chain":     func(p string) bool { return p != module+"sdk/claim" },
 		"./host/internal/lifecycle": func(string) bool { return true },
 		"./host/internal/relay/...": func(p string) bool {
 			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp", "google.golang.org")

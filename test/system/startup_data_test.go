@@ -37,7 +37,7 @@ func TestLockedDataFolder(t *testing.T) {
 	first := s.start(t, s.args()...)
 	first.awaitReady(t)
 	r := runCatena(t, s.args()...)
-	if r.code <= 0 || !strings.Contains(r.stderr, "data folder "+s.data+" is in use by another catena host, process ") {
+	if r.code <= 0 || !strings.Contains(r.stderr, "data directory "+s.data+" is in use by another catena host, process ") {
 		t.Errorf("second host: exit code %d\n%s", r.code, r.stderr)
 	}
 	if len(processesOf(s.data)) != 2 {

@@ -99,7 +99,8 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 		if conn, err = d.DialContext(ctx, "unix", filepath.Join(dir, socketName)); err == nil {
 			return conn, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		// The path of a socket can be too long in one directory, and short enough in the next.
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EINVAL) {
 			break
 		}
 	}

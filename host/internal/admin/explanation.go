@@ -3,6 +3,7 @@ package admin
 import (
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // ExplainRequest asks what would happen to a request.
@@ -57,7 +58,7 @@ type Access struct {
 // Add appends the next stage of the chain and returns it.
 func (e *Explanation) Add(st chain.StageClaims) *ExplainStage {
 	added := ExplainStage{Stage: st.Name}
-	best := chain.Claim{}
+	var best claim.Claim
 	for _, c := range st.Claims {
 		if c.Covers(e.Path) && (added.Claim == "" || len(c.Path) > len(best.Path)) {
 			best, added.Claim = c, c.String()

@@ -1,35 +1,35 @@
 package chain
 
-import "strings"
+import (
+	"strings"
 
-// Covers says whether the claim covers a path.
-func (c Claim) Covers(path string) bool {
-	return NewTable([]StageClaims{{Claims: []Claim{c}}}).First(path) == 0
-}
+	"github.com/catena-dev/catena/sdk/claim"
+)
 
-// suffixes tell the kinds of claims apart in text; an exact one has none.
-var suffixes = map[Match]string{Prefix: "/*", Child: "/+"}
+// Claims are those of package claim.
+type (
+	Claim = claim.Claim
+	Match = claim.Match
+)
 
-// String is the claim for people: /a for the path alone, /a/* for it and everything
-// below, /a/+ for one more segment. For the prefix /a/, it is /a//*.
-func (c Claim) String() string {
-	if c == everything {
-		return "/*"
-	}
-	return c.Path + suffixes[c.Match]
-}
+// The matches of claims.
+const (
+	Exact  = claim.MatchExact
+	Prefix = claim.MatchPrefix
+	Child  = claim.MatchChild
+)
 
-var everything = Claim{Path: "/", Match: Prefix}
-
-// ParseClaim reads what String has written.
+// ParseClaim reads the text form of the claims file: /a for the path alone, /a/* for it and
+// everything below, /a/+ for one more segment.
 func ParseClaim(text string) Claim {
 	if text == "/*" {
-		return everything
+		return claim.Prefix("/")
 	}
-	for match, suffix := range suffixes {
-		if path, ok := strings.CutSuffix(text, suffix); ok && path != "" {
-			return Claim{Path: path, Match: match}
-		}
+	if path, ok := strings.CutSuffix(text, "/*"); ok {
+		return claim.Prefix(path)
 	}
-	return Claim{Path: text, Match: Exact}
+	if path, ok := strings.CutSuffix(text, "/+"); ok {
+		return claim.Child(path)
+	}
+	return claim.Exact(text)
 }

@@ -1,48 +1,18 @@
 package chain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/catena-dev/catena/sdk/claim"
 )
-
-// Match is how a claim's path covers the paths of requests.
-type Match int
-
-const (
-	// Exact covers the path itself.
-	Exact Match = iota + 1
-	// Prefix covers the path itself and everything below it: /a covers /a, /a/
-	// and /a/b, not /ab; /a/ covers /a/ and /a/b, not /a; / covers everything.
-	Prefix
-	// Child covers the path with one more segment: /a covers /a/b and /a/b/, not
-	// /a, /a/ nor /a/b/c.
-	Child
-)
-
-// Claim says that a path is a stage's own.
-type Claim struct {
-	Path  string
-	Match Match
-}
-
-// Validate says what is wrong with a claim. A claim that is not valid covers nothing.
-func (c Claim) Validate() error {
-	if !strings.HasPrefix(c.Path, "/") {
-		return fmt.Errorf("claim %q: a path begins with /", c.Path)
-	}
-	if c.Match < Exact || c.Match > Child {
-		return fmt.Errorf("claim %q: unknown match %d", c.Path, c.Match)
-	}
-	return nil
-}
 
 // StageClaims are the claims of one stage. A stage whose claims are not known,
-// because it is not up yet, is to be given Prefix "/": what it might have owned
+// because it is not up yet, is to be given the prefix /: what it might have owned
 // counts as its own.
 type StageClaims struct {
 	Name   string
-	Claims []Claim
+	Claims []claim.Claim
 }
 
 // Table answers which stage a path belongs to. It never changes, and so may be
@@ -74,13 +44,13 @@ func NewTable(stages []StageClaims) *Table {
 }
 
 // insert adds the claim of stage i. Stages come in ascending order.
-func (n *node) insert(c Claim, i int) {
+func (n *node) insert(c claim.Claim, i int) {
 	above, slash := strings.CutSuffix(c.Path, "/")
 	switch {
-	case c.Match == Exact:
+	case c.Match == claim.MatchExact:
 		n = n.descend(c.Path)
 		n.at = appendOnce(n.at, i)
-	case c.Match == Child:
+	case c.Match == claim.MatchChild:
 		n = n.descend(above)
 		n.child = appendOnce(n.child, i)
 	default:

@@ -3,34 +3,17 @@ package chain
 import (
 	"fmt"
 	"math/rand/v2"
-	"path"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
-// covers is the second implementation: the words of stage.proto, with the
-// standard library's pattern matching.
-func covers(c Claim, p string) bool {
-	if !strings.HasPrefix(c.Path, "/") {
-		return false
-	}
-	switch c.Match {
-	case Exact:
-		return p == c.Path
-	case Prefix:
-		return c.Path == "/" || p == c.Path || strings.HasPrefix(p, strings.TrimSuffix(c.Path, "/")+"/")
-	case Child:
-		below, ok := strings.CutPrefix(p, strings.TrimSuffix(c.Path, "/")+"/")
-		one, err := path.Match("*", strings.TrimSuffix(below, "/"))
-		return ok && one && err == nil && below != "" && below != "/"
-	}
-	return false
-}
-
+// naiveNext is the second implementation of Table.Next: each claim in turn.
 func naiveNext(stages []StageClaims, p string, after int) int {
 	for i, s := range stages {
 		for _, c := range s.Claims {
-			if i > after && covers(c, p) {
+			if i > after && c.Covers(p) {
 				return i
 			}
 		}
@@ -41,24 +24,24 @@ func naiveNext(stages []StageClaims, p string, after int) int {
 func TestTableCovers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		claim   Claim
+		claim   claim.Claim
 		yes, no string
 	}{
-		{Claim{"/a", Exact}, "/a", "/ /a/ /a/b /ab a"},
-		{Claim{"/a/", Exact}, "/a/", "/a /a/b /a//"},
-		{Claim{"/", Exact}, "/", "/a // *"},
-		{Claim{"/a", Prefix}, "/a /a/ /a/b /a/b/c /a//", "/ /ab /b/a a"},
-		{Claim{"/a/", Prefix}, "/a/ /a/b /a/b/c", "/a /ab"},
-		{Claim{"/", Prefix}, "/ /a /a/b // * a", ""},
-		{Claim{"/a", Child}, "/a/b /a/b/", "/a /a/ /a/b/c /a// /a/b// /ab"},
-		{Claim{"/a/", Child}, "/a/b /a/b/", "/a /a/ /a/b/c"},
-		{Claim{"/", Child}, "/a /a/", "/ // /a/b a *"},
-		{Claim{"a", Prefix}, "", "a /a a/b"},
-		{Claim{"", Prefix}, "", "/ /a"},
-		{Claim{"/a", 0}, "", "/a"},
-		{Claim{"/a", 4}, "", "/a /a/b"},
+		{claim.Exact("/a"), "/a", "/ /a/ /a/b /ab a"},
+		{claim.Exact("/a/"), "/a/", "/a /a/b /a//"},
+		{claim.Exact("/"), "/", "/a // *"},
+		{claim.Prefix("/a"), "/a /a/ /a/b /a/b/c /a//", "/ /ab /b/a a"},
+		{claim.Prefix("/a/"), "/a/ /a/b /a/b/c", "/a /ab"},
+		{claim.Prefix("/"), "/ /a /a/b // * a", ""},
+		{claim.Child("/a"), "/a/b /a/b/", "/a /a/ /a/b/c /a// /a/b// /ab"},
+		{claim.Child("/a/"), "/a/b /a/b/", "/a /a/ /a/b/c"},
+		{claim.Child("/"), "/a /a/", "/ // /a/b a *"},
+		{claim.Prefix("a"), "", "a /a a/b"},
+		{claim.Prefix(""), "", "/ /a"},
+		{claim.Claim{Path: "/a"}, "", "/a"},
+		{claim.Claim{Path: "/a", Match: 4}, "", "/a /a/b"},
 	} {
-		table := NewTable([]StageClaims{{Name: "s", Claims: []Claim{tc.claim}}})
+		table := NewTable([]StageClaims{{Name: "s", Claims: []claim.Claim{tc.claim}}})
 		for _, p := range strings.Fields(tc.yes) {
 			if table.First(p) != 0 {
 				t.Errorf("%v does not cover %q", tc.claim, p)
@@ -78,10 +61,10 @@ func TestTableCovers(t *testing.T) {
 func TestTableWalksTheChain(t *testing.T) {
 	t.Parallel()
 	table := NewTable([]StageClaims{
-		{Name: "middleware", Claims: []Claim{{"/", Prefix}}},
-		{Name: "core", Claims: []Claim{{"/api", Prefix}, {"/apis", Exact}}},
+		{Name: "middleware", Claims: []claim.Claim{claim.Prefix("/")}},
+		{Name: "core", Claims: []claim.Claim{claim.Prefix("/api"), claim.Exact("/apis")}},
 		{Name: "silent"},
-		{Name: "extensions", Claims: []Claim{{"/apis", Child}, {"/apis", Prefix}, {"/apis", Prefix}}},
+		{Name: "extensions", Claims: []claim.Claim{claim.Child("/apis"), claim.Prefix("/apis"), claim.Prefix("/apis")}},
 	})
 	for p, want := range map[string]string{
 		"/api/v1/pods": "0 1", "/apis": "0 1 3", "/apis/a": "0 3", "/other": "0",
@@ -123,7 +106,7 @@ func TestTableAgreesWithNaive(t *testing.T) {
 		stages := make([]StageClaims, r.IntN(5))
 		for i := range stages {
 			for range r.IntN(4) {
-				stages[i].Claims = append(stages[i].Claims, Claim{randomPath(r), Match(r.IntN(5))})
+				stages[i].Claims = append(stages[i].Claims, claim.Claim{Path: randomPath(r), Match: claim.Match(r.IntN(5))})
 			}
 		}
 		table := NewTable(stages)
@@ -148,8 +131,8 @@ func FuzzTable(f *testing.F) {
 	f.Add("/", byte(2), "/a/", byte(1), "*")
 	f.Fuzz(func(t *testing.T, p1 string, m1 byte, p2 string, m2 byte, p string) {
 		stages := []StageClaims{
-			{Claims: []Claim{{p1, Match(m1)}}},
-			{Claims: []Claim{{p2, Match(m2)}}},
+			{Claims: []claim.Claim{{Path: p1, Match: claim.Match(m1)}}},
+			{Claims: []claim.Claim{{Path: p2, Match: claim.Match(m2)}}},
 		}
 		table := NewTable(stages)
 		for after := -1; after < 2; after++ {
@@ -163,18 +146,18 @@ func FuzzTable(f *testing.F) {
 // kubernetesTable has about 200 claims, as a chain with the built-in groups and
 // a hundred group versions of others has.
 func kubernetesTable() *Table {
-	var aggregated, core []Claim
+	var aggregated, core []claim.Claim
 	for i := range 100 {
-		aggregated = append(aggregated, Claim{fmt.Sprintf("/apis/group%d.example.com/v1", i), Prefix})
+		aggregated = append(aggregated, claim.Prefix(fmt.Sprintf("/apis/group%d.example.com/v1", i)))
 	}
 	for i := range 95 {
-		core = append(core, Claim{fmt.Sprintf("/apis/group%d.k8s.io", i), Prefix})
+		core = append(core, claim.Prefix(fmt.Sprintf("/apis/group%d.k8s.io", i)))
 	}
-	core = append(core, Claim{"/api", Prefix}, Claim{"/version", Exact}, Claim{"/logs", Prefix})
+	core = append(core, claim.Prefix("/api"), claim.Exact("/version"), claim.Prefix("/logs"))
 	return NewTable([]StageClaims{
 		{Name: "aggregator", Claims: aggregated},
 		{Name: "core", Claims: core},
-		{Name: "extensions", Claims: []Claim{{"/apis", Child}, {"/apis", Prefix}}},
+		{Name: "extensions", Claims: []claim.Claim{claim.Child("/apis"), claim.Prefix("/apis")}},
 	})
 }
 

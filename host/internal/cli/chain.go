@@ -12,6 +12,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/server"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // link is a stage as "catena chain" shows it.
@@ -32,8 +33,8 @@ func chainCommand() *cobra.Command {
 		Long: `Print the stages from head to tail: the binary of each, the stage that it
 delegates to, and the paths that it claims. A stage reports its claims when it
 runs, so what is printed are those of the last run on the data folder, if there
-was one. A claim that ends in /* covers everything below the path too, one that
-ends in /+ exactly one segment more.`,
+was one. A claim that ends in /** covers the path and everything below it, one that
+ends in /* the paths with one more segment.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json", "dot"); err != nil {
@@ -59,7 +60,7 @@ func resolve(cfg *config.Config) ([]link, error) {
 	var links []link
 	var errs []error
 	for _, name := range cfg.Order {
-		l := link{Name: name, Delegate: cfg.Stages[name].Delegate, Claims: known[name]}
+		l := link{Name: name, Delegate: cfg.Stages[name].Delegate, Claims: claim.Texts(known[name])}
 		b, err := server.FindBinary(cfg, name)
 		if err != nil {
 			errs = append(errs, err)

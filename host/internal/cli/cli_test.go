@@ -13,6 +13,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // run executes a command line and returns what it prints.
@@ -89,14 +90,14 @@ func TestChainIsInTheOrderOfDelegation(t *testing.T) {
 
 func TestChainShowsTheClaimsOfTheLastRun(t *testing.T) {
 	data := t.TempDir()
-	if err := datadir.WriteClaims(data, map[string][]string{"core": {"/a", "/b/*", "/c", "/d"}}); err != nil {
+	if err := datadir.WriteClaims(data, map[string][]claim.Claim{"front": {claim.Prefix("/")}, "core": {claim.Exact("/a"), claim.Prefix("/b"), claim.Child("/c"), claim.Exact("/d")}}); err != nil {
 		t.Fatal(err)
 	}
 	out, _, err := run(t, "chain", "--config", write(t, ""), "--data-dir", data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/a /b/* /c and 1 more", "not known before the first run", "(not found)"} {
+	for _, want := range []string{"  /**\n", "/a /b/** /c/* and 1 more", "not known before the first run", "(not found)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

@@ -90,11 +90,7 @@ func explainOffline(cfg *config.Config, method, path string) *admin.Explanation 
 	known := datadir.ReadClaims(cfg.DataDir)
 	e := &admin.Explanation{Method: method, Path: path}
 	for _, name := range cfg.Order {
-		st := chain.StageClaims{Name: name}
-		for _, text := range known[name] {
-			st.Claims = append(st.Claims, chain.ParseClaim(text))
-		}
-		added := e.Add(st)
+		added := e.Add(chain.StageClaims{Name: name, Claims: known[name]})
 		if _, ok := known[name]; !ok {
 			added.State = "not known: it has not run on this data folder"
 		}

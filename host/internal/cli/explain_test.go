@@ -8,18 +8,19 @@ import (
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 	data := t.TempDir()
-	if err := datadir.WriteClaims(data, map[string][]string{"front": {"/apis"}, "core": {"//*", "/apis/apps/*"}}); err != nil {
+	if err := datadir.WriteClaims(data, map[string][]claim.Claim{"front": {claim.Exact("/apis")}, "core": {claim.Prefix("/"), claim.Prefix("/apis/apps")}}); err != nil {
 		t.Fatal(err)
 	}
 	file := write(t, "")
 	for path, want := range map[string][]string{
 		"/apis":              {"front answers, or hands on; then core answers, or hands on; then 404."},
-		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/*", "front  no     none covers the path", "GET /apis/apps/v1\n"},
-		"/else":              {"core   1.     /*", "tail   no     none covers the path  not known: it has not run", "No host runs"},
+		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/**", "front  no     none covers the path", "GET /apis/apps/v1\n"},
+		"/else":              {"core   1.     /**", "tail   no     none covers the path  not known: it has not run", "No host runs"},
 	} {
 		out, _, err := run(t, "explain", "get", path, "--config", file, "--data-dir", data)
 		if err != nil {
@@ -55,7 +56,7 @@ func TestExplainWithoutHostAndConfiguration(t *testing.T) {
 
 func TestExplanationInWords(t *testing.T) {
 	claims := func(name, path string) chain.StageClaims {
-		return chain.StageClaims{Name: name, Claims: []chain.Claim{{Path: path, Match: chain.Prefix}}}
+		return chain.StageClaims{Name: name, Claims: []claim.Claim{claim.Prefix(path)}}
 	}
 	counted := &admin.Explanation{Running: true, Path: "/x", Stages: []admin.ExplainStage{{Stage: "a", Outcomes: map[relay.Outcome]uint64{"served": 2, "called": 30, "declined": 2}}, {Stage: "b"}}}
 	var out strings.Builder

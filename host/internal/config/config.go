@@ -91,7 +91,7 @@ type Identity struct {
 
 // Options are the layers above the defaults, from the lowest to the highest.
 type Options struct {
-	// Files are the paths of --config. Files in the folder conf.d beside the last
+	// Files are the paths of --config. Files in the directory conf.d beside the last
 	// one follow them.
 	Files []string
 	// Env is the environment, as os.Environ returns it.

@@ -21,19 +21,19 @@
 //	    Required in a file of --config.
 //	    Default: HostConfiguration
 //	dataDir (string)
-//	    Folder of all state: the embedded etcd, keys, certificates, each stage's own
-//	    folder. Catena closes it to other users.
+//	    Directory of all state: the embedded etcd, keys, certificates, each stage's
+//	    own directory. Catena closes it to other users.
 //	    Default: ./data
 //	runtimeDir (string)
-//	    Folder of the Unix sockets. Its path must be short; the default moves to the
-//	    folder for temporary files where it would be too long.
+//	    Directory of the Unix sockets. Its path must be short; the default moves to
+//	    the directory for temporary files where it would be too long.
 //	    Default: DATA_DIR/run
 //	pluginDirs (list of strings)
-//	    Folders in which catena-stage-NAME is looked for, in this order.
+//	    Directories in which catena-stage-NAME is looked for, in this order.
 //	    Default: ["./bin/plugins"]
 //	watchPlugins (true or false)
-//	    Whether a stage is swapped as soon as its binary in a plugin folder, or that
-//	    of stages.NAME.binary, is replaced by another.
+//	    Whether a stage is swapped as soon as its binary in a plugin directory, or
+//	    that of stages.NAME.binary, is replaced by another.
 //	    Default: false
 //	holdTimeout (duration)
 //	    How long requests wait for a stage that has died to come back before they

@@ -6,7 +6,6 @@ package datadir
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,36 +19,6 @@ func AdminKubeconfig(dir string) string { return filepath.Join(dir, "admin.kubec
 
 // Dev returns the directory of the binaries that "catena dev" builds.
 func Dev(dir string) string { return filepath.Join(dir, "dev") }
-
-// claims is the file with the claims of the last run.
-func claims(dir string) string { return filepath.Join(dir, "claims.json") }
-
-// ReadClaims returns the claims of the last run, by stage, in their text form. It is nil if
-// there was none or its file cannot be read.
-func ReadClaims(dir string) map[string][]string {
-	b, err := os.ReadFile(claims(dir))
-	if err != nil {
-		return nil
-	}
-	var all map[string][]string
-	if err := json.Unmarshal(b, &all); err != nil {
-		return nil
-	}
-	return all
-}
-
-// WriteClaims replaces the claims of the last run in one step.
-func WriteClaims(dir string, all map[string][]string) error {
-	b, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return err
-	}
-	path := claims(dir)
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
 
 // Runtime returns the directories that may have the sockets, in the order in which they
 // are tried: dir alone if it is not empty, or else DATA_DIR/run and, where that is too

@@ -1,4 +1,3 @@
-// Package guard keeps folders, files and sockets to the user that runs this
-// process. Root, who can do everything anyway, may be the owner of what is used,
-// and may call.
+// Package guard makes directories, files and sockets accessible to the user of this process
+// only. Root has access anyway: files may belong to it, and it may connect.
 package guard

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// File closes a file to everybody but its owner, who has to be this user or root.
-// One that is not there is no error.
+// File removes the rights of other users to a file, which must belong to this user or root.
+// A file that does not exist is no error.
 func File(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -20,10 +20,10 @@ func File(path string) error {
 	if err := checkOwner(info, path); err != nil {
 		return err
 	}
-	if info.Mode().Perm()&others == 0 {
+	if info.Mode().Perm()&othersMode == 0 {
 		return nil
 	}
-	if err := os.Chmod(path, info.Mode().Perm()&^others); err != nil {
+	if err := os.Chmod(path, info.Mode().Perm()&^othersMode); err != nil {
 		return fmt.Errorf("%s is open to other users: %w", path, err)
 	}
 	return nil

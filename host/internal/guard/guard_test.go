@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// stranger is a user of the machine who is neither root nor this one.
-const stranger = 65534
+// otherUser is a user of the machine who is neither root nor this one.
+const otherUser = 65534
 
 // giveAway makes something another user's, which only root can.
 func giveAway(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Lchown(path, stranger, -1); err != nil {
+	if err := os.Lchown(path, otherUser, -1); err != nil {
 		t.Skipf("only root can give a file away: %v", err)
 	}
 }
@@ -40,28 +40,28 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 	return info.Mode().Perm()
 }
 
-func TestFolderIsClosed(t *testing.T) {
+func TestDirIsClosed(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	for name, mode := range map[string]fs.FileMode{"all": 0o777, "read": 0o755, "group": 0o750, "traverse": 0o711, "sticky": 0o777 | fs.ModeSticky} {
 		dir := mkdir(t, mode, base, name)
-		if wasOpen, err := Folder(dir); err != nil || !wasOpen {
+		if wasOpen, err := Dir(dir); err != nil || !wasOpen {
 			t.Errorf("%s: was open is %t, error %v", name, wasOpen, err)
 		}
 		if got := modeOf(t, dir); got != 0o700 {
 			t.Errorf("%s: mode is %o afterwards", name, got)
 		}
-		if wasOpen, err := Folder(dir); err != nil || wasOpen {
+		if wasOpen, err := Dir(dir); err != nil || wasOpen {
 			t.Errorf("%s, again: was open is %t, error %v", name, wasOpen, err)
 		}
 	}
 }
 
-func TestFolderIsMade(t *testing.T) {
+func TestDirIsMade(t *testing.T) {
 	t.Parallel()
 	above := filepath.Join(t.TempDir(), "a")
 	dir := filepath.Join(above, "b")
-	if wasOpen, err := Folder(dir); err != nil || wasOpen {
+	if wasOpen, err := Dir(dir); err != nil || wasOpen {
 		t.Fatalf("was open is %t, error %v", wasOpen, err)
 	}
 	if modeOf(t, above) != 0o700 || modeOf(t, dir) != 0o700 {
@@ -69,23 +69,23 @@ func TestFolderIsMade(t *testing.T) {
 	}
 }
 
-func TestFolderFollowsALink(t *testing.T) {
+func TestDirFollowsALink(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	dir, link := mkdir(t, 0o755, base, "dir"), filepath.Join(base, "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Folder(link); err != nil || modeOf(t, dir) != 0o700 {
-		t.Errorf("error %v, mode of the folder %o", err, modeOf(t, dir))
+	if _, err := Dir(link); err != nil || modeOf(t, dir) != 0o700 {
+		t.Errorf("error %v, mode of the directory %o", err, modeOf(t, dir))
 	}
 }
 
-// refused checks that a folder is not taken, and left as it is.
+// refused checks that a directory is not taken, and left as it is.
 func refused(t *testing.T, dir, want string) {
 	t.Helper()
 	before := modeOf(t, dir)
-	if _, err := Folder(dir); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := Dir(dir); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error is %v, want it to contain %q", err, want)
 	}
 	if got := modeOf(t, dir); got != before {
@@ -93,7 +93,7 @@ func refused(t *testing.T, dir, want string) {
 	}
 }
 
-func TestFolderThatEveryUserCanReplace(t *testing.T) {
+func TestDirThatEveryUserCanReplace(t *testing.T) {
 	t.Parallel()
 	above := mkdir(t, 0o777, t.TempDir(), "above")
 	err := CheckAbove(mkdir(t, 0o700, above, "between", "dir"))
@@ -105,7 +105,7 @@ func TestFolderThatEveryUserCanReplace(t *testing.T) {
 	}
 }
 
-func TestFolderOfAnotherUser(t *testing.T) {
+func TestDirOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	dir := mkdir(t, 0o755, base, "dir")

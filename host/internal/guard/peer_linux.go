@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isAllowed tells whether this user or root is at the other end of a connection.
+// isAllowed reports whether the process at the other end of a connection is of this user or root.
 func isAllowed(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -4,6 +4,6 @@ package guard
 
 import "net"
 
-// isAllowed does not know: only the mode of the socket and of its folder protect it on
-// this system.
+// isAllowed accepts every peer on this system, where only the modes of the socket and of its
+// directory protect it.
 func isAllowed(*net.UnixConn) bool { return true }

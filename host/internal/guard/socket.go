@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// Listen opens a Unix socket for processes of this user, and of root: its mode lets
-// nobody else connect, and connections of others are closed unread. The folder has to
-// be closed to others, since the mode is set a moment after the socket is there.
+// Listen opens a Unix socket for processes of this user and of root: its mode is 0600, and
+// connections of other users are closed unread. Its directory must have mode 0700, since
+// the mode of the socket is set a moment after it was made.
 func Listen(path string) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -20,7 +20,7 @@ func Listen(path string) (net.Listener, error) {
 	return listener{UnixListener: l, allowed: isAllowed}, nil
 }
 
-// listener is a socket that knows who calls.
+// listener accepts the connections of allowed peers only.
 type listener struct {
 	*net.UnixListener
 	allowed func(*net.UnixConn) bool

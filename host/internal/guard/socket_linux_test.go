@@ -33,7 +33,7 @@ func call(path string) int {
 	return 0
 }
 
-// listen opens a socket on which everybody who is let in is greeted.
+// listen opens a socket that sends a line on every accepted connection.
 func listen(t *testing.T, path string) {
 	t.Helper()
 	l, err := Listen(path)
@@ -54,13 +54,13 @@ func listen(t *testing.T, path string) {
 }
 
 // callAs calls the socket from a process of that user.
-func callAs(t *testing.T, uid uint32, path string) (greeting, problem string) {
+func callAs(t *testing.T, uid uint32, path string) (line, problem string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test binary is in a folder that other users cannot enter.
+	// The test binary is in a directory that other users cannot enter.
 	fd, err := os.Open(self)
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func TestSocketIsForThisUser(t *testing.T) {
 	if got := modeOf(t, path); got != 0o600 {
 		t.Errorf("mode is %o", got)
 	}
-	if greeting, problem := callAs(t, uint32(os.Geteuid()), path); greeting != "welcome" {
-		t.Errorf("this user gets %q, error %q", greeting, problem)
+	if line, problem := callAs(t, uint32(os.Geteuid()), path); line != "welcome" {
+		t.Errorf("this user gets %q, error %q", line, problem)
 	}
 }
 
@@ -107,16 +107,16 @@ func TestSocketRefusesOtherUsers(t *testing.T) {
 	}
 	path := filepath.Join(dir, "s.sock")
 	listen(t, path)
-	if greeting, problem := callAs(t, stranger, path); greeting != "" || !strings.Contains(problem, "permission denied") {
-		t.Errorf("by the mode: another user gets %q, error %q", greeting, problem)
+	if line, problem := callAs(t, otherUser, path); line != "" || !strings.Contains(problem, "permission denied") {
+		t.Errorf("by the mode: another user gets %q, error %q", line, problem)
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if greeting, problem := callAs(t, stranger, path); greeting != "" || problem != "" {
-		t.Errorf("by who calls: another user gets %q, error %q; want the connection to end", greeting, problem)
+	if line, problem := callAs(t, otherUser, path); line != "" || problem != "" {
+		t.Errorf("by who calls: another user gets %q, error %q; want the connection to end", line, problem)
 	}
-	if greeting, problem := callAs(t, uint32(os.Geteuid()), path); greeting != "welcome" {
-		t.Errorf("this user, after that, gets %q, error %q", greeting, problem)
+	if line, problem := callAs(t, uint32(os.Geteuid()), path); line != "welcome" {
+		t.Errorf("this user, after that, gets %q, error %q", line, problem)
 	}
 }

@@ -2,14 +2,14 @@ package lifecycle
 
 import "context"
 
-// Link is a stage as Build drives it. R is what a stage reports of itself, such
-// as its paths, for the stages in front of it. The errors name the stage.
-type Link[R any] interface {
+// Member is a stage as Build drives it. R is what a stage reports of itself, such
+// as its paths, for those upstream of it. The errors name the stage.
+type Member[R any] interface {
 	// Name is the stage's name in the chain.
 	Name() string
-	// Configure makes the stage build its handler. Behind holds the reports of
-	// the stages behind it, the nearest first.
-	Configure(ctx context.Context, behind []Report[R]) (R, error)
+	// Configure makes the stage build its handler. Downstream holds the reports of
+	// the stages downstream of it, the nearest first.
+	Configure(ctx context.Context, downstream []Report[R]) (R, error)
 	// PrepareRun finishes what needs every stage to be configured.
 	PrepareRun(ctx context.Context) error
 }
@@ -24,14 +24,14 @@ type Report[R any] struct {
 // other from the tail to the head, and then prepares them in the same order:
 // delegates first, as kube-apiserver's CreateServerChain and PrepareRun do. It
 // stops at the first error and returns it as it is.
-func Build[R any](ctx context.Context, chain []Link[R]) error {
-	var behind []Report[R]
+func Build[R any](ctx context.Context, chain []Member[R]) error {
+	var downstream []Report[R]
 	for i := len(chain) - 1; i >= 0; i-- {
-		report, err := chain[i].Configure(ctx, behind)
+		report, err := chain[i].Configure(ctx, downstream)
 		if err != nil {
 			return err
 		}
-		behind = append([]Report[R]{{Stage: chain[i].Name(), Report: report}}, behind...)
+		downstream = append([]Report[R]{{Stage: chain[i].Name(), Report: report}}, downstream...)
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		if err := chain[i].PrepareRun(ctx); err != nil {

@@ -15,6 +15,9 @@ type Check struct {
 	// Required reports that an endpoint fails if the check does. If not, the endpoint
 	// only lists the failure.
 	Required bool
+	// ServerCheck is the name under which the host shows the check for the whole server,
+	// together with those of other stages; empty if it does not.
+	ServerCheck string
 	// Run returns nil if the check passes. It returns within a bounded time: an
 	// endpoint responds when all of its checks have returned.
 	Run func(context.Context) error

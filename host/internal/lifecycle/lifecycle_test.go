@@ -13,84 +13,30 @@ import (
 	"time"
 )
 
-// A transcript of each life that a generation can have, and of steps that it
-// cannot take.
-func TestMachineTranscripts(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name  string
-		steps []State
-		want  string
-	}{
-		{"planned end", []State{Configuring, Preparing, Serving, Draining, Stopped},
-			"starting→configuring preparing serving draining stopped"},
-		{"crash while serving", []State{Configuring, Preparing, Serving, Failed},
-			"starting→configuring preparing serving failed"},
-		{"crash while draining", []State{Configuring, Preparing, Serving, Draining, Failed},
-			"starting→configuring preparing serving draining failed"},
-		{"takeover", []State{Configuring, Preparing, StandingBy, Serving, Draining, Stopped},
-			"starting→configuring preparing standby serving draining stopped"},
-		{"standby that is not needed", []State{Configuring, Preparing, StandingBy, Stopped},
-			"starting→configuring preparing standby stopped"},
-		{"no standing by after serving", []State{Configuring, Preparing, Serving, StandingBy},
-			"starting→configuring preparing serving !standby"},
-		{"stop during start", []State{Configuring, Stopped}, "starting→configuring stopped"},
-		{"no way back", []State{Configuring, Starting}, "starting→configuring !starting"},
-		{"no step is skipped", []State{Serving}, "starting→!serving"},
-		{"nothing to drain yet", []State{Configuring, Draining}, "starting→configuring !draining"},
-		{"crash with a restart to come", []State{Configuring, Preparing, Serving, Failed, BackingOff},
-			"starting→configuring preparing serving failed backing off"},
-		{"no restart of what is well", []State{Configuring, Preparing, Serving, BackingOff},
-			"starting→configuring preparing serving !backing off"},
-		{"no restart after a planned end", []State{Configuring, Stopped, BackingOff},
-			"starting→configuring stopped !backing off"},
-		{"a restart is another generation", []State{Failed, BackingOff, Starting, Failed},
-			"starting→failed backing off !starting !failed"},
-		{"an end is an end", []State{Failed, Stopped}, "starting→failed !stopped"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var observed []string
-			m := NewMachine(time.Now, func(tr Transition) { observed = append(observed, tr.To.String()) })
-			for _, s := range tc.steps {
-				before := m.State()
-				if err := m.To(s, ""); err != nil {
-					observed = append(observed, "!"+s.String())
-					if m.State() != before {
-						t.Errorf("refused step to %s changed the state", s)
-					}
-				}
-			}
-			if got := Starting.String() + "→" + strings.Join(observed, " "); got != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
-		})
-	}
-}
-
-type link struct {
+type member struct {
 	name string
 	log  *[]string
 	fail string
 }
 
-func (l link) Name() string { return l.name }
+func (m member) Name() string { return m.name }
 
-func (l link) Configure(_ context.Context, behind []Report[string]) (string, error) {
+func (m member) Configure(_ context.Context, downstream []Report[string]) (string, error) {
 	var names []string
-	for _, b := range behind {
+	for _, b := range downstream {
 		names = append(names, b.Report)
 	}
-	*l.log = append(*l.log, fmt.Sprintf("configure %s behind=%v", l.name, names))
-	if l.fail == "configure" {
-		return "", fmt.Errorf("stage %q: configure: boom", l.name)
+	*m.log = append(*m.log, fmt.Sprintf("configure %s downstream=%v", m.name, names))
+	if m.fail == "configure" {
+		return "", fmt.Errorf("stage %q: configure: boom", m.name)
 	}
-	return "paths of " + l.name, nil
+	return "paths of " + m.name, nil
 }
 
-func (l link) PrepareRun(context.Context) error {
-	*l.log = append(*l.log, "prepare "+l.name)
-	if l.fail == "prepare" {
-		return fmt.Errorf("stage %q: prepare: boom", l.name)
+func (m member) PrepareRun(context.Context) error {
+	*m.log = append(*m.log, "prepare "+m.name)
+	if m.fail == "prepare" {
+		return fmt.Errorf("stage %q: prepare: boom", m.name)
 	}
 	return nil
 }
@@ -98,12 +44,12 @@ func (l link) PrepareRun(context.Context) error {
 func TestBuildGoesFromTailToHead(t *testing.T) {
 	t.Parallel()
 	var log []string
-	chain := []Link[string]{link{"a", &log, ""}, link{"b", &log, ""}, link{"c", &log, ""}}
+	chain := []Member[string]{member{"a", &log, ""}, member{"b", &log, ""}, member{"c", &log, ""}}
 	if err := Build(t.Context(), chain); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"configure c behind=[]", "configure b behind=[paths of c]", "configure a behind=[paths of b paths of c]",
+		"configure c downstream=[]", "configure b downstream=[paths of c]", "configure a downstream=[paths of b paths of c]",
 		"prepare c", "prepare b", "prepare a",
 	}
 	if !slices.Equal(log, want) {
@@ -118,7 +64,7 @@ func TestBuildStopsAtTheFirstError(t *testing.T) {
 		"prepare":   `stage "b": prepare: boom`,
 	} {
 		var log []string
-		err := Build(t.Context(), []Link[string]{link{"a", &log, ""}, link{"b", &log, step}, link{"c", &log, ""}})
+		err := Build(t.Context(), []Member[string]{member{"a", &log, ""}, member{"b", &log, step}, member{"c", &log, ""}})
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", step, err, want)
 		}

@@ -6,7 +6,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -69,52 +68,4 @@ type Transition struct {
 	At       time.Time
 	// Reason says why a generation ended, empty for the other changes.
 	Reason string
-}
-
-// Machine is the state of one generation. Make one with NewMachine; it is safe
-// for concurrent use.
-type Machine struct {
-	now     func() time.Time
-	observe func(Transition)
-
-	mu    sync.Mutex
-	state State
-	last  Transition
-}
-
-// NewMachine returns a machine in Starting. Observe, which may be nil, is called
-// with each transition, one at a time and in order; it must not call the machine.
-func NewMachine(now func() time.Time, observe func(Transition)) *Machine {
-	if observe == nil {
-		observe = func(Transition) {}
-	}
-	return &Machine{now: now, observe: observe}
-}
-
-// State returns the present state.
-func (m *Machine) State() State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state
-}
-
-// Last returns the latest transition; it is zero before the first.
-func (m *Machine) Last() Transition {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
-}
-
-// To moves to the next state. An error means that the step is not one that a
-// generation can take, and that nothing has changed.
-func (m *Machine) To(next State, reason string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.state.CanBecome(next) {
-		return fmt.Errorf("a generation that is %s cannot become %s", m.state, next)
-	}
-	m.last = Transition{From: m.state, To: next, At: m.now(), Reason: reason}
-	m.state = next
-	m.observe(m.last)
-	return nil
 }

@@ -22,7 +22,7 @@ type authority struct {
 	now  func() time.Time
 }
 
-// ensureAuthority loads an authority, or makes it if it has never been made.
+// ensureAuthority loads an authority, or makes it the first time.
 func ensureAuthority(certFile, keyFile, name string, now func() time.Time) (*authority, error) {
 	a, err := loadAuthority(certFile, keyFile, now)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +36,7 @@ func ensureAuthority(certFile, keyFile, name string, now func() time.Time) (*aut
 			return nil, err
 		}
 	}
-	// A key without a certificate is a start that was interrupted here.
+	// There is a key without a certificate if a start was interrupted between them.
 	if err := newAuthority(certFile, keyFile, name, now); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func newAuthority(certFile, keyFile, name string, now func() time.Time) error {
 	}
 	cert, err := certutil.NewSelfSignedCACert(certutil.Config{
 		CommonName: name,
-		// Clocks of clients may be a little behind.
+		// Clocks of clients may be a little slow.
 		NotBefore: now().Add(-time.Hour),
 	}, key)
 	if err != nil {
@@ -86,7 +86,7 @@ func loadAuthority(certFile, keyFile string, now func() time.Time) (*authority, 
 	return a, nil
 }
 
-// startOver is the way out if an authority is of no more use.
+// startOver is the advice if an authority cannot be used any more.
 func startOver(certFile, keyFile string) string {
 	return fmt.Sprintf("to start over with a new authority, which makes every certificate and kubeconfig of the old one useless, move %s and %s away together with what they signed", certFile, keyFile)
 }

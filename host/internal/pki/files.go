@@ -14,7 +14,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/guard"
 )
 
-// Files are the paths of the certificates and keys of a folder.
+// Files are the paths of the certificates and keys of a directory.
 type Files struct {
 	CA, CAKey                                  string
 	Serving, ServingKey                        string
@@ -24,7 +24,7 @@ type Files struct {
 	ServiceAccountKey, ServiceAccountPublicKey string
 }
 
-// FilesIn returns the paths in a folder, whether or not the files exist yet.
+// FilesIn returns the paths in a directory, whether or not the files exist yet.
 func FilesIn(dir string) Files {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return Files{
@@ -45,23 +45,23 @@ func (f Files) all() []string {
 	}
 }
 
-// privateFolder makes a folder that only its owner can enter, and closes it and the
-// files in it if there are some already. Files that somebody else has made are refused.
-func privateFolder(dir string) error {
-	_, err := guard.Folder(dir)
+// privateDir makes a directory with mode 0700, or removes the rights of other users to an existing
+// one and to its files. Files of another user are refused.
+func privateDir(dir string) error {
+	_, err := guard.Dir(dir)
 	for _, path := range FilesIn(dir).all() {
 		if err == nil {
 			err = guard.File(path)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("folder for certificates: %w", err)
+		return fmt.Errorf("directory for certificates: %w", err)
 	}
 	return nil
 }
 
-// writeFile writes a file that only its owner can read. The file is there as a
-// whole or not at all, even if the machine fails in between.
+// writeFile writes a file that only its owner can read. It appears complete or not at all,
+// even if the machine fails in between.
 func writeFile(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -145,7 +145,7 @@ func loadKey(path string) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// sameKey tells whether the certificate is for the key.
+// sameKey reports whether the certificate is for the key.
 func sameKey(cert *x509.Certificate, key crypto.Signer) bool {
 	public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(key.Public())

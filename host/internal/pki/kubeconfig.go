@@ -36,7 +36,7 @@ const cluster = "catena"
 // Kubeconfig returns a kubeconfig, with a client certificate for the identity in
 // it that is valid for a year, for the server at the URL. Trust holds the
 // certificates, in PEM, that the server's own is verified with; nil stands for
-// the authority of this folder.
+// the authority of this directory.
 func (p *PKI) Kubeconfig(id Identity, server string, trust []byte) ([]byte, error) {
 	cert, key, err := p.issue(id)
 	if err != nil {
@@ -81,8 +81,8 @@ func (p *PKI) kubeconfig(id Identity, server string, trust, cert, key []byte) ([
 }
 
 // EnsureKubeconfig writes a kubeconfig for the identity to a file that only its
-// owner can read. The client certificate of an earlier call is kept as long as
-// it is good, and the file is not touched if nothing in it would change.
+// owner can read. The client certificate of an earlier call is kept while it is
+// valid, and the file is not written if nothing in it would change.
 func (p *PKI) EnsureKubeconfig(path string, id Identity, server string, trust []byte) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

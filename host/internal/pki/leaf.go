@@ -58,7 +58,7 @@ func servingHosts() []string {
 	return hosts
 }
 
-// isDNSName keeps out what a certificate cannot hold as a name.
+// isDNSName reports whether a certificate can hold a name.
 func isDNSName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
 }
@@ -108,7 +108,7 @@ func (a *authority) ensureLeaf(certFile, keyFile string, want *x509.Certificate)
 	return writeCert(certFile, renewed)
 }
 
-// isStale tells whether a certificate is to be renewed.
+// isStale reports whether a certificate must be renewed.
 func (a *authority) isStale(cert, want *x509.Certificate) bool {
 	now := a.now()
 	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
@@ -128,8 +128,8 @@ func sorted(names []string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// sign signs a certificate as the template has it, for a year or until the
-// authority's own end.
+// sign signs a certificate according to the template, for a year or until the authority
+// expires.
 func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -1,13 +1,12 @@
 // Package pki makes the certificates and keys that a server needs, and keeps them.
 //
-// The folder is laid out as kubeadm's: ca.crt and ca.key sign the serving
+// The directory is laid out as kubeadm's: ca.crt and ca.key sign the serving
 // certificate and every client certificate, front-proxy-ca.crt and its key sign
 // the aggregator's certificate towards extension servers, and sa.key and sa.pub
 // sign and verify service account tokens. Keys are made once. Certificates are
-// valid for a year and are made anew, for the same key, when that is nearly over
-// or when what they say has to change. The authorities, which others have been
-// told to trust, are never replaced; neither is a file that is not of this
-// package's making.
+// valid for a year, and are renewed with the same key when they are about to expire or
+// when their contents must change. The authorities, which clients trust, are never
+// replaced, and neither are files that this package has not made.
 package pki
 
 import (
@@ -18,9 +17,9 @@ import (
 	"time"
 )
 
-// Options says what to make.
+// Options are what to make.
 type Options struct {
-	// Dir is the folder; it is made if it does not exist. It is closed to other users.
+	// Dir is the directory; it is made if it does not exist. Its mode becomes 0700.
 	Dir string
 	// Hosts are names and IP addresses under which the server is reached, besides
 	// those that every server has (see servingHosts).
@@ -29,7 +28,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// PKI is a folder of certificates and keys that fit together.
+// PKI is a directory of certificates and keys that fit together.
 type PKI struct {
 	files  Files
 	client *authority
@@ -39,15 +38,14 @@ type PKI struct {
 // Files returns where the certificates and keys are.
 func (p *PKI) Files() Files { return p.files }
 
-// Ensure makes what is missing in the folder, renews what needs it, and checks
-// the rest. It can be called again while the server runs, to renew in time: the
-// server reads its certificates anew when their files change. An error names the
-// file and what to do.
+// Ensure makes the missing files of the directory, renews certificates that need it, and
+// checks the rest. It can be called again while the server runs, to renew in time: the
+// server reloads certificates whose files change. An error names the file and what to do.
 func Ensure(opts Options) (*PKI, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if err := privateFolder(opts.Dir); err != nil {
+	if err := privateDir(opts.Dir); err != nil {
 		return nil, err
 	}
 	files := FilesIn(opts.Dir)
@@ -68,7 +66,7 @@ func Ensure(opts Options) (*PKI, error) {
 	)
 }
 
-// Load returns the folder as an earlier Ensure has left it, to issue
+// Load returns the directory as an earlier Ensure has left it, to issue
 // certificates. It writes nothing.
 func Load(dir string) (*PKI, error) {
 	files := FilesIn(dir)

@@ -242,7 +242,7 @@ func verify(t *testing.T, certFile, caFile string, opts x509.VerifyOptions) *x50
 	return cert
 }
 
-// contents reads a folder, and checks that nobody else can.
+// contents reads a directory, and checks that other users cannot.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -9,7 +9,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/pki"
 )
 
-// An older start, a copy or a backup may have left files that others can read.
+// An older start, a copy or a backup may have left files that other users can read.
 func TestEnsureClosesWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -20,7 +20,7 @@ import (
 )
 
 // Running is a process of a stage: one that Start has launched, or one that Attach has
-// found running. All methods may be called at any time from any goroutine.
+// connected to. All methods may be called at any time from any goroutine.
 type Running interface {
 	PID() int
 	Client() stagev1.StageClient
@@ -29,9 +29,9 @@ type Running interface {
 	Done() <-chan struct{}
 	// Err returns nil until Done is closed, and the reason from then on. It never blocks.
 	Err() error
-	// Kill ends a launched process at once, and lets go of an attached one.
+	// Kill ends a launched process at once, and only detaches from an attached one.
 	Kill(ctx context.Context) error
-	// Stop asks the stage to release what it holds, and does then what Kill does.
+	// Stop asks the stage to release its resources, and then does what Kill does.
 	Stop(ctx context.Context) error
 }
 
@@ -56,13 +56,13 @@ func asRunning[P Running](p P, err error) (Running, error) {
 	return p, nil
 }
 
-// AttachedListener stands for the data socket of an attached process, which made it.
+// AttachedListener returns the Listener of an attached process, which owns its data socket.
 func AttachedListener(dir string) *Listener {
 	return &Listener{path: filepath.Join(dir, stagev1.DebugDataSocket)}
 }
 
 // Attached is a process that this one uses and has not started. It is never killed: it
-// may stand at a breakpoint.
+// may be stopped at a breakpoint.
 type Attached struct {
 	spec        Spec
 	pid         int
@@ -78,17 +78,17 @@ type Attached struct {
 // attachPoll is how often Attach looks for a process that is not there.
 const attachPoll = 100 * time.Millisecond
 
-// absence is that no process waits for this host now. One may in a moment.
-type absence struct{ error }
+// notWaitingError is that no process waits for a host, yet.
+type notWaitingError struct{ error }
 
-func absent(err error) bool {
-	_, ok := errors.AsType[absence](err)
+func isNotWaiting(err error) bool {
+	_, ok := errors.AsType[notWaitingError](err)
 	return ok
 }
 
-// Attach waits until a process of the stage that was started by hand is there, connects
-// to it and lets it describe itself. ctx, AttachWait and StartTimeout bound the wait. The
-// folder spec.Attach has to keep other users out, and the process has to be this user's.
+// Attach waits for a process of the stage that was started by hand, connects to it and
+// calls Describe. ctx, AttachWait and StartTimeout bound the wait. The directory
+// spec.Attach has to keep other users out, and the process has to be this user's.
 func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 	spec = spec.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, spec.StartTimeout)
@@ -98,15 +98,15 @@ func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 		waiting, cancel = context.WithTimeout(ctx, spec.AttachWait)
 		defer cancel()
 	}
-	said := ""
+	logged := ""
 	for {
 		a, err := attach(ctx, spec)
-		if !absent(err) {
+		if !isNotWaiting(err) {
 			return a, err
 		}
-		if said != err.Error() && spec.AttachWait == 0 {
-			said = err.Error()
-			spec.Logger.Info("waiting for a process of the stage to attach to", "start", "--debug="+spec.Attach, "now", said)
+		if logged != err.Error() && spec.AttachWait == 0 {
+			logged = err.Error()
+			spec.Logger.Info("waiting for a process of the stage to attach to", "start", "--debug="+spec.Attach, "now", logged)
 		}
 		select {
 		case <-waiting.Done():
@@ -120,12 +120,12 @@ func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 func attach(ctx context.Context, spec Spec) (*Attached, error) {
 	err := stagev1.CheckDebugDir(spec.Attach)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, absence{err}
+		return nil, notWaitingError{err}
 	} else if err != nil {
 		return nil, fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
 	}
 	conn, pid, err := dialDebug(ctx, spec.Attach, stagev1.DebugControlSocket)
-	if err != nil && !absent(err) {
+	if err != nil && !isNotWaiting(err) {
 		err = fmt.Errorf("stage %q: attach: %w", spec.Stage, err)
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ func attach(ctx context.Context, spec Spec) (*Attached, error) {
 	}
 	if err := a.describe(ctx); err != nil {
 		if a.Err() != nil {
-			return nil, absence{fmt.Errorf("process %d lets go at once, it may have another host", pid)}
+			return nil, notWaitingError{fmt.Errorf("process %d closes the connection at once, it may have another host", pid)}
 		}
 		a.end(err)
 		return nil, fmt.Errorf("stage %q: attach to process %d: %w", spec.Stage, pid, err)
@@ -145,12 +145,12 @@ func attach(ctx context.Context, spec Spec) (*Attached, error) {
 	return a, nil
 }
 
-// dialDebug connects to a socket of a process in the folder.
+// dialDebug connects to a socket of a process in the directory.
 func dialDebug(ctx context.Context, dir, name string) (conn *net.UnixConn, pid int, err error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, 0, absence{err}
+		return nil, 0, notWaitingError{err}
 	} else if err != nil {
 		return nil, 0, err
 	}
@@ -161,18 +161,18 @@ func dialDebug(ctx context.Context, dir, name string) (conn *net.UnixConn, pid i
 	return conn, pid, nil
 }
 
-// connect makes the client over the one connection. Its end is the end of everything.
+// connect makes the client over the one connection. The attachment ends when that is closed.
 func (a *Attached) connect(conn net.Conn) error {
 	watched := &watchedConn{Conn: conn, closed: func() {
-		a.end(fmt.Errorf("stage %q: the process that the host was attached to, %d, has ended or let go", a.spec.Stage, a.pid))
+		a.end(fmt.Errorf("stage %q: the process that the host was attached to, %d, has ended or closed the connection", a.spec.Stage, a.pid))
 	}}
 	var once sync.Once
 	var err error
 	a.conn, err = grpc.NewClient("passthrough:///"+a.spec.Stage,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0),
-		grpc.WithUnaryInterceptor(a.unary),
-		grpc.WithStreamInterceptor(a.stream),
+		grpc.WithUnaryInterceptor(a.interceptor().unary),
+		grpc.WithStreamInterceptor(a.interceptor().stream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithContextDialer(func(context.Context, string) (c net.Conn, err error) {
 			err = errors.New("the connection has ended")
@@ -186,7 +186,7 @@ func (a *Attached) connect(conn net.Conn) error {
 	return nil
 }
 
-// watchedConn says when it is closed.
+// watchedConn calls closed when it is closed.
 type watchedConn struct {
 	net.Conn
 	closed func()
@@ -198,28 +198,28 @@ func (c *watchedConn) Close() error {
 	return err
 }
 
-// end lets go. The first reason counts.
+// end detaches from the process. Later reasons are ignored.
 func (a *Attached) end(reason error) {
 	a.once.Do(func() {
 		a.err = reason
 		close(a.done)
-		go a.conn.Close() // which may be who has called
+		go a.conn.Close() // not in this goroutine, which may be in conn.Close
 	})
 }
 
-// describe checks that the process is the stage, and has a data socket of its own.
+// describe checks that the process is the stage, and that its data socket is its own.
 func (a *Attached) describe(ctx context.Context) error {
 	d, err := a.client.Describe(ctx, &stagev1.DescribeRequest{})
 	switch {
 	case err != nil:
 		return err
 	case d.GetName() != a.spec.Name:
-		return fmt.Errorf("it reports the name %q, but stands in the chain as %q", d.GetName(), a.spec.Name)
+		return fmt.Errorf("it reports the name %q, but is configured as %q", d.GetName(), a.spec.Name)
 	}
 	a.description = d
 	data, pid, err := dialDebug(ctx, a.spec.Attach, stagev1.DebugDataSocket)
 	if err != nil {
-		return fmt.Errorf("data socket: %v", err) //nolint:errorlint // no reason to wait
+		return fmt.Errorf("data socket: %v", err) //nolint:errorlint // must not look like notWaitingError
 	}
 	defer data.Close()
 	if pid != a.pid {
@@ -228,19 +228,19 @@ func (a *Attached) describe(ctx context.Context) error {
 	return nil
 }
 
-// PID is the id of the process.
+// PID returns the id of the process.
 func (a *Attached) PID() int { return a.pid }
 
-// Client calls the stage. Every error is a *CallError.
+// Client returns the client of the stage. Its errors are of type *CallError.
 func (a *Attached) Client() stagev1.StageClient { return a.client }
 
-// Description is what the stage has said of itself.
+// Description returns the stage's response to Describe.
 func (a *Attached) Description() *stagev1.DescribeResponse { return a.description }
 
 // Done is closed when the connection to the process has ended.
 func (a *Attached) Done() <-chan struct{} { return a.done }
 
-// Err is nil while the connection lasts, and then says why it does not.
+// Err returns nil until Done is closed, and then the reason.
 func (a *Attached) Err() error {
 	select {
 	case <-a.done:
@@ -250,13 +250,13 @@ func (a *Attached) Err() error {
 	}
 }
 
-// Kill lets go of the process, which goes on.
+// Kill closes the connection to the process, which keeps running.
 func (a *Attached) Kill(context.Context) error {
-	a.end(fmt.Errorf("stage %q: the host has let go of process %d", a.spec.Stage, a.pid))
+	a.end(fmt.Errorf("stage %q: the host has detached from process %d", a.spec.Stage, a.pid))
 	return nil
 }
 
-// Stop asks the stage to release what it holds, and lets go of the process.
+// Stop asks the stage to release its resources, and then does what Kill does.
 func (a *Attached) Stop(ctx context.Context) error {
 	_, err := a.client.Stop(ctx, &stagev1.StopRequest{})
 	if code := status.Code(err); code == codes.Unimplemented || code == codes.Unavailable {

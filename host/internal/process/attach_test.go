@@ -16,7 +16,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// waiting is a stage that waits for a host, in this process.
+// waiting starts a stage in this process that waits for a host.
 func waiting(t *testing.T, dir string, sockets ...string) {
 	t.Helper()
 	server := grpc.NewServer()
@@ -54,8 +54,8 @@ func TestAttachRefuses(t *testing.T) {
 	}{
 		{name: "open to others", want: "must keep other users out", sockets: both, change: func(dir string) error { return os.Chmod(dir, 0o750) }},
 		{name: "of another user", want: "belongs to user 12345", sockets: both, change: func(dir string) error { return os.Chown(dir, 12345, 12345) }},
-		{name: "another stage", want: `reports the name "test", but stands in the chain as "other"`, stage: "other", sockets: both},
-		{name: "nobody", want: "no process to attach to"},
+		{name: "another stage", want: `reports the name "test", but is configured as "other"`, stage: "other", sockets: both},
+		{name: "no process", want: "no process to attach to"},
 		{name: "no data socket", want: "data socket", sockets: both[:1]},
 		{name: "file", want: "is no folder", change: func(dir string) error {
 			if err := os.Remove(dir); err != nil {
@@ -87,8 +87,8 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-// An attached process waits for as long as it likes, and is let go of, not killed.
-func TestAttachLetsGo(t *testing.T) {
+// An attached process waits for as long as it likes, and is not killed.
+func TestAttachDoesNotKill(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	waiting(t, dir, stagev1.DebugControlSocket, stagev1.DebugDataSocket)
@@ -102,14 +102,14 @@ func TestAttachLetsGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = a.Client().Configure(ctx, &stagev1.ConfigureRequest{Config: []byte("wait")})
-	if err == nil || !strings.Contains(err.Error(), `stage "test": Configure: no answer in time`) {
+	if err == nil || !strings.Contains(err.Error(), `stage "test": Configure: no response in time`) {
 		t.Errorf("configure: %v", err)
 	}
 	if err := a.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 	<-a.Done()
-	if err := a.Err(); err == nil || !strings.Contains(err.Error(), "let go") {
+	if err := a.Err(); err == nil || !strings.Contains(err.Error(), "detached") {
 		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -2,9 +2,9 @@ package process
 
 import "time"
 
-// Backoff says how long to wait before a process that has ended is started again:
+// Backoff computes how long to wait before a process that has ended is started again:
 // First after the first failure in a row, then twice as long each time up to Max,
-// and less by a random part so that stages that fail together do not start together.
+// minus a random part so that stages that fail together do not start together.
 type Backoff struct {
 	First, Max time.Duration
 	// Jitter is the largest part of a delay that is taken off at random, from 0 to 1.
@@ -13,7 +13,7 @@ type Backoff struct {
 	Healthy time.Duration
 }
 
-// DefaultBackoff suits stages: at first nearly at once, in the end every half minute.
+// DefaultBackoff returns the Backoff of stages: from 50 ms to half a minute.
 func DefaultBackoff() Backoff {
 	return Backoff{First: 50 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.25, Healthy: time.Minute}
 }

@@ -42,10 +42,10 @@ func Find(dirs []string, stage string) (Binary, error) {
 	return Binary{}, fmt.Errorf("stage %q: no binary %s%s in %s", stage, BinaryPrefix, stage, describeDirs(dirs))
 }
 
-// describeDirs says what the plugin folders hold, for the error of a stage that is not there.
+// describeDirs lists the plugins in dirs, for the error that a stage is in none of them.
 func describeDirs(dirs []string) string {
 	if len(dirs) == 0 {
-		return "any folder: pluginDirs is empty"
+		return "any directory: pluginDirs is empty"
 	}
 	var parts []string
 	for _, dir := range dirs {
@@ -53,7 +53,7 @@ func describeDirs(dirs []string) string {
 		names := stageNames(entries)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			parts = append(parts, dir+" (no such folder)")
+			parts = append(parts, dir+" (no such directory)")
 		case err != nil:
 			parts = append(parts, fmt.Sprintf("%s (%v)", dir, err))
 		case len(names) == 0:
@@ -75,7 +75,7 @@ func stageNames(entries []fs.DirEntry) []string {
 	return names
 }
 
-// Found is one file of a plugin folder that has the name of a plugin binary.
+// Found is one file of a plugin directory that has the name of a plugin binary.
 type Found struct {
 	Binary
 	// SHA256 is the file's digest in hexadecimal, empty if the file cannot be read.
@@ -85,7 +85,7 @@ type Found struct {
 }
 
 // Scan lists the plugin binaries in dirs, in the order of dirs and then of names,
-// without starting any. A folder that cannot be read is part of the error; what the
+// without starting any. The error names the directories that cannot be read; what the
 // others hold is returned nevertheless.
 func Scan(dirs []string) ([]Found, error) {
 	var found []Found
@@ -94,13 +94,13 @@ func Scan(dirs []string) ([]Found, error) {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("plugin folder: %w", err))
+			errs = append(errs, fmt.Errorf("plugin directory: %w", err))
 			continue
 		}
 		for _, name := range stageNames(entries) {
 			f := examine(filepath.Join(dir, BinaryPrefix+name), name)
 			if other, taken := first[name]; taken && f.Refused == nil {
-				f.Refused = fmt.Errorf("%s comes first", other)
+				f.Refused = fmt.Errorf("is shadowed by %s", other)
 			} else if !taken {
 				first[name] = f.Path
 			}
@@ -122,7 +122,7 @@ func examine(path, name string) Found {
 	return f
 }
 
-// Check says whether path may be started as a plugin: an executable file for this
+// Check checks that path may be started as a plugin: an executable file for this
 // machine, owned by root or by the user of this process, that no other user can
 // change or replace. Errors name the path and what to do.
 func Check(path string) (Binary, error) {
@@ -149,13 +149,13 @@ func open(path string) (*os.File, error) {
 }
 
 func openChecked(path string) (*os.File, error) {
-	// Looked at before it is opened: opening a pipe or a device may block or have effects.
+	// Stat before Open: opening a pipe or a device may block or have effects.
 	if info, err := os.Stat(path); err != nil {
 		return nil, statProblem(path, err)
 	} else if err := checkRegular(info); err != nil {
 		return nil, err
 	}
-	if err := checkFolders(path); err != nil {
+	if err := checkDirs(path); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(path)

@@ -56,19 +56,19 @@ func TestCheck(t *testing.T) {
 		{"link", "", func(t *testing.T, p string) { link(t, write(t, p+".real", good, 0o755), p) }},
 		{"missing", "no such file", func(*testing.T, string) {}},
 		{"dangling link", "is a link to /nowhere/at/all, which does not exist", func(t *testing.T, p string) { link(t, "/nowhere/at/all", p) }},
-		{"folder", "is a folder", func(t *testing.T, p string) { os.Mkdir(p, 0o755) }},
+		{"directory", "is a directory", func(t *testing.T, p string) { os.Mkdir(p, 0o755) }},
 		{"pipe", "is no regular file", func(t *testing.T, p string) { syscall.Mkfifo(p, 0o755) }},
 		{"not executable", "is not executable; run chmod +x", func(t *testing.T, p string) { write(t, p, good, 0o644) }},
 		{"writable by all", "can be changed by every user of this machine; run chmod o-w", func(t *testing.T, p string) { write(t, p, good, 0o757) }},
-		{"folder writable by all", "is in a folder that every user", func(t *testing.T, p string) {
+		{"directory writable by all", "is in a directory that every user", func(t *testing.T, p string) {
 			write(t, p, good, 0o755)
 			os.Chmod(filepath.Dir(p), 0o777|os.ModeSticky)
 		}},
-		{"folder above writable by all", "is below a folder that every user", func(t *testing.T, p string) {
+		{"directory above writable by all", "is below a directory that every user", func(t *testing.T, p string) {
 			write(t, p, good, 0o755)
 			os.Chmod(filepath.Dir(filepath.Dir(p)), 0o777)
 		}},
-		{"link into a folder writable by all", "is in a folder that every user", func(t *testing.T, p string) {
+		{"link into a directory writable by all", "is in a directory that every user", func(t *testing.T, p string) {
 			target := write(t, filepath.Join(t.TempDir(), "open", "x"), good, 0o755)
 			os.Chmod(filepath.Dir(target), 0o777)
 			link(t, target, p)
@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		{"empty", "copied only in part", func(t *testing.T, p string) { write(t, p, nil, 0o755) }},
 		{"cut", "copied only in part", func(t *testing.T, p string) { write(t, p, good[:10], 0o755) }},
 		{"of another user", "belongs to user 12345", func(t *testing.T, p string) { chown(t, write(t, p, good, 0o755)) }},
-		{"folder of another user", "its folder belongs to user 12345", func(t *testing.T, p string) {
+		{"directory of another user", "its directory belongs to user 12345", func(t *testing.T, p string) {
 			write(t, p, good, 0o755)
 			chown(t, filepath.Dir(p))
 		}},
@@ -143,7 +143,7 @@ func TestFind(t *testing.T) {
 		{stage: "a", path: filepath.Join(first, "catena-stage-a")},
 		{stage: "b", path: filepath.Join(second, "catena-stage-b")},
 		{stage: "c", want: `stage "c": plugin binary ` + second + "/catena-stage-c: is not executable"},
-		{stage: "d", want: `stage "d": no binary catena-stage-d in ` + first + " (holds a), nor in " + dir + "/none (no such folder), nor in " + empty + " (holds no plugin), nor in " + second + " (holds a, b, c)"},
+		{stage: "d", want: `stage "d": no binary catena-stage-d in ` + first + " (holds a), nor in " + dir + "/none (no such directory), nor in " + empty + " (holds no plugin), nor in " + second + " (holds a, b, c)"},
 		{stage: "../a", want: "no file can have the name"},
 		{stage: "", want: "no file can have the name"},
 	} {
@@ -157,7 +157,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if _, err := Find(nil, "a"); err == nil || !strings.Contains(err.Error(), "pluginDirs is empty") {
-		t.Errorf("no folders: %v", err)
+		t.Errorf("no directories: %v", err)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestScan(t *testing.T) {
 	write(t, filepath.Join(second, "catena-stage-b"), good, 0o755)
 	found, err := Scan([]string{first, filepath.Join(dir, "none"), second})
 	if err == nil || !strings.Contains(err.Error(), "none") {
-		t.Errorf("a folder that is missing: %v", err)
+		t.Errorf("a directory that is missing: %v", err)
 	}
 	var got [][]string
 	for _, f := range found {
@@ -185,7 +185,7 @@ func TestScan(t *testing.T) {
 	want := [][]string{
 		{"a", first + "/catena-stage-a", "ba78", "plugin binary " + first + "/catena-stage-a: is no executable file (neither ELF nor a script); it may have been copied only in part"},
 		{"b", first + "/catena-stage-b", sum[:4], ""},
-		{"b", second + "/catena-stage-b", sum[:4], first + "/catena-stage-b comes first"},
+		{"b", second + "/catena-stage-b", sum[:4], "is shadowed by " + first + "/catena-stage-b"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

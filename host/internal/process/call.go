@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -20,33 +21,49 @@ import (
 // that ends is closed a moment before.
 const exitNotice = 100*time.Millisecond + drainTime
 
-// unary gives errors the stage's name, and a reason if the process has ended.
-func (p *Process) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return p.callError(ctx, method, invoke(ctx, method, req, reply, cc, opts...))
+// WithTimeout is context.WithTimeout for calls of a stage. The error of a call that takes longer
+// names the time and the key of the configuration that sets it.
+func WithTimeout(ctx context.Context, d time.Duration, key string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, timeoutError{key: key, after: d})
 }
 
-// stream does for streams what unary does. It sees go-plugin's own streams too, and
-// through them the connection, the first time before anyone else uses it.
-func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	p.mu.Lock()
-	if !slices.Contains(p.conns, cc) {
-		p.conns = append(p.conns, cc)
-	}
-	p.mu.Unlock()
+type timeoutError struct {
+	key   string
+	after time.Duration
+}
+
+func (e timeoutError) Error() string {
+	return fmt.Sprintf("no response within %s; raise %s if it needs longer", e.after, e.key)
+}
+
+func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// interceptor turns the errors of the calls of one stage into *CallError.
+type interceptor struct {
+	stage string
+	// exited returns why the process has ended, or "" if it has not. It may wait a moment for that.
+	exited func(ctx context.Context) string
+}
+
+func (i interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return i.callError(ctx, method, invoke(ctx, method, req, reply, cc, opts...))
+}
+
+func (i interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
-	if !strings.HasPrefix(method, "/"+stagev1.Stage_ServiceDesc.ServiceName+"/") {
+	if !strings.HasPrefix(method, "/"+stagev1.Stage_ServiceDesc.ServiceName+"/") { // go-plugin's own
 		return s, err
 	}
 	if err != nil {
-		return nil, p.callError(ctx, method, err)
+		return nil, i.callError(ctx, method, err)
 	}
-	return &clientStream{ClientStream: s, fail: p.callError, method: method}, nil
+	return &clientStream{ClientStream: s, interceptor: i, method: method}, nil
 }
 
 type clientStream struct {
 	grpc.ClientStream
-	fail   func(ctx context.Context, method string, err error) error
-	method string
+	interceptor interceptor
+	method      string
 }
 
 func (s *clientStream) RecvMsg(m any) error {
@@ -54,23 +71,64 @@ func (s *clientStream) RecvMsg(m any) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
-	return s.fail(s.Context(), s.method, err)
+	return s.interceptor.callError(s.Context(), s.method, err)
 }
 
-func (p *Process) callError(ctx context.Context, method string, err error) error {
+func (i interceptor) callError(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
 	}
-	st := status.Convert(err)
-	call := &CallError{Stage: p.spec.Stage, Method: path.Base(method), Status: st, cause: ended(ctx)}
-	interrupted := st.Code() == codes.Unavailable || st.Code() == codes.Canceled
-	switch {
-	case st.Code() == codes.DeadlineExceeded && call.cause != nil:
-		call.Status = status.New(codes.DeadlineExceeded, "no answer in time")
-	case interrupted && call.cause == nil && p.awaitExit(ctx, exitNotice):
-		call.Status = status.New(codes.Unavailable, "its process "+p.exit().Reason())
+	st, cause := status.Convert(err), ended(ctx)
+	if st.Code() == codes.DeadlineExceeded && cause != nil {
+		st = status.New(codes.DeadlineExceeded, timeoutMessage(ctx))
+	} else if (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) && cause == nil {
+		if reason := i.exited(ctx); reason != "" {
+			st = status.New(codes.Unavailable, "its process "+reason)
+		}
 	}
-	return call
+	return &CallError{Stage: i.stage, Method: path.Base(method), Status: st, cause: cause}
+}
+
+// ended returns the context's error, also in the moment between its deadline and its timer:
+// the stage has the same deadline and can end a call then.
+func ended(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if err := ctx.Err(); err != nil || !ok || deadline.After(time.Now()) {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// timeoutMessage returns the message of a call whose deadline has passed.
+func timeoutMessage(ctx context.Context) string {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second): // the timer is late
+	}
+	if timeout, ok := errors.AsType[timeoutError](context.Cause(ctx)); ok {
+		return timeout.Error()
+	}
+	return "no response in time"
+}
+
+func (p *Process) interceptor() interceptor {
+	return interceptor{stage: p.spec.Stage, exited: func(ctx context.Context) string {
+		if !p.awaitExit(ctx, exitNotice) {
+			return ""
+		}
+		return p.exit().Reason()
+	}}
+}
+
+// stream also records the connection. go-plugin opens a stream of its own first, so that no
+// connection is used before it is recorded.
+func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	p.mu.Lock()
+	if !slices.Contains(p.conns, cc) {
+		p.conns = append(p.conns, cc)
+	}
+	p.mu.Unlock()
+	return p.interceptor().stream(ctx, desc, cc, method, open, opts...)
 }
 
 // awaitExit waits for Done, and reports whether the process has ended.
@@ -86,40 +144,11 @@ func (p *Process) awaitExit(ctx context.Context, atMost time.Duration) bool {
 	return false
 }
 
-// unary is Process.unary for an attached process.
-func (a *Attached) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return a.callError(ctx, method, invoke(ctx, method, req, reply, cc, opts...))
-}
-
-// stream is Process.stream for an attached process.
-func (a *Attached) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s, err := open(ctx, desc, cc, method, opts...)
-	if err != nil {
-		return nil, a.callError(ctx, method, err)
-	}
-	return &clientStream{ClientStream: s, fail: a.callError, method: method}, nil
-}
-
-func (a *Attached) callError(ctx context.Context, method string, err error) error {
-	if err == nil {
-		return nil
-	}
-	st, cause := status.Convert(err), ended(ctx)
-	switch {
-	case st.Code() == codes.DeadlineExceeded && cause != nil:
-		st = status.New(codes.DeadlineExceeded, "no answer in time")
-	case cause == nil && a.Err() != nil:
-		st = status.New(codes.Unavailable, "its process has ended or let go")
-	}
-	return &CallError{Stage: a.spec.Stage, Method: path.Base(method), Status: st, cause: cause}
-}
-
-// ended is the context's error, also in the moment between its deadline and its timer:
-// the stage, which knows the deadline too, can end a call then.
-func ended(ctx context.Context) error {
-	deadline, ok := ctx.Deadline()
-	if err := ctx.Err(); err != nil || !ok || deadline.After(time.Now()) {
-		return err
-	}
-	return context.DeadlineExceeded
+func (a *Attached) interceptor() interceptor {
+	return interceptor{stage: a.spec.Stage, exited: func(context.Context) string {
+		if a.Err() == nil {
+			return ""
+		}
+		return "has ended or closed the connection"
+	}}
 }

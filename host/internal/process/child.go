@@ -29,9 +29,8 @@ var errKilledBeforeStart = errors.New("was killed before it started")
 // start launches the program. It is called once; whatever it returns, done is
 // closed in the end.
 //
-// One thread starts the process and then waits for it. That is what makes the
-// parent-death signal right: the kernel sends it when the thread that has started
-// the process ends, and this one cannot end before, unless all of the host does.
+// One thread starts the process and then waits for it, because of the parent-death signal:
+// the kernel sends it when the thread that has started the process ends.
 func (c *child) start(ctx context.Context, path string, argv []string, attr *os.ProcAttr) error {
 	started := make(chan error, 1)
 	go func() {
@@ -47,8 +46,8 @@ func (c *child) start(ctx context.Context, path string, argv []string, attr *os.
 	return <-started
 }
 
-// launch tries again for a second while the file is still open for writing, in
-// whatever process: forked children of unrelated writers hold it for a moment.
+// launch retries for a second while the file is open for writing: a child that an unrelated
+// writer forks holds it open until it executes its own program.
 func (c *child) launch(ctx context.Context, path string, argv []string, attr *os.ProcAttr) error {
 	for attempt := 0; ; attempt++ {
 		err := c.launchOnce(path, argv, attr)
@@ -74,8 +73,8 @@ func (c *child) launchOnce(path string, argv []string, attr *os.ProcAttr) error 
 	return err
 }
 
-// reap returns when the process has ended. The group is killed before the process
-// is reaped: until then no other process can get its id, and with it the group's.
+// reap waits for the end of the process. It kills the group before it reaps the process:
+// until then no other process, and so no other group, can get its id.
 func (c *child) reap() {
 	awaitExit(c.process)
 	at := time.Now()
@@ -121,7 +120,7 @@ func (c *child) ended() (state *os.ProcessState, killed bool, at time.Time) {
 	return c.state, c.killed, c.at
 }
 
-// killGroup ignores errors: there is none but "already gone" for a group of our own.
+// killGroup ignores errors: the only one for a group of this user is that it has ended.
 func killGroup(pid int) {
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
 }

@@ -24,10 +24,9 @@ func awaitExit(p *os.Process) {
 	}
 }
 
-// launchPath returns a path under which the kernel starts the file that the child
-// inherits as descriptor fd, so that the file that was checked is the one that runs
-// though its own path may name another by now. The link in dir gives the process
-// its name in ps and top, which a bare /proc/self/fd/N would not.
+// launchPath returns a path of the file that the child inherits as descriptor fd, so that the
+// file that was checked is the one that runs, though another may have its path by now. The
+// link in dir gives the process its name in ps and top, which a bare /proc/self/fd/N would not.
 func launchPath(dir, binary string, fd int) (string, error) {
 	link := filepath.Join(dir, filepath.Base(binary))
 	return link, os.Symlink(fmt.Sprintf("/proc/self/fd/%d", fd), link)

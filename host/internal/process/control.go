@@ -12,33 +12,33 @@ import (
 type Control string
 
 const (
-	// ControlMTLS: host and stage have shown each other one-time certificates (go-plugin's AutoMTLS).
+	// ControlMTLS means mutual TLS with one-time certificates (go-plugin's AutoMTLS).
 	ControlMTLS Control = "mtls"
-	// ControlFolder: the socket is in a folder of mode 0700, and on Linux the host has
-	// checked that it belongs to the process that it has launched.
-	ControlFolder Control = "folder"
+	// ControlDirectory means that the socket is in a directory of mode 0700, and on Linux that
+	// the process at its other end is the one that the host has launched.
+	ControlDirectory Control = "folder"
 )
 
-// Control says how the control socket is protected. The stage chooses, by offering a
-// certificate in its handshake or none.
+// Control returns how the control socket is protected. The stage chooses: a handshake
+// with a certificate means mutual TLS.
 func (p *Process) Control() Control {
-	if line, _, _ := p.greeting.verdict(); offersCertificate(line) {
+	if line, _, _ := p.handshake.result(); offersCertificate(line) {
 		return ControlMTLS
 	}
-	return ControlFolder
+	return ControlDirectory
 }
 
-// useControl makes go-plugin's client do without TLS if the stage offers no certificate.
-// go-plugin itself would look for one of the system's.
+// useControl switches go-plugin's TLS off if the stage offers no certificate: go-plugin itself
+// would verify the stage by the certificates of the system.
 func (p *Process) useControl(config *plugin.ClientConfig) {
-	if p.Control() == ControlFolder {
+	if p.Control() == ControlDirectory {
 		config.TLSConfig = nil
 	}
 }
 
 // dialControl connects to the control socket.
 func (p *Process) dialControl(ctx context.Context, _ string) (net.Conn, error) {
-	line, _, _ := p.greeting.verdict()
+	line, _, _ := p.handshake.result()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", handshakeFields(line)[3])
 	if err != nil || p.Control() == ControlMTLS {

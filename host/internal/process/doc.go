@@ -1,4 +1,4 @@
-// Package process finds plugin binaries, launches stages from them and tells when
+// Package process finds plugin binaries, launches stages from them and reports when
 // a stage has ended. It is the only package of the host that uses
 // hashicorp/go-plugin.
 //
@@ -6,12 +6,12 @@
 //
 //	PrepareRuntimeDir → NewListener → Find or Check → Start → Process.Stop or Kill → Listener.Close
 //
-// One Listener serves every process of a stage, one after the other: a process that
+// One Listener serves all processes of a stage, one after the other: a process that
 // is started again inherits the socket, with the connections that wait in it.
 //
 // # Environment of a stage
 //
-// A stage gets only these variables of the host's environment, what the
+// A stage gets the following variables of the host's environment, those that the
 // configuration adds, and those that the protocol defines, which nothing can override:
 //
 //	PATH HOME TMPDIR USER LANG LC_* TZ ZONEINFO
@@ -20,20 +20,20 @@
 //	GOMAXPROCS GOMEMLIMIT GOGC GODEBUG GOTRACEBACK GORACE GOCOVERDIR
 //	KUBE_* (client-go's switches such as KUBE_FEATURE_WatchListClient)
 //
-// # What is go-plugin's and what is not
+// # What go-plugin does and what it does not
 //
 // go-plugin does the handshake, mutual TLS with one-time certificates (AutoMTLS),
-// the gRPC connection and its polite end. Everything else is done here, behind its
-// Runner interface, because go-plugin 1.8
+// the gRPC connection and its graceful end. Everything else is done here, by an
+// implementation of its Runner interface, because go-plugin 1.8
 //
-//   - notices an end when both pipes are at their end, which a grandchild can delay for
-//     ever; here one thread waits for the process itself;
+//   - waits for the end of both pipes to notice that a process has ended, which a
+//     grandchild can delay for ever; here one thread waits for the process itself;
 //   - has no deadline when it kills, pings or shuts down a process that is suspended;
 //     here SIGKILL goes to the process group, and go-plugin's calls end with the process;
-//   - hashes a path and then starts what the path names; here the descriptor that was
-//     checked and hashed is started;
+//   - hashes a path and then starts the file that has the path by then; here the file that
+//     was checked and hashed is started;
 //   - panics on a line of JSON with a "@message" that is no string, stops reading
 //     output after a long line, and logs whatever a stage writes as fast as it writes;
-//     it gets nothing to read here but the handshake line;
-//   - says little about a start that has failed, and holds its lock for as long as that takes.
+//     here it reads the handshake line only;
+//   - reports little about a start that has failed, and holds its lock for as long as that takes.
 package process

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// environment builds what a stage finds in its environment: from host what
-// inherited allows, then what the configuration adds, then the protocol's own.
-// The result is sorted and names each variable once.
+// environment returns the environment of a stage: the host's variables that are inherited,
+// then the configured ones, then those of the protocol. Later ones win. The result is
+// sorted and names each variable once.
 func environment(host []string, configured map[string]string, protocol []string) []string {
 	vars := map[string]string{}
 	for _, kv := range host {
@@ -30,7 +30,7 @@ func environment(host []string, configured map[string]string, protocol []string)
 	return env
 }
 
-// inherited says which variables of the host reach a stage. The package's
+// inherited reports whether a stage gets this variable of the host. The package's
 // documentation lists them.
 func inherited(name string) bool {
 	switch strings.ToUpper(name) {
@@ -46,7 +46,7 @@ func inherited(name string) bool {
 	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "KUBE_")
 }
 
-// checkEnv refuses what the kernel or a program would misunderstand.
+// checkEnv checks that the kernel and programs can represent the variables.
 func checkEnv(vars map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {

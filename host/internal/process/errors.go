@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// StartError says why a stage could not be started.
+// StartError is why a stage could not be started.
 type StartError struct {
 	Stage string
 	// Path of the binary.
@@ -28,7 +28,7 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// ExitError says how the process of a stage ended.
+// ExitError is how the process of a stage ended.
 type ExitError struct {
 	Stage string
 	PID   int
@@ -38,7 +38,7 @@ type ExitError struct {
 	Killed bool
 	// After is how long the process ran.
 	After time.Duration
-	// Log holds the last lines of the process' output, or the first of its panic, at most ten.
+	// Log holds the last lines of the process' output, or the first lines of its panic, at most ten.
 	Log []string
 }
 
@@ -47,7 +47,7 @@ func (e *ExitError) Error() string {
 		e.Stage, e.PID, e.Reason(), e.After.Round(time.Millisecond), formatLog(e.Log))
 }
 
-// Reason is how the process ended without the stage's name and log.
+// Reason returns how the process ended, without the stage's name and log.
 func (e *ExitError) Reason() string {
 	if ws, ok := e.State.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		if ws.Signal() == syscall.SIGKILL && !e.Killed {
@@ -69,7 +69,7 @@ func formatLog(lines []string) string {
 }
 
 // CallError is a failed call of a stage's method. It keeps the code that the stage,
-// or gRPC, gave: google.golang.org/grpc/status.Code reads it.
+// or gRPC, gave, for google.golang.org/grpc/status.Code.
 type CallError struct {
 	Stage  string
 	Method string
@@ -84,7 +84,7 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("stage %q: %s: %s (%s)", e.Stage, e.Method, e.Status.Message(), e.Status.Code())
 }
 
-// GRPCStatus makes the code of the status that of this error.
+// GRPCStatus returns the status that the stage, or gRPC, gave.
 func (e *CallError) GRPCStatus() *status.Status { return e.Status }
 
 // Unwrap returns the error of the call's context if that has ended.

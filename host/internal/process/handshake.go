@@ -14,17 +14,17 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// errNoHandshake says that the first line of a stage's standard output is not go-plugin's.
+// errNoHandshake is that the first line of a stage's standard output is not go-plugin's.
 var errNoHandshake = errors.New("no handshake")
 
-// checkHandshake checks the line with which a plugin says where it listens:
+// checkHandshake checks the line in which a plugin names its control socket:
 //
 //	CORE-VERSION|STAGE-PROTOCOL-VERSION|unix|SOCKET|grpc|CERTIFICATE
 //
 // Without a certificate, the control socket speaks no TLS (see Control).
 //
-// go-plugin parses it again; this is for errors that say what to do, and for the
-// rule that a stage listens in its own folder only.
+// go-plugin parses it again. This check has better errors, and makes sure that a stage
+// listens in its own directory only.
 func checkHandshake(line, socketDir string) error {
 	fields := handshakeFields(line)
 	if len(fields) < 4 || !isNumber(fields[0]) || !isNumber(fields[1]) {
@@ -42,17 +42,17 @@ func checkHandshake(line, socketDir string) error {
 		return errors.New("does not speak gRPC; a stage must serve its plugin with go-plugin's gRPC protocol")
 	}
 	if fields[2] != "unix" || filepath.Dir(fields[3]) != socketDir {
-		return fmt.Errorf("listens on %s %s; a stage must listen on a Unix socket in the folder that %s names", fields[2], fields[3], plugin.EnvUnixSocketDir)
+		return fmt.Errorf("listens on %s %s; a stage must listen on a Unix socket in the directory that %s names", fields[2], fields[3], plugin.EnvUnixSocketDir)
 	}
 	if len(fields) > 5 && fields[5] != "" && !offersCertificate(line) {
-		return fmt.Errorf("offers %s in the place of a certificate; it must be DER as base64 without padding, or nothing", quote(fields[5]))
+		return fmt.Errorf("offers %s in place of a certificate; it must be DER as base64 without padding, or empty", quote(fields[5]))
 	}
 	return nil
 }
 
 func handshakeFields(line string) []string { return strings.Split(strings.TrimSpace(line), "|") }
 
-// offersCertificate says whether a handshake has a certificate, by the length from
+// offersCertificate reports whether a handshake has a certificate, by the length from
 // which on go-plugin takes the field for one.
 func offersCertificate(line string) bool {
 	fields := handshakeFields(line)
@@ -64,9 +64,9 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// greeting passes the first line of a stage's standard output to go-plugin, if it
-// is good, and all others to the log.
-type greeting struct {
+// handshake reads a stage's standard output: it passes the first line to go-plugin, if it
+// is valid, and all others to rest.
+type handshake struct {
 	socketDir string
 	rest      func(line []byte)
 	read      *io.PipeReader // what go-plugin reads: one line at most
@@ -78,43 +78,43 @@ type greeting struct {
 	text    string
 }
 
-func newGreeting(rest func([]byte)) *greeting {
+func newHandshake(rest func([]byte)) *handshake {
 	r, w := io.Pipe()
-	return &greeting{rest: rest, read: r, write: w}
+	return &handshake{rest: rest, read: r, write: w}
 }
 
-func (g *greeting) line(line []byte) {
-	g.mu.Lock()
-	first := !g.seen
-	g.seen = true
+func (h *handshake) line(line []byte) {
+	h.mu.Lock()
+	first := !h.seen
+	h.seen = true
 	if first {
-		g.text = string(line)
-		g.problem = checkHandshake(g.text, g.socketDir)
+		h.text = string(line)
+		h.problem = checkHandshake(h.text, h.socketDir)
 	}
-	problem := g.problem
-	g.mu.Unlock()
+	problem := h.problem
+	h.mu.Unlock()
 	if !first {
-		g.rest(line)
+		h.rest(line)
 		return
 	}
 	if problem == nil {
-		_, _ = g.write.Write(append(line[:len(line):len(line)], '\n'))
+		_, _ = h.write.Write(append(line[:len(line):len(line)], '\n'))
 	}
-	g.close()
+	h.close()
 }
 
 // close ends what go-plugin reads.
-func (g *greeting) close() { _ = g.write.Close() }
+func (h *handshake) close() { _ = h.write.Close() }
 
-// end also releases a line that go-plugin does not read.
-func (g *greeting) end() {
-	g.close()
-	_ = g.read.Close()
+// end also discards a line that go-plugin has not read.
+func (h *handshake) end() {
+	h.close()
+	_ = h.read.Close()
 }
 
-// verdict returns what is wrong with the first line: nil if it is good or has not come.
-func (g *greeting) verdict() (line string, seen bool, problem error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.text, g.seen, g.problem
+// result returns the first line, whether there was one yet, and what is wrong with it.
+func (h *handshake) result() (line string, seen bool, problem error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text, h.seen, h.problem
 }

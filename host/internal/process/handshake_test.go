@@ -21,7 +21,7 @@ func TestCheckHandshake(t *testing.T) {
 		{"1|1|unix|/run/d/../plugin1|grpc|" + cert, "listens on"},
 		{"1|1|unix|/run/d/plugin1|grpc|", ""},
 		{"1|1|unix|/run/d/plugin1|grpc", ""},
-		{"1|1|unix|/run/d/plugin1|grpc|QUJD", "in the place of a certificate"},
+		{"1|1|unix|/run/d/plugin1|grpc|QUJD", "in place of a certificate"},
 		{"hello", errNoHandshake.Error()},
 		{"", errNoHandshake.Error()},
 		{"a|b|c|d|e|f", errNoHandshake.Error()},

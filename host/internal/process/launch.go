@@ -16,8 +16,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// launch starts the program. dir is the folder that belongs to this process alone,
-// env what go-plugin wants in the environment.
+// launch starts the program. dir is the directory of this process alone, env what
+// go-plugin adds to the environment.
 func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env []string) error {
 	var inherit inheritance
 	defer inherit.close()
@@ -32,7 +32,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	}
 	path, err := launchPath(dir, p.spec.Binary, binaryFD)
 	if err != nil {
-		return fmt.Errorf("runtime folder: %w", err)
+		return fmt.Errorf("runtime directory: %w", err)
 	}
 	env = append(env,
 		stagev1.EnvListener+"="+strconv.Itoa(listenerFD),
@@ -50,7 +50,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	return nil
 }
 
-// logLevel is what the stage should log: nothing that the host would drop anyway.
+// logLevel returns the least level of which the host logs a stage's lines.
 func logLevel(logger hclog.Logger) string {
 	level := logger.GetLevel()
 	if level < hclog.Trace || level > hclog.Error {
@@ -59,7 +59,7 @@ func logLevel(logger hclog.Logger) string {
 	return level.String()
 }
 
-// launchProblem says what to do about the kernel's refusal.
+// launchProblem adds advice to the kernel's error.
 func launchProblem(err error) error {
 	advice := ""
 	switch {
@@ -84,15 +84,15 @@ func launchProblem(err error) error {
 	return fmt.Errorf("cannot be started: %w: %s", errno, advice)
 }
 
-// inheritance collects what a process inherits: the index of a file is its
-// descriptor there. After an error, all calls do nothing.
+// inheritance collects the files that a process inherits: the index of a file is its
+// descriptor in the process. After an error, all calls do nothing.
 type inheritance struct {
 	files []*os.File
 	own   []*os.File // closed here once the process has them
 	err   error
 }
 
-// add passes a file on, and closes it in the end.
+// add makes the process inherit a file, which close closes.
 func (in *inheritance) add(f *os.File, err error) int {
 	if in.err != nil {
 		return -1
@@ -105,7 +105,7 @@ func (in *inheritance) add(f *os.File, err error) int {
 	return in.lend(f)
 }
 
-// lend passes a file on that stays open.
+// lend makes the process inherit a file that stays open here.
 func (in *inheritance) lend(f *os.File) int {
 	in.files = append(in.files, f)
 	return len(in.files) - 1
@@ -118,8 +118,8 @@ func (in *inheritance) output() *os.File {
 	return r
 }
 
-// lifeline adds a pipe from which the process reads until this one is gone, and
-// stores the end that has to stay open.
+// lifeline adds a pipe whose end the process reads when the host has ended. It stores the
+// write end, which has to stay open.
 func (in *inheritance) lifeline(keep **os.File) int {
 	r, w, err := os.Pipe()
 	*keep = w
@@ -132,19 +132,19 @@ func (in *inheritance) close() {
 	}
 }
 
-// streams are what the host reads of a process.
+// streams are the output of a process.
 type streams struct {
 	stdout, stderr *os.File
 	readers        sync.WaitGroup
 }
 
 // read starts the readers. They end at the end of file, or by interrupt.
-func (s *streams) read(g *greeting, l *logs) {
+func (s *streams) read(h *handshake, l *logs) {
 	stdout := l.writer()
-	stdout.line = g.line
+	stdout.line = h.line
 	s.readers.Go(func() {
 		copyLines(stdout, s.stdout)
-		g.close()
+		h.close()
 	})
 	s.readers.Go(func() { copyLines(l.writer(), s.stderr) })
 }

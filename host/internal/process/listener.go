@@ -20,18 +20,18 @@ import (
 // maxSocketPath is the longest path of a Unix socket that every system here takes.
 const maxSocketPath = 107
 
-// go-plugin makes a folder in the runtime folder for each process, and the process
-// the socket of the control plane in it: /plugin-dirNNNNNNNNNN/pluginNNNNNNNNNN.
+// go-plugin makes a directory in the runtime directory for each process, in which the process
+// makes its control socket: /plugin-dirNNNNNNNNNN/pluginNNNNNNNNNN.
 const (
 	controlDirPrefix  = "plugin-dir"
 	controlSocketRoom = 1 + len(controlDirPrefix) + 10 + len("/plugin") + 10
 )
 
-// PrepareRuntimeDir creates the folder for sockets, or checks that an existing one
-// belongs to this user, closes it to everybody else, and checks that the sockets of
-// the given stages fit into the length that the kernel allows. Sockets and folders
-// that an earlier host has left there are removed: call it once, first, and while
-// holding the lock of the data folder.
+// PrepareRuntimeDir creates the directory for sockets with mode 0700, or checks that an
+// existing one belongs to this user and sets its mode. It checks that the paths of the
+// sockets of the given stages are not too long for the kernel, and removes sockets and
+// directories of an earlier host: call it once, first, and while holding the lock of the
+// data directory.
 func PrepareRuntimeDir(dir string, stages []string) error {
 	err := checkSocketRoom(dir, stages)
 	if err == nil {
@@ -41,13 +41,13 @@ func PrepareRuntimeDir(dir string, stages []string) error {
 		err = removeLeftovers(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("runtime folder %s: %w", dir, err)
+		return fmt.Errorf("runtime directory %s: %w", dir, err)
 	}
 	return nil
 }
 
-// checkSocketRoom checks the lengths of the control sockets, which have all the
-// same, and of the data sockets.
+// checkSocketRoom checks the lengths of the paths of the control sockets, which are all
+// equal, and of the data sockets.
 func checkSocketRoom(dir string, stages []string) error {
 	need := controlSocketRoom
 	for _, stage := range stages {
@@ -56,7 +56,7 @@ func checkSocketRoom(dir string, stages []string) error {
 	if len(dir)+need <= maxSocketPath {
 		return nil
 	}
-	return fmt.Errorf("its path has %d bytes, which leaves too little of the %d that the path of a Unix socket can have; set runtimeDir to a folder with at most %d",
+	return fmt.Errorf("its path has %d bytes, which leaves too little of the %d that the path of a Unix socket can have; set runtimeDir to a directory with at most %d",
 		len(dir), maxSocketPath, max(0, maxSocketPath-need))
 }
 
@@ -69,7 +69,7 @@ func makePrivate(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return errors.New("is a link, it must be a folder")
+		return errors.New("is a link or a file, it must be a directory")
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("belongs to user %d, it must belong to the user that runs catena (%d)", stat.Uid, os.Geteuid())
@@ -109,7 +109,7 @@ type Listener struct {
 func NewListener(dir, stage, generation string) (*Listener, error) {
 	path := socketPath(dir, stage, generation)
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("stage %q: the path of its socket, %s, would have %d bytes, %d are possible; set runtimeDir to a folder with a shorter path",
+		return nil, fmt.Errorf("stage %q: the path of its socket, %s, would have %d bytes, %d are possible; set runtimeDir to a directory with a shorter path",
 			stage, path, len(path), maxSocketPath)
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -122,16 +122,16 @@ func NewListener(dir, stage, generation string) (*Listener, error) {
 	return &Listener{ln: ln, path: path, refusal: rand.Text()}, nil
 }
 
-// Path is where the host connects to.
+// Path returns the path of the socket.
 func (l *Listener) Path() string { return l.path }
 
-// Refusal is the value of HeaderUndelivered in the answers of Refuse. No stage knows it,
-// so that none can pretend that it has not executed a request.
+// Refusal returns the value of HeaderUndelivered in the responses of Refuse. It is secret, so
+// that no stage can pretend that it has not executed a request.
 func (l *Listener) Refusal() string { return l.refusal }
 
 // Close removes the socket. A process that has inherited it no longer gets connections.
 func (l *Listener) Close() error {
-	if l.ln == nil { // an attached process has it
+	if l.ln == nil { // it is the attached process'
 		return nil
 	}
 	return l.ln.Close()
@@ -157,21 +157,21 @@ func (l *Listener) file() (*os.File, error) {
 	return os.NewFile(uintptr(dup), l.path), nil
 }
 
-// undelivered is what a connection gets that no process of the stage has accepted: the
-// request that may wait in it has provably not been executed.
+// undelivered is the response on a connection that no process of the stage has accepted: a
+// request that waits in it has provably not been executed.
 const undelivered = "HTTP/1.1 503 Service Unavailable\r\n" + stagev1.HeaderUndelivered + ": %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 const (
-	// refuseGrace is the time that a connection which is just being made has, and
-	// refuseTime that in which what waits is sent back.
+	// refuseGrace is how long Refuse waits for the next connection, and refuseTime how long it
+	// accepts connections.
 	refuseGrace = 5 * time.Millisecond
 	refuseTime  = 100 * time.Millisecond
 )
 
-// Refuse sends back the requests that wait in the socket, of which no process can have
-// known. Call it while no process accepts connections.
+// Refuse accepts the connections that wait in the socket and responds that their requests
+// have not been executed. Call it while no process accepts connections.
 func (l *Listener) Refuse() {
-	if l.ln == nil { // an attached process has it
+	if l.ln == nil { // it is the attached process'
 		return
 	}
 	for begun := time.Now(); time.Since(begun) < refuseTime; {

@@ -50,7 +50,7 @@ func TestPrepareRuntimeDirRefuses(t *testing.T) {
 		t.Errorf("link: %v", err)
 	}
 	deep := "/" + strings.Repeat("d", 70)
-	if err := PrepareRuntimeDir(deep, nil); err == nil || !strings.Contains(err.Error(), "set runtimeDir to a folder with at most 69") {
+	if err := PrepareRuntimeDir(deep, nil); err == nil || !strings.Contains(err.Error(), "set runtimeDir to a directory with at most 69") {
 		t.Errorf("deep: %v", err)
 	}
 	long := strings.Repeat("s", 60)
@@ -58,7 +58,7 @@ func TestPrepareRuntimeDirRefuses(t *testing.T) {
 		t.Errorf("long name: %v", err)
 	}
 	if _, err := os.Stat(deep); err == nil {
-		t.Error("a refused folder was made")
+		t.Error("a refused directory was made")
 	}
 }
 

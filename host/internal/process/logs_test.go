@@ -145,7 +145,7 @@ func TestLineWriter(t *testing.T) {
 	}
 }
 
-// How many lines were dropped is said once in a while, not for every line that gets through.
+// The number of dropped lines is logged once in a while, not for every line that gets through.
 func TestDropsAreReportedOnceInAWhile(t *testing.T) {
 	t.Parallel()
 	l := newLogs(hclog.NewNullLogger())

@@ -16,8 +16,8 @@ import (
 // noticeWithin is how long the end of a process may stay unnoticed.
 const noticeWithin = 50 * time.Millisecond
 
-// The end of a process is noticed at once, whoever still holds its pipes. What the machine
-// is busy with can delay any one notice; the faster half must be in time.
+// The end of a process is noticed at once, though another process still holds its pipes. A busy
+// machine can delay any one notice: the faster half must be in time.
 func TestExitIsNoticedAtOnce(t *testing.T) {
 	for _, mode := range []string{"good", "grandchild", "daemon"} {
 		t.Run(mode, func(t *testing.T) {
@@ -35,8 +35,7 @@ func TestExitIsNoticedAtOnce(t *testing.T) {
 	}
 }
 
-// noticed kills a process and measures from the moment at which the kernel says that it
-// has ended.
+// noticed kills a process and measures from the moment at which the kernel reports its end.
 func noticed(t *testing.T, f *fixture, mode string) time.Duration {
 	t.Helper()
 	p := f.start(t)
@@ -49,7 +48,7 @@ func noticed(t *testing.T, f *fixture, mode string) time.Duration {
 	}
 	fd, err := unix.PidfdOpen(p.PID(), 0)
 	if err != nil {
-		t.Skipf("this kernel does not tell of the end of processes: %v", err)
+		t.Skipf("this kernel does not report the end of processes: %v", err)
 	}
 	defer unix.Close(fd)
 	ended := make(chan time.Time, 1)

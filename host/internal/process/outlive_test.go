@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// get asks whoever serves the data socket for its process id.
+// get returns the id of the process that serves the data socket.
 func get(t *testing.T, path string) string {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{
@@ -34,27 +34,27 @@ func get(t *testing.T, path string) string {
 	return string(body)
 }
 
-// A request that comes while no process runs is answered by the next one.
+// A request that arrives while no process runs is served by the next one.
 func TestListenerOutlivesProcess(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "serves")
 	first := f.start(t)
 	if got := get(t, first.Socket()); got != strconv.Itoa(first.PID()) {
-		t.Errorf("answer %q of process %d", got, first.PID())
+		t.Errorf("response %q of process %d", got, first.PID())
 	}
 	if err := first.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	answer := make(chan string)
-	go func() { answer <- get(t, f.spec.Listener.Path()) }()
+	response := make(chan string)
+	go func() { response <- get(t, f.spec.Listener.Path()) }()
 	second := f.start(t)
-	if got := <-answer; got != strconv.Itoa(second.PID()) {
-		t.Errorf("answer %q, not of process %d", got, second.PID())
+	if got := <-response; got != strconv.Itoa(second.PID()) {
+		t.Errorf("response %q, not of process %d", got, second.PID())
 	}
 }
 
-// A stage does not outlive a host that is killed, be it that the kernel ends it or
-// that it watches the host itself, and leaves nothing that the next start minds.
+// A stage does not outlive a host that is killed, whether the kernel ends it or it watches the
+// host itself, and what it leaves does not disturb the next start.
 func TestHostIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"good", "watches-parent"} {

@@ -53,12 +53,12 @@ func TestOutputBecomesLog(t *testing.T) {
 		"[WARN]  test: low on beans: left=3\n",
 		`[INFO]  test: {"@level":7,"@message":{"a":1},"@timestamp":[]}`,
 	} {
-		eventually(t, "the log says "+want, func() bool { return strings.Contains(f.log.String(), want) })
+		eventually(t, "the log has "+want, func() bool { return strings.Contains(f.log.String(), want) })
 	}
 }
 
 // A stage that writes as fast as it can fills neither the host's log nor its
-// memory, and still answers and stops.
+// memory, and still responds and stops.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "floods")
@@ -71,13 +71,13 @@ func TestFlood(t *testing.T) {
 	if err := p.Stop(t.Context()); err != nil {
 		t.Errorf("stop during the flood: %v", err)
 	}
-	// Besides what is allowed, there are the lines that say how many were dropped.
+	// The reports of dropped lines are not part of the budget.
 	most := logBurst + int(time.Since(began).Seconds()*(logPerSecond+1)) + 100
 	if n := strings.Count(f.log.String(), "\n"); n > most {
 		t.Errorf("%d lines reached the log, want %d at most", n, most)
 	}
 	if !strings.Contains(f.log.String(), "lines were dropped") {
-		t.Error("the log does not say that lines are missing")
+		t.Error("the log does not report dropped lines")
 	}
 }
 

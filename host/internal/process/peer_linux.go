@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf returns which process, which must be one of this user, listens at the other
-// end of a connection.
+// peerOf returns the id of the process at the other end of a connection. It must be one of
+// this user.
 func peerOf(conn *net.UnixConn) (pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -24,7 +24,7 @@ func peerOf(conn *net.UnixConn) (pid int, err error) {
 		return 0, err
 	}
 	if peerErr != nil {
-		return 0, fmt.Errorf("who listens: %w", peerErr)
+		return 0, fmt.Errorf("peer credentials: %w", peerErr)
 	}
 	if int(peer.Uid) != os.Geteuid() {
 		return 0, fmt.Errorf("process %d of user %d listens at %s; it must be one of this user (%d)",
@@ -33,7 +33,7 @@ func peerOf(conn *net.UnixConn) (pid int, err error) {
 	return int(peer.Pid), nil
 }
 
-// checkListener checks that the process with this id listens at the other end.
+// checkListener checks that the process at the other end has this id.
 func checkListener(conn *net.UnixConn, pid int) error {
 	got, err := peerOf(conn)
 	if err == nil && got != pid {

@@ -15,7 +15,7 @@ import (
 
 func checkRegular(info fs.FileInfo) error {
 	if info.IsDir() {
-		return errors.New("is a folder, not a file")
+		return errors.New("is a directory, not a file")
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("is no regular file (%s)", info.Mode())
@@ -23,7 +23,7 @@ func checkRegular(info fs.FileInfo) error {
 	return nil
 }
 
-// checkFile checks the open file itself, path only serves advice.
+// checkFile checks the open file itself. path is for the errors.
 func checkFile(f *os.File, path string) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -44,9 +44,9 @@ func checkFile(f *os.File, path string) error {
 	return checkFormat(f)
 }
 
-// checkFolders checks those who could put another file in the place of path: of
-// the folder, and where path is a link, of the folder of the file it leads to.
-func checkFolders(path string) error {
+// checkDirs checks that no other user can replace path: in its directory, and if path is
+// a link, in the directory of its target.
+func checkDirs(path string) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
@@ -56,32 +56,32 @@ func checkFolders(path string) error {
 		dirs = append(dirs, d)
 	}
 	for _, dir := range dirs {
-		if err := checkFolder(dir); err != nil {
+		if err := checkDir(dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkFolder(dir string) error {
+func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
 	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("is in a folder that every user of this machine can write to; run chmod o-w %s", dir)
+		return fmt.Errorf("is in a directory that every user of this machine can write to; run chmod o-w %s", dir)
 	}
 	if err := checkOwner(info, dir); err != nil {
-		return fmt.Errorf("its folder %w", err)
+		return fmt.Errorf("its directory %w", err)
 	}
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		info, err := os.Stat(parent)
 		if err != nil {
 			return err
 		}
-		// In a sticky folder such as /tmp, only owners rename.
+		// In a sticky directory such as /tmp, only the owner of a file can rename it.
 		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("is below a folder that every user of this machine can write to; run chmod o-w %s", parent)
+			return fmt.Errorf("is below a directory that every user of this machine can write to; run chmod o-w %s", parent)
 		}
 		if parent == filepath.Dir(parent) {
 			return nil

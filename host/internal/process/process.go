@@ -34,17 +34,18 @@ type Process struct {
 	client      stagev1.StageClient
 	description *stagev1.DescribeResponse
 
-	child    *child
-	logs     *logs
-	greeting *greeting
-	streams  streams
-	lifeline *os.File // the process ends itself when this is closed
-	plugin   *plugin.Client
-	dir      string        // of this process alone; "" until go-plugin has made it
-	done     chan struct{} // closed when the process has ended and its output was read
-	released chan struct{} // nothing of the process is left in this one
+	child     *child
+	logs      *logs
+	handshake *handshake
+	streams   streams
+	lifeline  *os.File // the process ends when this is closed
+	plugin    *plugin.Client
+	dir       string        // of this process alone; "" until go-plugin has made it
+	done      chan struct{} // closed when the process has ended and its output was read
+	released  chan struct{} // closed when all resources are released
 
-	// What a Go program prints while go-plugin has replaced its os.Stdout and os.Stderr.
+	// syncStdout and syncStderr get what a Go program prints while go-plugin has replaced its
+	// os.Stdout and os.Stderr.
 	syncStdout, syncStderr *lineWriter
 
 	mu    sync.Mutex
@@ -55,31 +56,31 @@ func newProcess(spec Spec) *Process {
 	l := newLogs(spec.Logger)
 	return &Process{
 		spec: spec, child: newChild(), logs: l,
-		greeting:   newGreeting(l.line),
+		handshake:  newHandshake(l.line),
 		done:       make(chan struct{}),
 		released:   make(chan struct{}),
 		syncStdout: l.writer(), syncStderr: l.writer(),
 	}
 }
 
-// Stage is the name in the chain.
+// Stage returns the name in the chain.
 func (p *Process) Stage() string { return p.spec.Stage }
 
-// Binary is the path of what was started.
+// Binary returns the path of what was started.
 func (p *Process) Binary() string { return p.spec.Binary }
 
-// PID is the id of the process and of its process group.
+// PID returns the id of the process and of its process group.
 func (p *Process) PID() int { return p.child.pid() }
 
-// Socket is the path of the data socket.
+// Socket returns the path of the data socket.
 func (p *Process) Socket() string { return p.spec.Listener.Path() }
 
-// Client calls the stage. Every error is a *CallError. Give each call a deadline: a
-// stage that hangs or is suspended never answers. When the process ends, its calls
-// end with code Unavailable.
+// Client returns the client of the stage. Its errors are of type *CallError. Give each call a
+// deadline (see WithTimeout): a stage that hangs or is suspended never responds. Calls of a
+// process that has ended fail with code Unavailable.
 func (p *Process) Client() stagev1.StageClient { return p.client }
 
-// Description is what the stage has said of itself.
+// Description returns the stage's response to Describe.
 func (p *Process) Description() *stagev1.DescribeResponse { return p.description }
 
 // Done is closed when the process has ended, whoever ended it, and its output has been
@@ -97,32 +98,32 @@ func (p *Process) Err() error {
 	}
 }
 
-// LoseHost makes the process believe that its host is gone. It should end then.
+// LoseHost closes the pipe by which the process notices that its host has ended. The process
+// should end then.
 func (p *Process) LoseHost() error { return p.lifeline.Close() }
 
-// Kill ends the process and its group at once, and waits until nothing of it is left
-// or ctx ends.
+// Kill ends the process and its group at once, and waits until all its resources in this
+// process are released or ctx ends.
 func (p *Process) Kill(ctx context.Context) error {
 	p.child.kill()
 	select {
 	case <-p.released:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stage %q: process %d was killed but is not gone: %w", p.spec.Stage, p.PID(), ctx.Err())
+		return fmt.Errorf("stage %q: process %d was killed but has not ended: %w", p.spec.Stage, p.PID(), ctx.Err())
 	}
 }
 
-// Stop asks the stage to release what it holds, then the process to end, and kills
-// it if it has not ended two seconds later, or when ctx ends. It returns
-// when nothing of the process is left. The error says that the stage has reported
-// one, or that the process had to be killed.
+// Stop asks the stage to release its resources, then the process to end, and kills it
+// if it has not ended two seconds later, or when ctx ends. It returns when Kill would.
+// The error is the stage's, or that the process had to be killed.
 func (p *Process) Stop(ctx context.Context) error {
 	_, err := p.client.Stop(ctx, &stagev1.StopRequest{})
 	if status.Code(err) == codes.Unimplemented {
 		err = nil
 	}
 	if ctx.Err() == nil {
-		go p.plugin.Kill() // tells the process to end, and waits
+		go p.plugin.Kill() // asks the process to end, and waits
 		p.awaitExit(ctx, stopGrace)
 	}
 	killCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
@@ -136,12 +137,12 @@ func (p *Process) Stop(ctx context.Context) error {
 	case !exit.State.Success():
 		return errors.Join(err, exit)
 	case status.Code(err) == codes.Unavailable:
-		return nil // it has ended before its answer came
+		return nil // the process has ended before it has responded
 	}
 	return err
 }
 
-// exit is nil until the process has ended, and if it never started.
+// exit returns nil until the process has ended, and if it was never started.
 func (p *Process) exit() *ExitError {
 	state, killed, at := p.child.ended()
 	if state == nil {
@@ -153,12 +154,12 @@ func (p *Process) exit() *ExitError {
 	}
 }
 
-// run launches the program and sees to it that everything is released when it has ended.
+// run launches the program, and releases everything when it has ended.
 func (p *Process) run(ctx context.Context, binary *os.File, dir string, env []string) error {
 	if err := p.launch(ctx, binary, dir, env); err != nil {
 		return err
 	}
-	p.streams.read(p.greeting, p.logs)
+	p.streams.read(p.handshake, p.logs)
 	go func() {
 		<-p.child.done
 		p.drain()
@@ -183,11 +184,11 @@ func (p *Process) drain() {
 	}
 }
 
-// release gives back all that belongs to the process, which has ended or was never started.
+// release closes and removes all resources of the process, which has ended or was never started.
 func (p *Process) release() {
-	p.greeting.end()
+	p.handshake.end()
 	close(p.done)
-	p.plugin.Kill() // only tidies up: there is nobody left to kill
+	p.plugin.Kill() // only releases resources: the process has ended
 	p.streams.close()
 	_ = p.lifeline.Close()
 	if p.dir != "" {

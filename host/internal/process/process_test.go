@@ -49,7 +49,7 @@ func TestExitIsNoticedAndExplained(t *testing.T) {
 	err = p.Err()
 	for _, want := range []string{`stage "test"`, "exited with status 2", "panic: no such table", "testStage).Configure"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
+			t.Errorf("%q lacks %q", err, want)
 		}
 	}
 	var exit *ExitError
@@ -61,10 +61,10 @@ func TestExitIsNoticedAndExplained(t *testing.T) {
 	}
 }
 
-// A stage that cannot do AutoMTLS is served without, and it shows.
+// A stage that cannot do AutoMTLS works without, which Control reports.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string]Control{"good": ControlMTLS, "plain": ControlFolder} {
+	for mode, want := range map[string]Control{"good": ControlMTLS, "plain": ControlDirectory} {
 		p := newFixture(t, mode).start(t)
 		if err := configure(t.Context(), p, ""); err != nil {
 			t.Errorf("%s: %v", mode, err)
@@ -93,8 +93,8 @@ func TestKilledByOthers(t *testing.T) {
 	}
 }
 
-// The pipes of a process outlive it in a child that holds them. That must not hide
-// its end, and what is in its group ends with it.
+// The pipes of a process outlive it in a child that holds them. Its end is noticed nevertheless,
+// and what is in its group ends with it.
 func TestGrandchildHoldsPipes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"grandchild", "daemon"} {

@@ -9,37 +9,37 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 )
 
-// pluginRunner is a process as go-plugin sees it. go-plugin gets the handshake line
-// as all of its standard output and nothing of its standard error, so that its
-// own scanning, log parsing and waiting for the ends of pipes do not matter.
+// pluginRunner is a process for go-plugin. Its standard output holds the handshake line only
+// and its standard error nothing, so that go-plugin's own scanning, log parsing and
+// waiting for the ends of pipes do not matter.
 type pluginRunner struct {
-	child    *child
-	greeting *greeting
-	name     string
-	launch   func(context.Context) error
+	child     *child
+	handshake *handshake
+	name      string
+	launch    func(context.Context) error
 }
 
 var _ runner.Runner = (*pluginRunner)(nil)
 
 func (r *pluginRunner) Start(ctx context.Context) error { return r.launch(ctx) }
 
-func (r *pluginRunner) Stdout() io.ReadCloser { return r.greeting.read }
+func (r *pluginRunner) Stdout() io.ReadCloser { return r.handshake.read }
 
 func (r *pluginRunner) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 func (r *pluginRunner) Name() string { return r.name }
 
-// Diagnose has nothing to add: StartError says it.
+// Diagnose returns nothing: StartError has the diagnosis.
 func (r *pluginRunner) Diagnose(context.Context) string { return "" }
 
-// Wait returns when the process has ended. How it ended is told by Process.Err.
+// Wait returns when the process has ended. Process.Err returns how.
 func (r *pluginRunner) Wait(context.Context) error {
 	<-r.child.done
 	return nil
 }
 
-// Kill does nothing: go-plugin would kill a process that is about to tell why it
-// ends. Start and Process.Stop kill where it is due.
+// Kill does nothing: go-plugin would kill a process that is about to report why it
+// ends. Start and Process.Stop kill when it is time.
 func (r *pluginRunner) Kill(context.Context) error { return nil }
 
 func (r *pluginRunner) ID() string {

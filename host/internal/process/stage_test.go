@@ -29,7 +29,7 @@ import (
 )
 
 // The test binary is also the plugin: with envMode set, it plays a stage that
-// behaves as the mode says.
+// behaves according to the mode.
 const (
 	envMode = "PROCESS_TEST_MODE"
 	envName = "PROCESS_TEST_NAME"
@@ -72,16 +72,16 @@ func play(mode string) {
 		fmt.Printf("1|%d|tcp|127.0.0.1:1|grpc|%s\n", stagev1.ProtocolVersion, strings.Repeat("A", 80))
 		time.Sleep(time.Hour)
 	case "forges": // its certificate is none
-		greet(strings.Repeat("A", 80))
+		printHandshake(strings.Repeat("A", 80))
 		time.Sleep(time.Hour)
-	case "refuses": // nobody listens where it says
-		greet(certificate())
+	case "refuses": // nothing listens on the socket that it names
+		printHandshake(certificate())
 		time.Sleep(time.Hour)
-	case "greets": // and leaves
-		greet(certificate())
+	case "exits-after-handshake":
+		printHandshake(certificate())
 	case "host":
 		playHost()
-	case "stranger": // a process outside of the group listens where it says
+	case "other-process": // a process outside of the group listens on the socket that it names
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), envMode+"=listens")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
@@ -90,7 +90,7 @@ func play(mode string) {
 			panic(err)
 		}
 		_, _ = out.Read(make([]byte, 1))
-		greet("")
+		printHandshake("")
 		time.Sleep(time.Hour)
 	case "listens":
 		_, err := net.Listen("unix", os.Getenv(plugin.EnvUnixSocketDir)+"/none")
@@ -101,7 +101,7 @@ func play(mode string) {
 	}
 }
 
-func greet(cert string) {
+func printHandshake(cert string) {
 	fmt.Printf("1|%d|unix|%s/none|grpc|%s\n", stagev1.ProtocolVersion, os.Getenv(plugin.EnvUnixSocketDir), cert)
 }
 
@@ -119,7 +119,7 @@ func certificate() string {
 	return base64.RawStdEncoding.EncodeToString(der)
 }
 
-// playHost starts a stage and says which process it is.
+// playHost starts a stage and prints its process id.
 func playHost() {
 	dir, self := os.Args[1], os.Args[2]
 	ln, err := NewListener(dir, "test", "0")
@@ -213,7 +213,7 @@ func (s *testStage) flood() {
 	}
 }
 
-// watchParent ends the process when the host is gone, as the protocol asks.
+// watchParent ends the process when the host has ended, as the protocol demands.
 func watchParent() {
 	fd, _ := strconv.Atoi(os.Getenv(stagev1.EnvParent))
 	_, _ = os.NewFile(uintptr(fd), "parent").Read(make([]byte, 1))
@@ -231,7 +231,7 @@ func (s *testStage) serveHTTP() {
 	}))
 }
 
-// Configure does what its configuration says.
+// Configure does what is in its configuration.
 func (s *testStage) Configure(ctx context.Context, r *stagev1.ConfigureRequest) (*stagev1.ConfigureResponse, error) {
 	switch string(r.Config) {
 	case "panic":

@@ -22,21 +22,21 @@ import (
 const (
 	defaultStartTimeout = time.Minute
 	// exitGrace is how long a start that has failed waits for the process to end by
-	// itself, to say how it did.
+	// itself, to report how it did.
 	exitGrace = time.Second
 	// maxMessage bounds what a stage can make the host hold for one gRPC message.
 	maxMessage = 32 << 20
 )
 
-// Spec says what to start.
+// Spec is what to start.
 type Spec struct {
 	// Stage is the name in the chain. It is part of every error and log line.
 	Stage string
-	// Name is what the binary must say that it is; Stage if empty.
+	// Name is the name that the binary must report; Stage if empty.
 	Name string
-	// Attach, if not empty, is the folder of the sockets of a process that was started
-	// by hand: Connect attaches to that and starts nothing. Of the members below, only
-	// AttachWait, StartTimeout and Logger count then.
+	// Attach, if not empty, is the directory of the sockets of a process that was started
+	// by hand: Connect attaches to that and starts nothing. Of the fields below, only
+	// AttachWait, StartTimeout and Logger are used then.
 	Attach string
 	// AttachWait is how long to wait for such a process; StartTimeout if 0.
 	AttachWait time.Duration
@@ -47,7 +47,7 @@ type Spec struct {
 	SHA256 string
 	// Listener is the data socket that the process inherits. It stays the caller's.
 	Listener *Listener
-	// RuntimeDir is the folder for the socket of the control plane. It
+	// RuntimeDir is the directory for the socket of the control plane. It
 	// has to exist and to keep other users out.
 	RuntimeDir string
 	// Env is added to the environment.
@@ -80,16 +80,16 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// open returns the binary after all checks that can be made before it runs.
+// open makes all checks that are possible before the start, and returns the open binary.
 func (s Spec) open() (*os.File, error) {
 	if err := checkEnv(s.Env); err != nil {
 		return nil, err
 	}
 	if err := checkSocketRoom(s.RuntimeDir, nil); err != nil {
-		return nil, fmt.Errorf("runtime folder %s: %w", s.RuntimeDir, err)
+		return nil, fmt.Errorf("runtime directory %s: %w", s.RuntimeDir, err)
 	}
 	if _, err := os.Stat(s.RuntimeDir); err != nil {
-		return nil, fmt.Errorf("runtime folder: %w", err)
+		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
 	file, err := open(s.Binary)
 	if err != nil || s.SHA256 == "" {
@@ -101,9 +101,9 @@ func (s Spec) open() (*os.File, error) {
 	return file, nil
 }
 
-// Start launches a stage, shakes hands with it and lets it describe itself. ctx
-// bounds the start only; when it ends early, the process is killed. After an error,
-// which is a *StartError if the binary itself was good, nothing is left behind.
+// Start launches a stage, waits for its handshake and calls Describe. ctx bounds the start
+// only; when it ends early, the process is killed. After an error, which is a *StartError
+// if the binary passed its checks, nothing of the process is left.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	spec = spec.withDefaults()
 	file, err := spec.open()
@@ -116,7 +116,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	defer cancel()
 	p := newProcess(spec)
 	stop := context.AfterFunc(ctx, p.child.kill)
-	err = p.bringUp(ctx, file)
+	err = p.start(ctx, file)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -126,41 +126,41 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return nil, p.abandon(ctx, err)
 }
 
-// bringUp goes through launch, handshake and Describe.
-func (p *Process) bringUp(ctx context.Context, file *os.File) error {
-	if err := p.shakeHands(ctx, file); err != nil {
+// start launches the program and goes through handshake and Describe.
+func (p *Process) start(ctx context.Context, file *os.File) error {
+	if err := p.startPlugin(ctx, file); err != nil {
 		return err
 	}
-	if err := p.connect(); err != nil {
+	if err := p.newClient(); err != nil {
 		return err
 	}
 	return p.describe(ctx)
 }
 
-// shakeHands launches the program and returns when it has said where it listens.
-func (p *Process) shakeHands(ctx context.Context, file *os.File) error {
+// startPlugin launches the program and returns after its handshake.
+func (p *Process) startPlugin(ctx context.Context, file *os.File) error {
 	config := &plugin.ClientConfig{
 		HandshakeConfig:  stagev1.Handshake(),
 		Plugins:          stagev1.Plugins(nil),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
-		// This package ends what lasts too long, and says so.
+		// Start has its own time-out, with a better error.
 		StartTimeout:     p.spec.StartTimeout + time.Hour,
 		Logger:           hclog.NewNullLogger(),
 		SyncStdout:       p.syncStdout,
 		SyncStderr:       p.syncStderr,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.spec.RuntimeDir},
 		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithUnaryInterceptor(p.unary),
+			grpc.WithUnaryInterceptor(p.interceptor().unary),
 			grpc.WithStreamInterceptor(p.stream),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 			grpc.WithContextDialer(p.dialControl),
 		},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
-			p.dir, p.greeting.socketDir = dir, filepath.Clean(dir)
+			p.dir, p.handshake.socketDir = dir, filepath.Clean(dir)
 			return &pluginRunner{
-				child: p.child, greeting: p.greeting, name: p.spec.Binary,
+				child: p.child, handshake: p.handshake, name: p.spec.Binary,
 				launch: func(context.Context) error { return p.run(ctx, file, dir, cmd.Env) },
 			}, nil
 		},
@@ -171,8 +171,8 @@ func (p *Process) shakeHands(ctx context.Context, file *os.File) error {
 	return err
 }
 
-// connect makes the client. It ends when the process does.
-func (p *Process) connect() error {
+// newClient makes the client. Its connection is closed when the process ends.
+func (p *Process) newClient() error {
 	protocol, err := p.plugin.Client()
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -193,21 +193,21 @@ func (p *Process) describe(ctx context.Context) error {
 	d, err := p.client.Describe(ctx, &stagev1.DescribeRequest{})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return fmt.Errorf("is a plugin, but no Catena stage: it has no method Describe of service catena.stage.v1.Stage")
+		return fmt.Errorf("is a plugin, but no Catena stage: it lacks the method Describe of the service catena.stage.v1.Stage")
 	case err != nil:
 		return err
 	case d.GetName() == "":
-		return errors.New("reports no name; a stage must answer Describe with its name")
+		return errors.New("reports no name; a stage must respond to Describe with its name")
 	case d.GetName() != p.spec.Name:
-		return fmt.Errorf("reports the name %q, but stands in the chain as %q; is it the right file?", d.GetName(), p.spec.Name)
+		return fmt.Errorf("reports the name %q, but is configured as %q; is it the right file?", d.GetName(), p.spec.Name)
 	}
 	p.description = d
 	return nil
 }
 
-// abandon ends a start that has failed and returns the error to report.
+// abandon releases the resources of a start that has failed, and returns its error.
 func (p *Process) abandon(ctx context.Context, err error) error {
-	_, seen, problem := p.greeting.verdict()
+	_, seen, problem := p.handshake.result()
 	if p.PID() != 0 && (!seen || errors.Is(problem, errNoHandshake) || status.Code(err) == codes.Unavailable) {
 		p.awaitExit(ctx, exitGrace)
 	}
@@ -218,9 +218,9 @@ func (p *Process) abandon(ctx context.Context, err error) error {
 	}
 }
 
-// explain finds the cause behind the error that came to light first.
+// explain returns the cause of the error with which the start has failed.
 func (p *Process) explain(ctx context.Context, err error) error {
-	line, seen, problem := p.greeting.verdict()
+	line, seen, problem := p.handshake.result()
 	exit := p.exit()
 	var call *CallError
 	switch {
@@ -230,7 +230,7 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	case problem != nil:
 		return problem
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s within %s and was killed; raise startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout)
+		return fmt.Errorf("%s within %s and was killed; raise stages.%s.startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout, p.spec.Stage)
 	case ctx.Err() != nil:
 		return fmt.Errorf("the start was cancelled: %w", context.Cause(ctx))
 	case exit != nil && !exit.Killed && !seen:
@@ -245,7 +245,7 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// dispose ends what a failed start has begun.
+// dispose kills the process and releases its resources.
 func (p *Process) dispose(ctx context.Context) {
 	if p.PID() == 0 {
 		p.release()
@@ -259,12 +259,12 @@ func (p *Process) dispose(ctx context.Context) {
 
 func unfinished(handshake bool) string {
 	if handshake {
-		return "did not answer Describe"
+		return "did not respond to Describe"
 	}
 	return "did not send its handshake"
 }
 
-// quote shows the beginning of a line that may hold anything.
+// quote returns the beginning of a line, with unprintable characters escaped.
 func quote(line string) string {
 	const most = 120
 	if len(line) > most {

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// installed puts the test binary into a plugin folder.
+// installed puts the test binary into a plugin directory.
 func installed(t testing.TB) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -79,7 +79,7 @@ func expectEmpty(t testing.TB, dir string) {
 		t.Error(err)
 	}
 	for _, e := range entries {
-		t.Errorf("%s was left behind in the runtime folder", e.Name())
+		t.Errorf("%s was left behind in the runtime directory", e.Name())
 	}
 }
 
@@ -149,7 +149,7 @@ func TestStartIsCancelled(t *testing.T) {
 func TestStartLeaksNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	fds := descriptors(t)
-	for _, mode := range []string{"good", "exit", "garbage", "tcp", "protocol", "nostage", "dies", "forges", "refuses", "greets", "greets", "greets"} {
+	for _, mode := range []string{"good", "exit", "garbage", "tcp", "protocol", "nostage", "dies", "forges", "refuses", "exits-after-handshake", "exits-after-handshake", "exits-after-handshake"} {
 		t.Run(mode, func(t *testing.T) {
 			f := newFixture(t, mode)
 			if p, err := Start(t.Context(), f.spec); err == nil {
@@ -185,13 +185,13 @@ func TestEndBeforeConnectLeaksNothing(t *testing.T) {
 	}
 	defer file.Close()
 	p := newProcess(f.spec.withDefaults())
-	if err := p.shakeHands(t.Context(), file); err != nil {
+	if err := p.startPlugin(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p.connect() == nil && p.describe(t.Context()) == nil {
+	if p.newClient() == nil && p.describe(t.Context()) == nil {
 		t.Error("a dead process has described itself")
 	}
 	p.dispose(t.Context())
@@ -240,7 +240,7 @@ func TestCheckedFileIsStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProcess(spec)
-	if err := p.bringUp(t.Context(), file); err != nil {
+	if err := p.start(t.Context(), file); err != nil {
 		t.Fatal(p.abandon(t.Context(), err))
 	}
 	comm, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/comm")

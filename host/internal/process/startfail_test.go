@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Every way in which a start fails says so in one line, with the stage's and the
-// binary's name, and leaves no process, file or goroutine behind.
+// Every failed start is reported in one line with the names of the stage and the binary, and
+// leaves no process, file or goroutine.
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -25,21 +25,21 @@ func TestStartFails(t *testing.T) {
 		{mode: "garbage", want: []string{`"Welcome to my stage!"`, "logs belong on standard error"}},
 		{mode: "garbage-exit", want: []string{`"usage: ls [FILE]"`, "no Catena stage"}},
 		{mode: "endless-line", want: []string{`"xxx`, "no Catena stage"}},
-		{mode: "silent", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms", "startTimeout"}},
+		{mode: "silent", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms", "stages.test.startTimeout"}},
 		{mode: "suspended", timeout: 300 * time.Millisecond, want: []string{"did not send its handshake within 300ms"}},
 		{mode: "closes", want: []string{"closed its standard output before the handshake"}},
 		{mode: "tcp", want: []string{"listens on tcp 127.0.0.1:1", "PLUGIN_UNIX_SOCKET_DIR"}},
 		{mode: "forges", want: []string{"certificate"}},
 		{mode: "refuses", want: []string{"Describe", "no such file"}},
-		{mode: "stranger", want: []string{"control socket", "does not belong to process"}},
-		{mode: "greets", want: []string{"exited with status 0 right after the handshake"}},
+		{mode: "other-process", want: []string{"control socket", "does not belong to process"}},
+		{mode: "exits-after-handshake", want: []string{"exited with status 0 right after the handshake"}},
 		{mode: "protocol", want: []string{"speaks version 9 of the stage protocol, this host speaks 1", "SDK"}},
 		{mode: "netrpc", want: []string{"does not speak gRPC"}},
 		{mode: "nostage", want: []string{"no Catena stage", "Describe"}},
 		{mode: "good", name: "-", want: []string{"reports no name"}},
 		{mode: "good", name: "other", want: []string{`reports the name "other"`, `"test"`}},
-		{mode: "hangs", timeout: 6 * time.Second, want: []string{"did not answer Describe within 6s"}},
-		{mode: "suspends", timeout: 6 * time.Second, want: []string{"did not answer Describe within 6s"}},
+		{mode: "hangs", timeout: 6 * time.Second, want: []string{"did not respond to Describe within 6s"}},
+		{mode: "suspends", timeout: 6 * time.Second, want: []string{"did not respond to Describe within 6s"}},
 		{mode: "dies", want: []string{"exited with status 4 right after the handshake"}},
 	} {
 		t.Run(tc.mode+tc.name, func(t *testing.T) {
@@ -59,12 +59,12 @@ func TestStartFails(t *testing.T) {
 			first, rest, _ := strings.Cut(err.Error(), "\n")
 			for _, want := range append(tc.want, `stage "test"`, f.spec.Binary) {
 				if !strings.Contains(first, want) {
-					t.Errorf("%q does not say %q", first, want)
+					t.Errorf("%q lacks %q", first, want)
 				}
 			}
 			for _, want := range tc.log {
 				if !strings.Contains(rest, want) {
-					t.Errorf("the lines after the first do not say %q:\n%s", want, rest)
+					t.Errorf("the lines after the first lack %q:\n%s", want, rest)
 				}
 			}
 			if n := strings.Count(rest, "\n"); n >= tailLines {
@@ -107,8 +107,8 @@ func TestSpecIsChecked(t *testing.T) {
 	}{
 		{`environment variable "A=B": a name must not`, func(s *Spec) { s.Env["A=B"] = "" }},
 		{`environment variable "A": its value holds`, func(s *Spec) { s.Env["A"] = "x\x00" }},
-		{"set runtimeDir to a folder with at most", func(s *Spec) { s.RuntimeDir = "/" + strings.Repeat("d", 80) }},
-		{"runtime folder: stat /no/such: no such file", func(s *Spec) { s.RuntimeDir = "/no/such" }},
+		{"set runtimeDir to a directory with at most", func(s *Spec) { s.RuntimeDir = "/" + strings.Repeat("d", 80) }},
+		{"runtime directory: stat /no/such: no such file", func(s *Spec) { s.RuntimeDir = "/no/such" }},
 		{"catena-stage-none: no such file", func(s *Spec) { s.Binary = "/catena-stage-none" }},
 	} {
 		f := newFixture(t, "good")

@@ -10,13 +10,13 @@ const (
 	tailWidth = 512
 )
 
-// tail keeps what an error about a stage shows of its output: the last lines, or if
-// the process has panicked, the first lines from there on. It allocates once.
+// tail keeps what an error about a stage shows of its output: the last lines, or the first
+// lines of a panic. It allocates once.
 type tail struct {
-	mu      sync.Mutex
-	lines   [tailLines][]byte
-	next    int // total number of lines kept since reset
-	panicky bool
+	mu       sync.Mutex
+	lines    [tailLines][]byte
+	next     int // total number of lines kept since reset
+	panicked bool
 }
 
 // add copies a line.
@@ -26,10 +26,10 @@ func (t *tail) add(line []byte) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if startsPanic(line) && !t.panicky {
-		t.panicky, t.next = true, 0
+	if startsPanic(line) && !t.panicked {
+		t.panicked, t.next = true, 0
 	}
-	if t.panicky && t.next == tailLines {
+	if t.panicked && t.next == tailLines {
 		return
 	}
 	i := t.next % tailLines
@@ -37,11 +37,11 @@ func (t *tail) add(line []byte) {
 	t.next++
 }
 
-// calm ends a panic: the process has gone on.
-func (t *tail) calm() {
+// endPanic is called when the process has survived a panic.
+func (t *tail) endPanic() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.panicky = false
+	t.panicked = false
 }
 
 // text returns the lines, the oldest first.
@@ -60,7 +60,7 @@ func (t *tail) text() []string {
 	return out
 }
 
-// startsPanic recognises how the Go runtime begins its last words.
+// startsPanic recognizes the first line of the Go runtime's output before it ends a process.
 func startsPanic(line []byte) bool {
 	for _, prefix := range []string{"panic: ", "fatal error: ", "runtime: goroutine stack exceeds"} {
 		if bytes.HasPrefix(line, []byte(prefix)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -26,7 +27,7 @@ type chainState struct {
 
 	dataDir string
 	// saved are the claims in the data directory, for publish alone.
-	saved map[string][]string
+	saved map[string][]claim.Claim
 }
 
 func newChainState(dataDir string, log hclog.Logger) *chainState {
@@ -48,7 +49,7 @@ func (c *chainState) publish(stages []supervisor.Published) {
 	claims := make([]chain.StageClaims, len(stages))
 	for i, st := range stages {
 		routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
-		claims[i] = chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)}
+		claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
 	}
 	c.relay.Set(chain.NewTable(claims), routes)
 	if err := c.saveClaims(stages); err != nil {
@@ -59,14 +60,14 @@ func (c *chainState) publish(stages []supervisor.Published) {
 // saveClaims leaves the claims for "catena chain", and for a later start on which a stage
 // that is not required does not come up. What is only assumed of such a stage is not saved.
 func (c *chainState) saveClaims(stages []supervisor.Published) error {
-	all := map[string][]string{}
+	all := map[string][]claim.Claim{}
 	for _, st := range stages {
-		texts := claimTexts(claimsOf(st.Claims))
+		claims := stagev1.DecodeClaims(st.Claims)
 		if st.Absent {
-			texts = c.saved[st.Name]
+			claims = c.saved[st.Name]
 		}
-		if len(texts) > 0 {
-			all[st.Name] = texts
+		if len(claims) > 0 {
+			all[st.Name] = claims
 		}
 	}
 	if maps.EqualFunc(all, c.saved, slices.Equal) {

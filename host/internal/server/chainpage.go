@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/sdk/claim"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // chainPage is the page at front.ChainPath.
@@ -23,7 +25,7 @@ func (r *run) serveChainPage(w http.ResponseWriter, _ *http.Request) {
 		page.Order = append(page.Order, st.Stage)
 	}
 	for _, st := range r.chain.stages() {
-		page.Claims[st.Name] = claimTexts(claimsOf(st.Claims))
+		page.Claims[st.Name] = claim.Texts(stagev1.DecodeClaims(st.Claims))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(page)

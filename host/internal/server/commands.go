@@ -12,6 +12,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // commands are what the admin socket can ask for.
@@ -93,7 +94,7 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 		states[st.Stage] = st.State
 	}
 	for _, st := range c.chain.stages() {
-		added := e.Add(chain.StageClaims{Name: st.Name, Claims: claimsOf(st.Claims)})
+		added := e.Add(chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)})
 		added.State, added.Outcomes = states[st.Name], outcomes[st.Name]
 	}
 	e.Incomplete = c.stages.Incomplete()

@@ -58,9 +58,8 @@ func (s *shutdown) closeFront() error {
 	return s.front.Close()
 }
 
-// drainStages drains the stages when the front says so. The context ends with the drain if
-// that is ended early.
-func (s *shutdown) drainStages() context.Context {
+// drainStages drains the stages when the front says so.
+func (s *shutdown) drainStages() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.drained, s.endDrain = make(chan struct{}), cancel
 	go func() {
@@ -71,7 +70,6 @@ func (s *shutdown) drainStages() context.Context {
 		case <-ctx.Done():
 		}
 	}()
-	return ctx
 }
 
 // awaitDrain returns when the stages have ended what they had to do for clients. When

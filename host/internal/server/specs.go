@@ -9,6 +9,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // findBinaries reports all binaries that cannot be started and, if there are such, what is
@@ -36,7 +37,7 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 			errs = append(errs, err)
 		}
 		spec := specOf(st, b)
-		spec.LastClaims = wireClaims(claims[st.Name])
+		spec.LastClaims = stagev1.EncodeClaims(claims[st.Name])
 		attach.apply(&spec)
 		all = append(all, spec)
 	}
@@ -48,10 +49,15 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
-		Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
-		User: st.Identity.User, Groups: st.Identity.Groups, StartTimeout: st.StartTimeout,
-		LivenessTimeout: st.LivenessTimeout, DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
-		Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
+		Process: supervisor.Process{
+			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
+			User: st.Identity.User, Groups: st.Identity.Groups,
+		},
+		Policy: supervisor.Policy{
+			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
+			DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
+			Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
+		},
 	}
 }
 

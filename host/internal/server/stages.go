@@ -65,8 +65,7 @@ const preShutdownTimeout = 10 * time.Second
 
 // registerStages makes the stages' hooks, checks and signals part of the front.
 func (r *run) registerStages() error {
-	complete := make(chan struct{})
-	if err := r.front.AddSignal("catena-stages", complete); err != nil {
+	if err := r.front.AddSignal("catena-stages", r.stages.Complete()); err != nil {
 		return err
 	}
 	r.front.SetChecks(r.checks)
@@ -80,24 +79,6 @@ func (r *run) registerStages() error {
 	r.front.AddPreShutdownHook("catena-stages", func() error {
 		return r.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
 	})
-	ctx := r.shutdown.drainStages()
-	go r.awaitComplete(ctx, complete)
+	r.shutdown.drainStages()
 	return nil
-}
-
-// completePoll is how often the stages are asked whether they know all of their paths.
-// It is a question to this process alone.
-const completePoll = 10 * time.Millisecond
-
-// awaitComplete closes the channel when every stage of the chain, whichever those are by
-// then, knows all of its paths.
-func (r *run) awaitComplete(ctx context.Context, complete chan<- struct{}) {
-	for r.stages.Incomplete() != "" {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(completePoll):
-		}
-	}
-	close(complete)
 }

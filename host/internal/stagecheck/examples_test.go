@@ -50,7 +50,7 @@ func TestOtherLanguages(t *testing.T) {
 					t.Error(r)
 				}
 			}
-			if report.Control != "folder" || report.Count(Passed) < 20 {
+			if report.Control != "directory" || report.Count(Passed) < 20 {
 				t.Errorf("control %s, %d checks passed", report.Control, report.Count(Passed))
 			}
 		})

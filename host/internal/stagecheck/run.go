@@ -101,7 +101,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	dir, err := os.MkdirTemp("", "catena-")
 	if err != nil {
-		return nil, fmt.Errorf("folder for sockets: %w", err)
+		return nil, fmt.Errorf("directory for sockets: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	s := &suite{

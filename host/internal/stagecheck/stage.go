@@ -18,6 +18,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -136,13 +137,9 @@ func (st *stage) prepare(ctx context.Context) error {
 
 // claim makes the chain follow the stage's claims.
 func (st *stage) claim(claims []*stagev1.Claim) {
-	own := make([]chain.Claim, len(claims))
-	for i, c := range claims {
-		own[i] = chain.Claim{Path: c.GetPath(), Match: chain.Match(c.GetMatch())}
-	}
 	table := chain.NewTable([]chain.StageClaims{
-		{Name: st.name, Claims: own},
-		{Name: behindName, Claims: []chain.Claim{{Path: "/", Match: chain.Prefix}}},
+		{Name: st.name, Claims: stagev1.DecodeClaims(claims)},
+		{Name: behindName, Claims: []claim.Claim{claim.Prefix("/")}},
 	})
 	st.chain.Set(table, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: behindName, Socket: st.next.socket}})
 }

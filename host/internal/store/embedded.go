@@ -24,10 +24,11 @@ type embedded struct {
 	etcd *embed.Etcd
 	// unwatch ends the goroutine that waits for the server to fail.
 	unwatch context.CancelFunc
-	closing *atomic.Bool
+	// ending is set when errors of etcd are no longer worth a line in the log.
+	ending *atomic.Bool
 }
 
-// startEmbedded returns when the server answers. Thereafter it calls failed if the
+// startEmbedded returns when the server responds. Thereafter it calls failed if the
 // server ends by itself.
 func startEmbedded(ctx context.Context, dir string, o Options, failed func(error)) (*embedded, error) {
 	if err := checkSocket(o.Socket); err != nil {
@@ -37,9 +38,10 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 		return nil, err
 	}
 	fatal := make(chan error, 1)
-	closing := new(atomic.Bool)
+	started, ending := new(atomic.Bool), new(atomic.Bool)
 	cfg := embeddedConfig(dir, o)
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(o.Logger, closing, func(err error) {
+	isEnding := func() bool { return ending.Load() || !started.Load() && ctx.Err() != nil }
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(o.Logger, isEnding, func(err error) {
 		select {
 		case fatal <- err:
 		default:
@@ -53,14 +55,15 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 		etcd.Close()
 		return nil, err
 	}
+	started.Store(true)
 	watch, cancel := context.WithCancel(context.Background())
 	go reportFailure(watch, etcd, fatal, failed)
-	return &embedded{etcd: etcd, unwatch: cancel, closing: closing}, nil
+	return &embedded{etcd: etcd, unwatch: cancel, ending: ending}, nil
 }
 
-// embeddedConfig is the configuration of a single member that no other process
-// than the owner's can reach. There is no peer listener: etcd would open a unix
-// peer URL as an abstract socket, which every local user can connect to.
+// embeddedConfig returns the configuration of a single member that only processes of the
+// owner can reach. There is no peer listener: etcd would open a unix peer URL as an
+// abstract socket, which every local user can connect to.
 func embeddedConfig(dir string, o Options) *embed.Config {
 	client := url.URL{Scheme: "unix", Path: o.Socket}
 	cfg := embed.NewConfig()
@@ -71,7 +74,7 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	cfg.ListenClientUrls = []url.URL{client}
 	cfg.AdvertiseClientUrls = []url.URL{client}
 	cfg.EnableGRPCGateway = false
-	// A single member waits for nobody: short ticks only make the start short.
+	// A single member waits for no other: short ticks only make the start short.
 	cfg.TickMs = 10
 	cfg.ElectionMs = 100
 	cfg.QuotaBackendBytes = o.QuotaBytes
@@ -80,7 +83,7 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	return cfg
 }
 
-// checkSocket refuses paths that the kernel or other users would make trouble with.
+// checkSocket checks that the socket can be made, and that other users cannot reach it.
 func checkSocket(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("socket path %q is not absolute", path)
@@ -90,10 +93,10 @@ func checkSocket(path string) error {
 	}
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil {
-		return fmt.Errorf("folder of the socket: %w", err)
+		return fmt.Errorf("directory of the socket: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("folder of the socket %s is open to other users: mode %04o, want 0700", path, mode)
+		return fmt.Errorf("directory of the socket %s is open to other users: mode %04o, want 0700", path, mode)
 	}
 	return nil
 }
@@ -153,10 +156,10 @@ func reportFailure(ctx context.Context, etcd *embed.Etcd, fatal <-chan error, fa
 	}
 }
 
-// close ends the server, or leaves it to its fate when ctx ends.
+// close ends the server, or stops waiting for that when ctx ends.
 func (e *embedded) close(ctx context.Context) error {
 	e.unwatch()
-	e.closing.Store(true)
+	e.ending.Store(true)
 	done := make(chan struct{})
 	go func() {
 		e.etcd.Close()

@@ -20,15 +20,15 @@ import (
 const (
 	// externalTimeout is how long Open waits for an external cluster by default.
 	externalTimeout = 20 * time.Second
-	// attemptTimeout is for one question to one endpoint.
+	// attemptTimeout is for one request to one endpoint.
 	attemptTimeout = 5 * time.Second
 	retryInterval  = 500 * time.Millisecond
 	// firstByteTimeout is how long a server has to refuse a client's certificate.
 	firstByteTimeout = time.Second
 )
 
-// checkExternal returns when one of the endpoints has answered a read that needs
-// the cluster's quorum.
+// checkExternal returns when one of the endpoints has served a read that needs the
+// cluster's quorum.
 func checkExternal(ctx context.Context, o Options) error {
 	tlsConfig, err := externalTLS(o)
 	if err != nil {
@@ -85,8 +85,8 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// awaitExternal asks all endpoints in turn until one answers, ctx ends, or all
-// errors are such that waiting does not help.
+// awaitExternal tries all endpoints in turn until one responds, ctx ends, or no error is
+// one that waiting can resolve.
 func awaitExternal(ctx context.Context, targets []*url.URL, tlsConfig *tls.Config, log hclog.Logger) error {
 	for first := true; ; first = false {
 		var failures []error
@@ -99,7 +99,7 @@ func awaitExternal(ctx context.Context, targets []*url.URL, tlsConfig *tls.Confi
 			if isTLS(err) {
 				hopeless++
 			}
-			failures = append(failures, fmt.Errorf("store.endpoints: etcd at %s does not answer: %w", target, err))
+			failures = append(failures, fmt.Errorf("store.endpoints: etcd at %s does not respond: %w", target, err))
 		}
 		err := errors.Join(failures...)
 		if hopeless == len(targets) {
@@ -116,8 +116,8 @@ func awaitExternal(ctx context.Context, targets []*url.URL, tlsConfig *tls.Confi
 	}
 }
 
-// askEndpoint connects by itself first, for an error that says what is wrong: the
-// client's own is "deadline exceeded".
+// askEndpoint connects by itself first, for a better error: the client's own is "deadline
+// exceeded".
 func askEndpoint(ctx context.Context, target *url.URL, tlsConfig *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func askEndpoint(ctx context.Context, target *url.URL, tlsConfig *tls.Config) er
 	defer client.Close()
 	_, err = client.Get(ctx, "catena/health")
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
-		return nil // it has answered; what this user may read is another matter
+		return nil // it has responded; what this user may read does not matter here
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func dialTLS(ctx context.Context, address string, config *tls.Config) error {
 	return nil
 }
 
-// isTLS says whether an error is about certificates or about TLS at all.
+// isTLS reports whether an error is about certificates or TLS.
 func isTLS(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var record tls.RecordHeaderError

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,16 +47,16 @@ func TestExternal(t *testing.T) {
 		t.Error(err)
 	}
 
-	stranger := newCA(t, "stranger")
-	strangerCert, strangerKey := stranger.issue(t, "client")
+	otherUser := newCA(t, "otherUser")
+	strangerCert, strangerKey := otherUser.issue(t, "client")
 	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"unknown authority": {func(o *Options) { o.CAFile = stranger.file }, "certificate signed by unknown authority"},
+		"unknown authority": {func(o *Options) { o.CAFile = otherUser.file }, "certificate signed by unknown authority"},
 		"no client cert":    {func(o *Options) { o.CertFile, o.KeyFile = "", "" }, "certificate required"},
 		"other client cert": {func(o *Options) { o.CertFile, o.KeyFile = strangerCert, strangerKey }, "unknown certificate authority"},
-		"plain":             {func(o *Options) { o.Endpoints = []string{"http" + strings.TrimPrefix(endpoint, "https")} }, "does not answer"},
+		"plain":             {func(o *Options) { o.Endpoints = []string{"http" + strings.TrimPrefix(endpoint, "https")} }, "does not respond"},
 		"refused":           {func(o *Options) { o.Endpoints = []string{"https://" + deafAddress(t)} }, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) { // not parallel: the server ends with its test
@@ -83,7 +82,7 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// One endpoint that answers is enough, as for kube-apiserver.
+// One endpoint that responds is enough, as for kube-apiserver.
 func TestExternalOneOfTwo(t *testing.T) {
 	t.Parallel()
 	ca := newCA(t, "ca")
@@ -128,7 +127,7 @@ func TestExternalBadOptions(t *testing.T) {
 	}
 }
 
-// deafAddress is an address on which nobody listens, nor can before the test ends: a
+// deafAddress is an address on which no process listens, or can before the test ends: a
 // socket that does not listen has it.
 func deafAddress(t *testing.T) string {
 	t.Helper()
@@ -148,7 +147,7 @@ func deafAddress(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*syscall.SockaddrInet4).Port))
 }
 
-// freeAddress is an address on which nobody listens just now.
+// freeAddress is an address on which no process listens just now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,7 +166,7 @@ func startTLSEtcd(t *testing.T, caFile, certFile, keyFile string) string {
 		if err == nil {
 			return endpoint
 		}
-		if !errors.Is(err, syscall.EADDRINUSE) || attempt == 5 { // somebody was faster
+		if !errors.Is(err, syscall.EADDRINUSE) || attempt == 5 { // another process was faster
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +183,7 @@ func tryTLSEtcd(t *testing.T, caFile, certFile, keyFile string) (string, error) 
 	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: certFile, KeyFile: keyFile, TrustedCAFile: caFile, ClientCertAuth: true}
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.UnsafeNoFsync = true
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(hclog.NewNullLogger(), new(atomic.Bool), func(err error) { t.Error(err) }))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(hclog.NewNullLogger(), func() bool { return false }, func(err error) { t.Error(err) }))
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return "", err

@@ -12,7 +12,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/guard"
 )
 
-// LockedError says that another process uses the data folder.
+// LockedError is that another process uses the data directory.
 type LockedError struct {
 	Dir string
 	// PID is the other process, 0 if it is not known.
@@ -24,63 +24,69 @@ func (e *LockedError) Error() string {
 	if e.PID != 0 {
 		holder = fmt.Sprintf("another catena host, process %d", e.PID)
 	}
-	return fmt.Sprintf("data folder %s is in use by %s: stop it, or choose another data folder", e.Dir, holder)
+	return fmt.Sprintf("data directory %s is in use by %s: stop it, or choose another data directory", e.Dir, holder)
 }
 
-// DirLock is a lock on a data folder. The kernel releases it with the process.
+// DirLock is a lock on a data directory. The kernel releases it with the process.
 type DirLock struct {
+	dir  string // absolute
 	file *os.File
-	// WasOpen says that other users could enter the folder before.
+	// WasOpen reports whether other users could enter the directory before.
 	WasOpen bool
-	// Replaceable says why other users could put another folder in its place, nil if
+	// Replaceable is why other users could put another directory in its place, nil if
 	// they cannot.
 	Replaceable error
 }
 
-// lockName is the file that is locked. A folder that has it is a data folder.
+// lockName is the file that is locked. A directory that has it is a data directory.
 const lockName = "lock"
 
-// LockDir creates the data folder with mode 0700 if it does not exist, closes one that
-// does to other users, and takes its lock. It refuses a folder in which others may have
-// put something, and an open one that is used for something else. The error is a
+// LockDir creates the data directory with mode 0700, or removes the rights of other users to
+// an existing one, and takes its lock. It refuses a directory with files of another user, and
+// one that other users can enter and that is used for something else. The error is a
 // LockedError if another process has the lock.
 func LockDir(dir string) (*DirLock, error) {
 	if dir == "" {
-		return nil, errors.New("no data folder given")
+		return nil, errors.New("no data directory given")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err := checkUse(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create data folder: %w", err)
+		return nil, fmt.Errorf("create data directory: %w", err)
 	}
-	wasOpen, err := guard.Folder(dir)
+	wasOpen, err := guard.Dir(dir)
 	if err == nil {
 		err = guard.CheckEntries(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("data folder %s cannot be written: %w", dir, err)
+		return nil, fmt.Errorf("data directory %s cannot be written: %w", dir, err)
 	}
 	locked, err := tryLock(file)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", dir, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), file.Close())
 	}
 	if !locked {
 		pid := readPID(file)
 		return nil, errors.Join(&LockedError{Dir: dir, PID: pid}, file.Close())
 	}
-	lock := &DirLock{file: file, WasOpen: wasOpen, Replaceable: guard.CheckAbove(dir)}
+	lock := &DirLock{dir: dir, file: file, WasOpen: wasOpen, Replaceable: guard.CheckAbove(dir)}
 	if err := lock.writePID(); err != nil {
-		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", dir, err), lock.Release())
+		return nil, errors.Join(fmt.Errorf("data directory %s cannot be written: %w", dir, err), lock.Release())
 	}
 	return lock, nil
 }
 
-// checkUse keeps from closing a folder that others use, such as /tmp or a home, to them.
+// checkUse refuses a directory that is used for something else, such as /tmp or a home: other
+// users would lose their access to it.
 func checkUse(dir string) error {
 	if !guard.IsOpen(dir) {
 		return nil
@@ -90,11 +96,11 @@ func checkUse(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("data folder: %w", err)
+		return fmt.Errorf("data directory: %w", err)
 	}
 	for _, e := range entries {
 		if e.Name() != "lost+found" { // of a file system of its own
-			return fmt.Errorf("data folder %s is open to other users and is no data folder so far, it holds %s: choose another folder, or run chmod 700 %s", dir, e.Name(), dir)
+			return fmt.Errorf("%s is no data directory: other users can enter it, and it has other files, such as %s; choose another directory, such as %s", dir, e.Name(), filepath.Join(dir, "catena"))
 		}
 	}
 	return nil
@@ -108,7 +114,20 @@ func (l *DirLock) writePID() error {
 	return err
 }
 
-// Release unlocks the folder. The file stays: removing it would let two processes
+// Check returns an error if the directory is no longer the one that was locked, because it was
+// deleted, moved or replaced.
+func (l *DirLock) Check() error {
+	locked, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(filepath.Join(l.dir, lockName)); err == nil && os.SameFile(locked, now) {
+		return nil
+	}
+	return fmt.Errorf("data directory %s was deleted or moved while it was in use", l.dir)
+}
+
+// Release unlocks the directory. The file stays: removing it would let two processes
 // hold locks on two files of the same name.
 func (l *DirLock) Release() error { return l.file.Close() }
 

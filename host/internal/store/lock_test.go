@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// openFolder is a folder with that mode, whatever the umask is.
-func openFolder(t *testing.T, mode fs.FileMode) string {
+// openDir is a directory with that mode, whatever the umask is.
+func openDir(t *testing.T, mode fs.FileMode) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -42,10 +42,10 @@ func lockDir(t *testing.T, dir string) *DirLock {
 	return lock
 }
 
-func TestLockDirClosesTheFolder(t *testing.T) {
+func TestLockDirRemovesRights(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fs.FileMode{0o777, 0o755, 0o770} {
-		dir := openFolder(t, mode)
+		dir := openDir(t, mode)
 		if lock := lockDir(t, dir); !lock.WasOpen || modeOf(t, dir) != 0o700 {
 			t.Errorf("mode %o: was open is %t, mode is %o afterwards", mode, lock.WasOpen, modeOf(t, dir))
 		}
@@ -57,30 +57,30 @@ func TestLockDirClosesTheFolder(t *testing.T) {
 			t.Errorf("mode %o, with files: was open is %t, mode is %o afterwards", mode, lock.WasOpen, modeOf(t, dir))
 		}
 		if lock := lockDir(t, dir); lock.WasOpen {
-			t.Errorf("mode %o: the closed folder counts as open", mode)
+			t.Errorf("mode %o: the closed directory counts as open", mode)
 		}
 	}
 }
 
-func TestLockDirTellsOfAReplaceableFolder(t *testing.T) {
+func TestLockDirReportsAReplaceableDir(t *testing.T) {
 	t.Parallel()
-	above := openFolder(t, 0o777)
+	above := openDir(t, 0o777)
 	if lock := lockDir(t, filepath.Join(above, "data")); lock.Replaceable == nil || !strings.Contains(lock.Replaceable.Error(), "chmod o-w "+above) {
 		t.Errorf("got %v", lock.Replaceable)
 	}
-	if lock := lockDir(t, filepath.Join(openFolder(t, 0o755), "data")); lock.Replaceable != nil {
+	if lock := lockDir(t, filepath.Join(openDir(t, 0o755), "data")); lock.Replaceable != nil {
 		t.Error(lock.Replaceable)
 	}
 }
 
-// A folder such as /tmp or a home must not be closed to those who use it.
-func TestLockDirLeavesOtherFoldersOpen(t *testing.T) {
+// A directory such as /tmp or a home stays open to its users, and no advice would close it.
+func TestLockDirLeavesOtherDirsOpen(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t, 0o755)
+	dir := openDir(t, 0o755)
 	if err := os.WriteFile(filepath.Join(dir, "letter.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), "letter.txt") || !strings.Contains(err.Error(), "chmod 700 "+dir) {
+	if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), "letter.txt") || !strings.Contains(err.Error(), "choose another directory") || strings.Contains(err.Error(), "chmod") {
 		t.Errorf("error is %v", err)
 	}
 	if modeOf(t, dir) != 0o755 {
@@ -92,13 +92,13 @@ func TestLockDirLeavesOtherFoldersOpen(t *testing.T) {
 	lockDir(t, dir)
 }
 
-// What somebody else has put into the folder is not used: keys of theirs would make
-// them the administrator, and a link as the lock could make any file be written.
+// Files of another user in the directory are not used: their keys would make that user the
+// administrator, and a link as the lock could make any file be written.
 func TestLockDirRefusesWhatOthersHaveMade(t *testing.T) {
 	t.Parallel()
-	const stranger = 65534
+	const otherUser = 65534
 	for _, name := range []string{"pki", "lock"} {
-		dir, victim := openFolder(t, 0o777), filepath.Join(t.TempDir(), "victim")
+		dir, victim := openDir(t, 0o777), filepath.Join(t.TempDir(), "victim")
 		lockDir(t, dir)
 		path := filepath.Join(dir, name)
 		if err := os.RemoveAll(path); err != nil {
@@ -110,7 +110,7 @@ func TestLockDirRefusesWhatOthersHaveMade(t *testing.T) {
 		if err := os.Symlink(victim, path); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Lchown(path, stranger, -1); err != nil {
+		if err := os.Lchown(path, otherUser, -1); err != nil {
 			t.Skipf("only root can give a file away: %v", err)
 		}
 		for range 2 { // it is closed by the first, and still not good
@@ -119,13 +119,13 @@ func TestLockDirRefusesWhatOthersHaveMade(t *testing.T) {
 			}
 		}
 		if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
-			t.Errorf("%s: the file behind the link has become %q, %v", name, b, err)
+			t.Errorf("%s: the target of the link has become %q, %v", name, b, err)
 		}
-		if err := os.Chown(dir, stranger, -1); err != nil {
+		if err := os.Chown(dir, otherUser, -1); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), dir+" belongs to user 65534") {
-			t.Errorf("the folder of another user: error is %v", err)
+			t.Errorf("the directory of another user: error is %v", err)
 		}
 	}
 }

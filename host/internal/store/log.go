@@ -4,33 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// newZap returns a zap logger that writes to log. Where etcd would end the process,
-// for example because its disk is full, only the goroutine ends and fatal is
-// told why: the decision to end the process is the host's. Once closing is set, errors
-// count as details: etcd takes the end of its own listener for one.
-func newZap(log hclog.Logger, closing *atomic.Bool, fatal func(error)) *zap.Logger {
+// newZap returns a zap logger that writes to log. Where etcd would end the process, for
+// example because its disk is full, only the goroutine ends and fatal is called with the
+// reason: whether to end the process is the host's decision. While ending returns true,
+// warnings and errors are logged at debug: etcd logs the end of its own listener as an error.
+func newZap(log hclog.Logger, ending func() bool, fatal func(error)) *zap.Logger {
 	hook := fatalHook{fatal: fatal}
-	return zap.New(&logCore{log: log, closing: closing}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return zap.New(&logCore{log: log, ending: ending}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 // logCore is a zapcore.Core on an hclog.Logger.
 type logCore struct {
-	log     hclog.Logger
-	closing *atomic.Bool
-	fields  []zapcore.Field
+	log    hclog.Logger
+	ending func() bool
+	fields []zapcore.Field
 }
 
 func (c *logCore) Enabled(level zapcore.Level) bool {
 	switch {
 	case level >= zapcore.ErrorLevel:
-		return true // the fatal hook rides on a written entry
+		return true // the fatal hook runs for written entries only
 	case level == zapcore.WarnLevel:
 		return c.log.IsWarn()
 	case level == zapcore.InfoLevel:
@@ -41,7 +41,7 @@ func (c *logCore) Enabled(level zapcore.Level) bool {
 }
 
 func (c *logCore) With(fields []zapcore.Field) zapcore.Core {
-	return &logCore{log: c.log, closing: c.closing, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
+	return &logCore{log: c.log, ending: c.ending, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
 }
 
 func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -54,7 +54,7 @@ func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	args := hclogArgs(append(c.fields[:len(c.fields):len(c.fields)], fields...))
 	switch {
-	case c.closing.Load() && entry.Level >= zapcore.WarnLevel:
+	case entry.Level >= zapcore.WarnLevel && (c.ending() || isHarmless(entry, args)):
 		c.log.Debug(entry.Message, args...)
 	case entry.Level >= zapcore.ErrorLevel:
 		c.log.Error(entry.Message, args...)
@@ -66,6 +66,21 @@ func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 		c.log.Trace(entry.Message, args...)
 	}
 	return nil
+}
+
+// isHarmless reports whether a warning or error of etcd is part of a healthy start. With an empty
+// directory, etcd looks for the version of its files and campaigns before it has
+// written any, and tries again.
+func isHarmless(entry zapcore.Entry, args []any) bool {
+	switch entry.Message {
+	case "simple token is not cryptographically signed": // etcd's own users are not used
+		return true
+	case "Failed to detect schema version", "failed to update storage version":
+		text := fmt.Sprint(args...)
+		return strings.Contains(text, "missing term information") || strings.Contains(text, "missing confstate information")
+	}
+	return strings.HasPrefix(entry.Message, "Running http and grpc server on single port") || // a Unix socket with few clients
+		strings.Contains(entry.Message, "cannot campaign at term 1 since there are still pending configuration changes")
 }
 
 func (c *logCore) Sync() error { return nil }

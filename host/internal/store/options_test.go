@@ -38,12 +38,12 @@ func TestBadOptions(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"no folder":       {Options{}, "no data folder"},
-		"folder is file":  {Options{Dir: file}, "create data folder"},
-		"relative socket": {Options{Dir: newDir(t), Socket: "etcd.sock"}, "not absolute"},
-		"long socket":     {Options{Dir: newDir(t), Socket: "/" + strings.Repeat("x", 107)}, "has 108 bytes"},
-		"socket folder":   {Options{Dir: newDir(t), Socket: "/nowhere/etcd.sock"}, "folder of the socket"},
-		"open folder":     {Options{Dir: newDir(t), Socket: filepath.Join(open, "s")}, "open to other users"},
+		"no directory":      {Options{}, "no data directory"},
+		"directory is file": {Options{Dir: file}, "create data directory"},
+		"relative socket":   {Options{Dir: newDir(t), Socket: "etcd.sock"}, "not absolute"},
+		"long socket":       {Options{Dir: newDir(t), Socket: "/" + strings.Repeat("x", 107)}, "has 108 bytes"},
+		"socket directory":  {Options{Dir: newDir(t), Socket: "/nowhere/etcd.sock"}, "directory of the socket"},
+		"open directory":    {Options{Dir: newDir(t), Socket: filepath.Join(open, "s")}, "open to other users"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

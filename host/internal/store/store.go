@@ -10,19 +10,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// Options says which etcd to use and where.
+// Options are which etcd to use, and where.
 type Options struct {
-	// Dir is the data folder. See LockDir.
+	// Dir is the data directory. See LockDir.
 	Dir string
-	// Lock is the lock of Dir, if the caller has taken it and is to release it after
-	// Close. Without it, Open takes the lock, whichever etcd is used, until Close.
+	// Lock is the lock of Dir, if the caller has it and releases it after Close. Without
+	// it, Open takes the lock, whichever etcd is used, until Close.
 	Lock *DirLock
 	// Socket is the absolute path of the embedded server's Unix socket, at most
-	// 107 bytes long. Its folder must exist and be closed to other users.
+	// 107 bytes long. Its directory must exist and have mode 0700.
 	Socket string
 	// QuotaBytes is how large the embedded database may grow before etcd refuses
 	// writes; 0 is etcd's default, 2 GiB.
@@ -38,26 +39,29 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// Store is an etcd that answers. Its methods may be called concurrently.
+// Store is an etcd that responds. Its methods may be called concurrently.
 type Store struct {
 	lock     *DirLock // nil if it is the caller's
 	embedded *embedded
 	failed   chan error
+	unwatch  context.CancelFunc // ends the goroutine that watches the data directory
 }
 
-// Open locks the data folder and returns when the embedded server serves, or when
-// the external cluster has answered. The caller must Close the store. If ctx has no
-// deadline, an external cluster gets 20 seconds to answer.
+// Open locks the data directory and returns when the embedded server serves, or when
+// the external cluster has responded. The caller must Close the store. If ctx has no
+// deadline, an external cluster gets 20 seconds to respond.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
 	s := &Store{failed: make(chan error, 1)}
 	var err error
-	if o.Lock == nil {
+	lock := o.Lock
+	if lock == nil {
 		if s.lock, err = LockDir(o.Dir); err != nil {
 			return nil, err
 		}
+		lock = s.lock
 	}
 	if len(o.Endpoints) > 0 {
 		err = s.openExternal(ctx, o)
@@ -67,7 +71,34 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
+	watch, cancel := context.WithCancel(context.Background())
+	s.unwatch = cancel
+	go s.watchDir(watch, lock)
 	return s, nil
+}
+
+// dirInterval is how often the data directory is checked.
+const dirInterval = 100 * time.Millisecond
+
+// watchDir reports a data directory that is deleted or moved. etcd would notice when it makes its
+// next file, which can be long after the last write that a restart would still find.
+func (s *Store) watchDir(ctx context.Context, lock *DirLock) {
+	tick := time.NewTicker(dirInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := lock.Check(); err != nil && ctx.Err() == nil {
+			if s.embedded != nil {
+				s.embedded.ending.Store(true) // what etcd logs from now on has this cause
+			}
+			s.fail(err)
+			return
+		}
+	}
 }
 
 func (s *Store) openExternal(ctx context.Context, o Options) error {
@@ -81,7 +112,7 @@ func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 	if err != nil {
 		_ = os.Remove(o.Socket)
 		if errors.Is(statErr, fs.ErrNotExist) {
-			// Half-made files, of a full disk for one, would make etcd crash at the next start.
+			// With incomplete files, such as after a full disk, etcd would crash at the next start.
 			_ = os.RemoveAll(dir)
 		}
 		return fmt.Errorf("start embedded etcd in %s: %w", dir, err)
@@ -107,11 +138,11 @@ func (o Options) Flags() map[string]string {
 	return flags
 }
 
-// Failed delivers one error if the embedded server ends by itself, after which
-// nothing can be stored any more. An external cluster never fails in this sense.
+// Failed delivers one error if the data directory is deleted or moved, or if the embedded
+// server ends by itself. Nothing can be stored any more then.
 func (s *Store) Failed() <-chan error { return s.failed }
 
-// fail keeps the first error: what follows is its consequence.
+// fail keeps the first error: the others are its consequences.
 func (s *Store) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -119,9 +150,10 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// Close ends the embedded server and unlocks the data folder. It gives up waiting
-// when ctx ends; the folder is then locked until the process ends.
+// Close ends the embedded server and unlocks the data directory. It gives up waiting
+// when ctx ends; the directory is then locked until the process ends.
 func (s *Store) Close(ctx context.Context) error {
+	s.unwatch()
 	if s.embedded != nil {
 		if err := s.embedded.close(ctx); err != nil {
 			return fmt.Errorf("close embedded etcd: %w", err)
@@ -137,7 +169,7 @@ func (s *Store) unlock() error {
 	return s.lock.Release()
 }
 
-// makeDir creates a folder that only its owner can enter, or makes it one.
+// makeDir creates a directory with mode 0700, or sets the mode of an existing one.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -100,7 +100,7 @@ func socketInodes(t *testing.T, pid int) map[string]bool {
 	return inodes
 }
 
-func TestReadOnlyFolder(t *testing.T) {
+func TestReadOnlyDir(t *testing.T) {
 	t.Parallel()
 	out := mounted(t, "ro", "hold")
 	if !strings.Contains(out, "cannot be written") || !strings.Contains(out, "read-only file system") {
@@ -108,7 +108,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 }
 
-func TestFullFolder(t *testing.T) {
+func TestFullDir(t *testing.T) {
 	t.Parallel()
 	out := mounted(t, "size=1m", "hold")
 	if !strings.Contains(out, "start embedded etcd") || !strings.Contains(out, "no space left on device") {
@@ -116,9 +116,9 @@ func TestFullFolder(t *testing.T) {
 	}
 }
 
-// A folder that fills up ends the server with an error, not with the process, and
+// A directory that fills up ends the server with an error, not with the process, and
 // whatever was acknowledged is there when space is.
-func TestFolderFillsUp(t *testing.T) {
+func TestDirFillsUp(t *testing.T) {
 	t.Parallel()
 	out := mounted(t, "size=136m", "fill")
 	if !strings.Contains(out, "failure: embedded etcd: ") || !strings.Contains(out, "no space left on device") {
@@ -235,7 +235,7 @@ func verifyStore(args []string) error {
 			return err
 		}
 		if got.Count != 1 {
-			return fmt.Errorf("%s was acknowledged and is gone", lines.Text())
+			return fmt.Errorf("%s was acknowledged and is lost", lines.Text())
 		}
 	}
 	if count == 0 {

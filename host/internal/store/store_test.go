@@ -9,9 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -53,7 +55,7 @@ var childModes = map[string]func(args []string) error{
 			fmt.Println(i)
 		}
 	},
-	// hold DIR: opens the store, says so and waits for the end of its input.
+	// hold DIR: opens the store, prints "open" and waits for the end of its input.
 	"hold": func(args []string) error {
 		s, err := Open(context.Background(), optionsFor(args[0]))
 		if err != nil {
@@ -104,7 +106,7 @@ func optionsFor(dir string) Options {
 	return Options{Dir: dir, Socket: filepath.Join(dir, "etcd.sock")}
 }
 
-// newDir is a data folder whose path is short enough for a socket.
+// newDir is a data directory whose path is short enough for a socket.
 func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "store")
@@ -170,7 +172,7 @@ func TestAcknowledgedWritesSurviveSIGKILL(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Count != 1 {
-			t.Fatalf("key-%d was acknowledged and is gone", i)
+			t.Fatalf("key-%d was acknowledged and is lost", i)
 		}
 	}
 }
@@ -252,7 +254,7 @@ func TestOpenUsesTheCallersLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), o); err == nil {
-		t.Fatal("the folder could be locked twice")
+		t.Fatal("the directory could be locked twice")
 	}
 	o.Lock = lock
 	s, err := Open(t.Context(), o)
@@ -268,4 +270,84 @@ func TestOpenUsesTheCallersLock(t *testing.T) {
 	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A data directory that is deleted or moved is reported at once, not when etcd needs its next file.
+func TestLostDataDir(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(dir string) error{
+		"deleted": os.RemoveAll,
+		"moved":   func(dir string) error { return os.Rename(dir, dir+".old") },
+		"replaced": func(dir string) error {
+			return errors.Join(os.Rename(dir, dir+".old"), os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, lockName), nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(newDir(t), "data")
+			o := optionsFor(dir)
+			o.Socket = filepath.Join(newDir(t), "etcd.sock")
+			s, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close(context.Background()) })
+			if err := lose(dir); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-s.Failed():
+				if err.Error() != "data directory "+dir+" was deleted or moved while it was in use" {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("not reported")
+			}
+		})
+	}
+}
+
+// An interrupted start logs no error of etcd, and neither does the first start of a directory.
+func TestEtcdLogsNoErrorsOfOurMaking(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{"at once": 0, "soon": 20 * time.Millisecond, "later": 60 * time.Millisecond, "in time": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := &logBuffer{}
+			o := optionsFor(newDir(t))
+			o.Logger = hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Warn})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(after, cancel)
+			if s, err := Open(ctx, o); err == nil {
+				for ctx.Err() == nil && s.embedded.etcd.Server.ClusterVersion() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				if err := s.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+			if text := out.String(); text != "" {
+				t.Errorf("etcd logs:\n%s", text)
+			}
+		})
+	}
+}
+
+// logBuffer is a strings.Builder for concurrent writers.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Applied says what Apply has changed.
@@ -16,7 +17,7 @@ type Applied struct {
 
 // Apply makes the chain what specs say, from head to tail. Stages that are new or have
 // changed are brought up beside those that serve, the tail first. A stage whose list of
-// stages behind it changes is swapped too, since it has been told of them when it was
+// stages downstream changes is swapped too, since it has been told of them when it was
 // configured. When all are ready, requests move at one point in time, and what has been
 // replaced or removed is drained in the background. Until then an error, which names the
 // stage, leaves everything as it was. Apply waits for a change that is under way, and ends
@@ -26,137 +27,101 @@ func (s *Supervisor) Apply(ctx context.Context, specs []Spec) (Applied, error) {
 		return Applied{}, errStopping
 	}
 	defer s.running.Done()
-	if err := s.changing.wait(ctx); err != nil {
+	if err := acquire(ctx, s.changing); err != nil {
 		return Applied{}, fmt.Errorf("nothing has changed: another change of the chain is under way: %w", err)
 	}
-	defer s.changing.done()
-	applied, _, err := s.change(ctx, request{specs: specs})
+	defer s.changing.Release(1)
+	c, err := s.change(ctx, request{specs: specs})
 	if err != nil {
 		return Applied{}, fmt.Errorf("nothing has changed: %w", err)
 	}
-	return applied, nil
+	return c.applied(), nil
 }
 
-// specs are what the stages are made from now, from head to tail.
-func (s *Supervisor) specs() []Spec {
-	var all []Spec
-	for _, st := range s.chain() {
-		all = append(all, st.present())
-	}
-	return all
-}
-
-// present is the chain as a plan sees it.
-func (s *Supervisor) present() []standing {
-	var all []standing
-	for _, st := range s.chain() {
-		now := standing{spec: st.present()}
-		if g := st.generation(); g != nil {
-			now.up, now.told = g.spec.Attach == "", g.delegates()
-		}
-		all = append(all, now)
-	}
-	return all
-}
-
-// request is a change of the chain that is asked for.
-type request struct {
-	// specs are the chain that is wanted, from head to tail.
-	specs []Spec
-	// swap is the stage whose swap was asked for, empty if none was, and also are others
-	// that are swapped though nothing of them has changed.
-	swap string
-	also []string
-	// rollback takes the place of those in the specs if it is not nil.
-	rollback *Rollback
-}
-
-// change does what is asked for. The caller holds s.changing.
-func (s *Supervisor) change(ctx context.Context, r request) (Applied, *change, error) {
-	p, err := s.plan(r)
-	if err != nil {
-		return Applied{}, nil, err
-	}
-	if p.empty() {
-		s.adopt(r.specs)
-		return Applied{}, nil, nil
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
-	c, err := s.newChange(ctx, p, r)
-	if err != nil {
-		s.SwapRefused(r.swap, err)
-		return Applied{}, nil, err
-	}
-	defer c.release()
-	if err = c.bringUp(ctx); err == nil {
-		err = c.move()
-	}
-	if err != nil {
-		c.giveUp(err)
-		return Applied{}, nil, err
-	}
-	c.settle()
-	return c.applied(), c, nil
-}
-
-// plan is what has to be done for a request. Unless that is nothing, there is no
-// probation any more that could change the chain which is planned from.
-func (s *Supervisor) plan(r request) (plan, error) {
-	on := s.probation.Load()
-	p, err := r.plan(s.present())
-	if err != nil || p.empty() || on == nil {
-		return p, err
-	}
-	s.endProbation()
-	return r.plan(s.present())
-}
-
-// endProbation ends the probation of an earlier change, if there is one: the chain is what
-// it is then until another change moves. The caller holds s.changing.
-func (s *Supervisor) endProbation() {
-	if p := s.probation.Load(); p != nil {
-		p.accept("another change of the chain has begun")
-	}
-}
-
-func (r request) plan(present []standing) (plan, error) {
-	p, err := planFor(present, r.specs)
-	if err != nil {
-		return plan{}, err
-	}
-	for _, name := range append(r.also, r.swap) {
-		if name != "" && !slices.Contains(p.swapped, name) {
-			p.swapped = append(p.swapped, name)
+// applied is what the change has come to.
+func (c *change) applied() Applied {
+	a := Applied{Added: c.plan.added, Removed: c.plan.removed, Reordered: c.plan.reordered}
+	for _, m := range c.moved {
+		if m.next != nil && !slices.Contains(c.plan.added, m.stage.name) {
+			a.Swapped = append(a.Swapped, m.stage.name)
 		}
 	}
-	return p, nil
+	return a
 }
 
-// adopt takes over from specs what needs no other process, such as a timeout.
-func (s *Supervisor) adopt(specs []Spec) {
-	for _, spec := range specs {
-		if st, err := s.stage(spec.Name); err == nil && st.adopt(spec) {
-			s.renewStandby(st)
+// SwapOptions say how a stage is swapped.
+type SwapOptions struct {
+	// Change gets what the stage is made from, to change it; nil changes nothing.
+	Change func(*Spec)
+	// Rollback says when the old generation gets its place back. It takes the place of
+	// that of the Spec if it is not zero.
+	Rollback Rollback
+}
+
+// Swapped says how a swap went.
+type Swapped struct {
+	Stage, From, To string // generations
+	Version         string
+	// Ready is the time from the beginning until the new generation was ready to
+	// take over.
+	Ready time.Duration
+	// Also are stages upstream that had to be swapped with it, since it lists other
+	// paths than the generation before.
+	Also []string
+	// Probation is how long the old generation can take its place again.
+	Probation time.Duration
+}
+
+// Swap brings up a new generation of a stage beside the one that serves, waits
+// until it is ready, moves new requests to it at one point in time, and then drains
+// and ends the old one in the background. Until the move, an error leaves the old
+// generation as it was. While the chain is being changed, or the stage restarted, a swap
+// is refused.
+func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
+	s.lock()
+	_, err := s.stage(name)
+	s.unlock()
+	if err != nil {
+		return nil, err
+	}
+	if !s.begin() {
+		return nil, errStopping
+	}
+	defer s.running.Done()
+	if !s.changing.TryAcquire(1) {
+		return nil, fmt.Errorf("stage %q: %w", name, ErrBusy)
+	}
+	defer s.changing.Release(1)
+	s.endProbation(anotherChange)
+	specs := s.Specs()
+	for i := range specs {
+		if specs[i].Name == name && opts.Change != nil {
+			specs[i].Process = specs[i].Process.Clone()
+			opts.Change(&specs[i])
 		}
 	}
-	s.publish()
+	r := request{specs: specs, swap: name}
+	if opts.Rollback.wanted() {
+		r.rollback = &opts.Rollback
+	}
+	c, err := s.change(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("stage %q goes on with its old generation: %w", name, err)
+	}
+	return c.swapped(), nil
 }
 
-// adopt takes over from spec what needs no other process, and says whether that changes
-// whether the stage has a standby.
-func (s *stage) adopt(spec Spec) (standbyChanged bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	standbyChanged = s.spec.Standby != spec.Standby
-	s.spec = s.spec.treatedAs(spec)
-	return standbyChanged
-}
-
-// setSpec makes spec what the stage is made from.
-func (s *stage) setSpec(spec Spec) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spec = spec
+func (c *change) swapped() *Swapped {
+	r := &Swapped{Stage: c.swap, Ready: c.ready}
+	for _, m := range c.moved {
+		if m.stage.name != c.swap {
+			r.Also = append(r.Also, m.stage.name)
+			continue
+		}
+		r.From, r.To, r.Version = id(m.old), m.next.ID(), m.next.Version()
+	}
+	if p := c.supervisor.probation.Load(); p != nil {
+		r.Probation = p.length
+	}
+	return r
 }

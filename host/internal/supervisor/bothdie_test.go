@@ -22,23 +22,16 @@ func TestBothGenerationsOfAProbationDie(t *testing.T) {
 	f := ready(t, nil)
 	p := f.onProbation(t)
 	old, next := p.moved[0].old, p.moved[0].next
-	f.publishing.Lock()
-	kill(t, next.proc.PID())
-	eventually(t, "the rollback has begun", func() bool { return p.over.Load() })
-	kill(t, old.proc.PID())
-	eventually(t, "the end of the old process is seen", func() bool {
-		f.Supervisor.mu.Lock()
-		defer f.Supervisor.mu.Unlock()
-		return !f.live[old]
-	})
-	f.publishing.Unlock()
+	f.gate.Lock()
+	kill(t, next.PID())
+	<-p.over
+	kill(t, old.PID())
+	eventually(t, "the old process has ended", func() bool { return old.Err() != nil })
+	f.gate.Unlock()
 	eventually(t, "a third process serves", func() bool {
 		st := f.Status()[1]
-		return st.State == "serving" && st.Generation != old.id && st.Generation != next.id
+		return st.State == "serving" && st.Generation != old.ID() && st.Generation != next.ID()
 	})
-	if p.ended(old) {
-		t.Error("the end of a process that has its place again is taken for dealt with")
-	}
 	f.clients(t, "/b")()
 	f.settled(t)
 }
@@ -49,15 +42,14 @@ func TestRollbackToADeadProcess(t *testing.T) {
 	f := ready(t, nil)
 	p := f.onProbation(t)
 	old, next := p.moved[0].old, p.moved[0].next
-	old.retired.Store(true) // as if its end had come before anybody knew of the probation
-	kill(t, old.proc.PID())
-	eventually(t, "the process has ended", func() bool { return old.proc.Err() != nil })
+	kill(t, old.PID())
+	eventually(t, "the process has ended", func() bool { return old.Err() != nil })
 	if p.rollBack("it is bad") {
 		t.Error("taken back")
 	}
 	f.clients(t, "/b")()
 	f.settled(t)
-	if st := f.Status()[1]; st.Generation != next.id || !strings.Contains(st.LastSwap.Reason, "there is no way back") {
+	if st := f.Status()[1]; st.Generation != next.ID() || !strings.Contains(st.LastSwap.Reason, "there is no way back") {
 		t.Errorf("status %+v, last swap %+v", st, st.LastSwap)
 	}
 }

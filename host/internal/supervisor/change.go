@@ -4,68 +4,157 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
-// change is a planned change of the chain under way: stages that are brought up beside
-// those that serve.
+// ErrBusy is why a swap is refused that could be had a moment later.
+var ErrBusy = errors.New("another swap, restart or change of the chain is under way, try again when it is over")
+
+var errAttached = errors.New("it is a process that was started by hand: end it and start another, the host attaches to that")
+
+// request is a change of the chain that is asked for.
+type request struct {
+	// specs are the chain that is wanted, from head to tail.
+	specs []Spec
+	// swap is the stage whose swap was asked for, empty if none was, and also are others
+	// that are swapped though nothing of them has changed.
+	swap string
+	also []string
+	// rollback takes the place of those in the specs if it is not nil.
+	rollback *Rollback
+}
+
+// change is a planned change of the chain under way: a rollout of stages beside those that
+// serve, after which the requests move.
 type change struct {
 	request
-	supervisor *Supervisor
-	plan       plan
-	// links are the chain to come, from head to tail.
-	links []*link
+	*rollout
+	plan plan
 	// removed are the stages that leave the chain.
 	removed []*stage
-	// turns are those of the stages that are held.
-	turns  []turn
-	began  time.Time
-	ready  time.Duration
+	held    []*semaphore.Weighted
+	began   time.Time
+	ready   time.Duration
+	// added are the stages that were not in the chain before.
+	added  map[*stage]bool
 	staged map[string]string
-	// moved and before are set by move.
-	moved  []moved
+	// before and moved are set by move.
 	before []*stage
+	moved  []moved
 }
 
-// link is a stage of the chain to come.
-type link struct {
-	stage *stage
-	spec  Spec
-	// added says that the stage is new, changing that it gets another generation.
-	added, changing bool
-	generation      *generation
+// moved is a stage whose requests go to another generation, or, if it has been added or
+// removed, from none or to none.
+type moved struct {
+	stage     *stage
+	old, next *generation.Generation
+	// process is what the stage was made from before.
+	process Process
 }
 
-// newChange makes the stages that are new, and takes the turns of all that are concerned.
+// change does what is asked for. The caller holds s.changing. An error leaves the chain as
+// it was.
+func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
+	p, err := s.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	if p.empty() {
+		s.adopt(r.specs)
+		return &change{request: r, plan: p}, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
+	c, err := s.newChange(ctx, p, r)
+	if err != nil {
+		s.SwapRefused(r.swap, err)
+		return nil, err
+	}
+	defer c.release()
+	if err := c.bringUp(ctx); err != nil {
+		c.giveUp(err)
+		return nil, err
+	}
+	p2, err := c.move()
+	if err != nil {
+		c.giveUp(err)
+		return nil, err
+	}
+	c.settle(p2)
+	return c, nil
+}
+
+// plan is what has to be done for a request. Unless that is nothing, there is no
+// probation any more that could change the chain which is planned from.
+func (s *Supervisor) plan(r request) (plan, error) {
+	on := s.probation.Load()
+	p, err := r.plan(s.standing())
+	if err != nil || p.empty() || on == nil {
+		return p, err
+	}
+	s.endProbation(anotherChange)
+	return r.plan(s.standing())
+}
+
+// standing is the chain as a plan sees it.
+func (s *Supervisor) standing() []standing {
+	s.lock()
+	defer s.unlock()
+	var all []standing
+	for _, st := range s.chain {
+		now := standing{spec: st.spec}
+		if g := st.current(); g != nil {
+			now.up, now.delegates = g.Spec().Attach == "", g.Delegates()
+		}
+		all = append(all, now)
+	}
+	return all
+}
+
+// adopt takes over from specs what needs no other process, such as a timeout.
+func (s *Supervisor) adopt(specs []Spec) {
+	var renew []*stage
+	s.lock()
+	for _, spec := range specs {
+		if st, err := s.stage(spec.Name); err == nil && st.adopt(spec) {
+			renew = append(renew, st)
+		}
+	}
+	s.publish()
+	s.unlock()
+	for _, st := range renew {
+		s.renewStandby(st)
+	}
+}
+
+// newChange makes the stages that are new, and keeps all that are concerned from being
+// brought up by others.
 func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change, error) {
-	c := &change{request: r, supervisor: s, plan: p, began: time.Now(), staged: map[string]string{}}
+	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]string{}}
+	c.rollout = &rollout{supervisor: s, ready: true, outdated: c.cascade, prepared: c.makeReachable, tolerate: c.tolerable}
 	for _, spec := range r.specs {
-		l := &link{spec: spec, added: slices.Contains(p.added, spec.Name), changing: p.concerns(spec.Name)}
-		var err error
-		if l.added {
-			l.stage, err = s.newStage(spec)
-		} else {
-			l.stage, err = s.stage(spec.Name)
-		}
-		if err == nil && l.changing && !l.added && l.attached() {
-			err = errAttached
-		}
-		if err == nil && l.changing {
-			err = c.hold(ctx, l.stage)
+		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
+		err := c.find(m, slices.Contains(p.added, spec.Name))
+		if err == nil && m.launching {
+			err = c.hold(ctx, m.stage)
 		}
 		if err != nil {
 			c.release()
 			return nil, err
 		}
-		c.links = append(c.links, l)
+		c.members = append(c.members, m)
 	}
 	for _, name := range p.removed {
+		s.lock()
 		st, err := s.stage(name)
+		s.unlock()
 		if err == nil {
 			err = c.hold(ctx, st)
 		}
@@ -78,202 +167,284 @@ func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change,
 	return c, nil
 }
 
+// find sets the stage of a member.
+func (c *change) find(m *member, added bool) (err error) {
+	s := c.supervisor
+	if added {
+		m.stage, err = s.newStage(m.spec)
+		c.added[m.stage] = true
+		return err
+	}
+	s.lock()
+	defer s.unlock()
+	if m.stage, err = s.stage(m.spec.Name); err != nil {
+		return err
+	}
+	if m.launching && attached(m) {
+		return errAttached
+	}
+	return nil
+}
+
+// attached reports whether the stage is a process that was started by hand, and stays one:
+// there is none to swap it for. The caller holds the lock.
+func attached(m *member) bool { return m.spec.Attach != "" && m.stage.spec.Attach != "" }
+
 // hold keeps a stage from being restarted. A swap does not wait for a restart, which
 // may be one of many; a change of the chain does.
 func (c *change) hold(ctx context.Context, st *stage) error {
 	if st.name == c.swap {
-		if !st.changing.try() {
+		if !st.launching.TryAcquire(1) {
 			return fmt.Errorf("stage %q: %w", st.name, ErrBusy)
 		}
-	} else if err := st.changing.wait(ctx); err != nil {
+	} else if err := acquire(ctx, st.launching); err != nil {
 		return fmt.Errorf("stage %q: a restart is under way: %w", st.name, err)
 	}
-	c.turns = append(c.turns, st.changing)
+	c.held = append(c.held, st.launching)
 	return nil
 }
 
 func (c *change) release() {
-	for _, t := range c.turns {
-		t.done()
+	for _, sem := range c.held {
+		sem.Release(1)
 	}
-	c.turns = nil
+	c.held = nil
 }
 
 // bringUp takes the new generations to the point at which requests can move to them.
 func (c *change) bringUp(ctx context.Context) error {
-	for _, l := range c.links {
-		if l.changing && !l.added {
-			l.stage.emit(Event{Kind: SwapBegun, From: l.stage.generation().ID()})
+	for _, m := range c.members {
+		if m.launching && !c.added[m.stage] {
+			c.begun(m, "")
 		}
 	}
-	if err := c.launch(ctx); err != nil {
-		return err
-	}
-	if err := c.configure(ctx); err != nil {
-		return err
-	}
-	for _, l := range slices.Backward(c.links) {
-		if l.generation == nil {
-			continue
-		}
-		if err := c.tolerate(l, c.prepare(ctx, l.generation)); err != nil {
-			return err
-		}
-	}
-	if err := c.awaitReady(ctx); err != nil {
+	if err := c.run(ctx); err != nil {
 		return err
 	}
 	c.ready = time.Since(c.began)
-	return c.collide()
+	return c.conflict()
 }
 
-// launch starts the processes at the same time, and has them check their configurations.
-func (c *change) launch(ctx context.Context) error {
-	errs := make([]error, len(c.links))
-	var wg sync.WaitGroup
-	for i, l := range c.links {
-		if l.changing {
-			wg.Go(func() { errs[i] = c.launchOne(ctx, l) })
-		}
-	}
-	wg.Wait()
-	for i, l := range c.links {
-		errs[i] = c.tolerate(l, errs[i])
-	}
-	return errors.Join(errs...)
-}
-
-func (c *change) launchOne(ctx context.Context, l *link) error {
+// begun reports that a swap of a stage has begun.
+func (c *change) begun(m *member, why string) {
 	s := c.supervisor
-	socket, err := s.listen(l.spec)
-	if err != nil {
+	s.lock()
+	s.emit(Event{Kind: SwapBegun, Stage: m.stage.name, From: id(m.stage.current()), Reason: why})
+	s.unlock()
+}
+
+// cascade makes a stage part of the change that was to be left alone, if the stages
+// downstream of it list other paths than its process was told of.
+func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error {
+	s := c.supervisor
+	s.lock()
+	g := m.stage.current()
+	outdated := g != nil && !attached(m) && !g.Knows(downstream)
+	s.unlock()
+	if !outdated {
+		return nil
+	}
+	m.stage.log.Info("stage is swapped too, since stages downstream of it list other paths now")
+	if err := c.hold(ctx, m.stage); err != nil {
 		return err
 	}
-	g, err := s.launch(ctx, l.stage, l.spec, socket)
-	if err != nil {
-		return errors.Join(err, s.close(socket))
-	}
-	l.generation = g
-	return g.validateConfig(ctx)
+	m.launching = true
+	c.plan.swapped = append(c.plan.swapped, m.spec.Name)
+	c.begun(m, "stages downstream of it list other paths")
+	return m.launch(ctx)
 }
 
-// configure configures the new generations from the tail on. A stage in front of one
-// that lists other paths than the one before is swapped too.
-func (c *change) configure(ctx context.Context) error {
-	var behind []lifecycle.Report[report]
-	for _, l := range slices.Backward(c.links) {
-		if !l.changing && l.outdated(behind) {
-			if err := c.cascade(ctx, l); err != nil {
-				return err
-			}
-		}
-		if l.generation != nil {
-			_, err := l.generation.Configure(ctx, behind)
-			if err := c.tolerate(l, err); err != nil {
-				return err
-			}
-		}
-		behind = append([]lifecycle.Report[report]{{Stage: l.spec.Name, Report: l.report()}}, behind...)
+// makeReachable lets the other generations of the change call one that is prepared.
+func (c *change) makeReachable(prepared *member) error {
+	staged := map[string]string{prepared.spec.Name: prepared.generation.Listener().Path()}
+	for name, socket := range c.staged {
+		staged[name] = socket
 	}
-	return nil
-}
-
-// cascade makes a stage part of the change that was to be left alone.
-func (c *change) cascade(ctx context.Context, l *link) error {
-	l.stage.log.Info("stage is swapped too, since stages behind it list other paths now")
-	if err := c.hold(ctx, l.stage); err != nil {
-		return err
-	}
-	l.changing = true
-	c.plan.swapped = append(c.plan.swapped, l.spec.Name)
-	l.stage.emit(Event{Kind: SwapBegun, From: l.stage.generation().ID(), Reason: "stages behind it list other paths"})
-	return c.tolerate(l, c.launchOne(ctx, l))
-}
-
-// report is the latest of the stage as it will be.
-func (l *link) report() report {
-	if l.generation != nil {
-		return l.generation.reported()
-	}
-	return l.stage.latest()
-}
-
-// outdated tells whether the process of a stage was told of other paths of the stages
-// behind it than they will have.
-func (l *link) outdated(behind []lifecycle.Report[report]) bool {
-	g := l.stage.generation()
-	return g != nil && !l.attached() && !g.knows(behind)
-}
-
-var errAttached = errors.New("it is a process that was started by hand: end it and start another, the host attaches to that")
-
-// attached tells whether the stage is a process that was started by hand, and stays one:
-// there is none to swap it for.
-func (l *link) attached() bool { return l.spec.Attach != "" && l.stage.present().Attach != "" }
-
-// prepare finishes a generation, which the others of the change can call from then on.
-func (c *change) prepare(ctx context.Context, g *generation) error {
-	if err := g.PrepareRun(ctx); err != nil {
-		return err
-	}
-	c.supervisor.follow(g)
-	staged := maps.Clone(c.staged)
-	staged[g.Name()] = g.listener.Path()
 	c.staged = staged
-	for _, l := range c.links {
-		if l.generation != nil {
-			l.generation.staged.Store(&staged)
+	for _, m := range c.members {
+		if m.generation != nil {
+			m.generation.Stage(staged)
 		}
 	}
 	return nil
 }
 
-// awaitReady waits for all new generations at the same time: they may need each other.
-func (c *change) awaitReady(ctx context.Context) error {
-	errs := make([]error, len(c.links))
-	var wg sync.WaitGroup
-	for i, l := range c.links {
-		if g := l.generation; g != nil {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, g.spec.StartTimeout)
-				defer cancel()
-				errs[i] = c.supervisor.awaitReady(ctx, g)
-			})
-		}
-	}
-	wg.Wait()
-	for i, l := range c.links {
-		errs[i] = c.tolerate(l, errs[i])
-	}
-	return errors.Join(errs...)
-}
-
-// tolerate takes the error of a stage that is not required and has never been up: it
+// tolerable takes the error of a stage that is not required and has never been up: it
 // goes on to be tried in its new place.
-func (c *change) tolerate(l *link, err error) error {
-	if err == nil || l.added || l.spec.Required || l.stage.generation() != nil || l.spec.Name == c.swap {
+func (c *change) tolerable(m *member, err error) error {
+	s := c.supervisor
+	s.lock()
+	been := m.stage.current() != nil
+	s.unlock()
+	if c.added[m.stage] || m.spec.Required || been || m.spec.Name == c.swap {
 		return err
 	}
-	if l.generation != nil {
-		c.supervisor.discard(l.generation)
-		l.generation = nil
-	}
-	l.stage.failed(err)
-	l.stage.log.Error("stage is not required and has not come up, trying again", "error", err)
+	s.absent(m.stage, err)
 	return nil
 }
 
 // giveUp ends what was brought up.
 func (c *change) giveUp(err error) {
-	var wg sync.WaitGroup
-	for _, l := range c.links {
-		if !l.changing {
-			continue
-		}
-		l.stage.swapEnded(SwapFailed, l.stage.generation().ID(), l.generation.ID(), err.Error(), 0)
-		if l.generation != nil {
-			wg.Go(func() { c.supervisor.discard(l.generation) })
+	s := c.supervisor
+	s.lock()
+	for _, m := range c.members {
+		if m.launching {
+			s.swapEnded(m.stage, SwapFailed, id(m.stage.current()), id(m.generation), err.Error(), 0)
 		}
 	}
-	wg.Wait()
+	s.unlock()
+	c.discard()
+}
+
+// move makes the requests go the new way at one point in time, and returns the probation
+// that this is on, nil if it is final. An error leaves everything as it was.
+func (c *change) move() (*probation, error) {
+	s := c.supervisor
+	s.lock()
+	defer s.unlock()
+	if s.stopping {
+		return nil, errStopping
+	}
+	for _, m := range c.members {
+		if m.generation == nil {
+			continue
+		}
+		if err := m.generation.Err(); err != nil {
+			return nil, err
+		}
+		if err := m.stage.state.CanServe(m.generation.ID(), m.stage.state.Current()); err != nil {
+			return nil, err
+		}
+	}
+	c.before = s.chain
+	chain := make([]*stage, len(c.members))
+	for i, m := range c.members {
+		chain[i] = m.stage
+		if m.generation == nil {
+			if m.stage.adopt(m.spec) {
+				s.running.Go(func() { s.renewStandby(m.stage) })
+			}
+			continue
+		}
+		c.moved = append(c.moved, moved{stage: m.stage, old: m.stage.current(), next: m.generation, process: m.stage.spec.Process})
+		if err := s.serve(m.stage, m.generation, m.stage.state.Current()); err != nil {
+			return nil, err // cannot be: it was asked before
+		}
+		m.stage.spec = m.spec
+		m.generation.Stage(nil)
+	}
+	for _, st := range c.removed {
+		c.moved = append(c.moved, moved{stage: st, old: st.current(), process: st.spec.Process})
+		st.state.Remove()
+		st.endStandby()
+	}
+	s.chain = chain
+	s.publish()
+	return c.probation(), nil
+}
+
+// settle reports what has moved, and ends what is not needed any more, at once or when
+// the probation is over.
+func (c *change) settle(p *probation) {
+	s := c.supervisor
+	for _, m := range c.moved {
+		switch {
+		case m.next == nil:
+			m.stage.log.Info("stage removed")
+			s.announce(Event{Kind: StageRemoved, Stage: m.stage.name, From: id(m.old)})
+		case c.added[m.stage]:
+			m.stage.log.Info("stage added", "generation", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
+			s.announce(Event{Kind: StageAdded, Stage: m.stage.name, To: m.next.ID(), Took: c.ready})
+		default:
+			m.stage.log.Info("stage swapped", "from", id(m.old), "to", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
+			s.lock()
+			s.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), "", c.ready)
+			s.unlock()
+		}
+		if p == nil {
+			s.renewStandby(m.stage)
+		}
+	}
+	if c.plan.reordered {
+		s.announce(Event{Kind: ChainReordered})
+	}
+	if p != nil {
+		p.begin()
+	} else {
+		s.retireOld(c.moved)
+	}
+	s.reconcile()
+}
+
+// retireOld ends in the background the generations that requests have moved away from.
+func (s *Supervisor) retireOld(all []moved) {
+	for _, m := range all {
+		if m.old != nil {
+			s.running.Go(func() { s.retire(m.stage, m.old, replaced) })
+		}
+	}
+}
+
+// swapEnded keeps how a swap has ended, and reports it. The caller holds the lock.
+func (s *Supervisor) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
+	result := map[EventKind]string{
+		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapAccepted: "done",
+	}[kind]
+	now := time.Now()
+	st.lastSwap = &SwapResult{From: from, To: to, At: now, Result: result, Reason: reason}
+	s.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: now, Took: took})
+}
+
+// SwapRefused takes note of a swap that was asked for and has not begun, because of what
+// it was to swap to. One that could be had a moment later does not count.
+func (s *Supervisor) SwapRefused(name string, err error) {
+	s.lock()
+	defer s.unlock()
+	if st, unknown := s.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
+		s.swapEnded(st, SwapFailed, id(st.current()), "", err.Error(), 0)
+	}
+}
+
+// reconcile looks for stages whose process was told of other paths of the stages
+// downstream than these list now, which is so when one that is not required comes up late,
+// and swaps them in the background.
+func (s *Supervisor) reconcile() {
+	if len(s.outdated()) == 0 || !s.begin() {
+		return
+	}
+	go func() {
+		defer s.running.Done()
+		if acquire(s.background, s.changing) != nil {
+			return
+		}
+		defer s.changing.Release(1)
+		if len(s.outdated()) > 0 {
+			s.endProbation(anotherChange)
+		}
+		names := s.outdated()
+		if len(names) == 0 {
+			return
+		}
+		if _, err := s.change(s.background, request{specs: s.Specs(), also: names}); err != nil && !s.isStopping() {
+			s.log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
+		}
+	}()
+}
+
+// outdated are the stages that have to be told of others anew; none before the server's
+// start has come to the post-start hooks.
+func (s *Supervisor) outdated() []string {
+	s.lock()
+	defer s.unlock()
+	if !s.hooksDue {
+		return nil
+	}
+	var names []string
+	for _, st := range s.chain {
+		g := st.current()
+		if g != nil && g.Spec().Attach == "" && st.state.State(g.ID()) == lifecycle.Serving && !g.Knows(s.downstream(st)) {
+			names = append(names, st.name)
+		}
+	}
+	return names
 }

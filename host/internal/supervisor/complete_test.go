@@ -83,7 +83,7 @@ func TestSignalOfALaterGenerationCompletesTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signal := f.Signals()["b/found"]
+	signal := f.Complete()
 	old := f.pid("b")
 	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

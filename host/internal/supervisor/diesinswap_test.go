@@ -6,11 +6,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // TestProcessThatDiesDuringAChangeThatHangs is restarted at once: what it served does not
@@ -41,7 +42,7 @@ func TestProcessThatDiesDuringAChangeThatHangs(t *testing.T) {
 			go func() {
 				var err error
 				if tc.apply {
-					specs := f.specs()
+					specs := f.Specs()
 					tc.change(&specs[1], file)
 					_, err = f.Apply(ctx, specs)
 				} else {
@@ -86,12 +87,12 @@ func (f *fixture) lose(name string) string {
 
 // use makes the binary of a stage the one at the path, and returns the path before.
 func (f *fixture) use(name, path string) (before string) {
+	f.lock()
+	defer f.unlock()
 	st, err := f.stage(name)
 	if err != nil {
 		panic(err)
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	before, st.spec.Binary = st.spec.Binary, path
 	return before
 }
@@ -99,39 +100,43 @@ func (f *fixture) use(name, path string) (before string) {
 func hangs(s *Spec, file string)    { s.Binary = file }
 func sickWith(s *Spec, file string) { s.Config = map[string]any{"log": s.Config["log"], "sick": file} }
 
+func (f *fixture) state(st *stage, g *generation.Generation) lifecycle.State {
+	f.lock()
+	defer f.unlock()
+	return st.state.State(g.ID())
+}
+
 // TestRestartThatAChangeOvertakes finishes what the process has taken already.
 func TestRestartThatAChangeOvertakes(t *testing.T) {
 	t.Parallel()
 	f := ready(t, func(o *Options) { o.HoldTimeout = patience })
-	st, file := f.chain()[1], filepath.Join(t.TempDir(), "file")
-	dead := st.generation()
-	dead.retired.Store(true) // nobody else restarts it
-	suspend(t, dead.proc.PID())
+	st, file := f.order()[1], filepath.Join(t.TempDir(), "file")
+	dead := f.current("b")
+	f.lock()
+	st.state.Retire(dead.ID()) // nothing else restarts it
+	f.unlock()
+	suspend(t, dead.PID())
 	answer := make(chan string, 1)
 	go func() {
 		status, body := f.ask("POST", "/b?slow="+file, "")
 		answer <- fmt.Sprint(status, " ", body)
 	}()
 	eventually(t, "a request is under way", func() bool { return f.relay.Loads()[1].InFlight == 1 })
-	kill(t, dead.proc.PID())
+	kill(t, dead.PID())
+	eventually(t, "its end is seen", func() bool { return f.state(st, dead) == lifecycle.Stopped })
 	g, err := f.replacement(st, dead)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has the request", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		resp, err := g.proc.Client().Drain(ctx, &stagev1.DrainRequest{})
-		return err == nil && resp.GetRunning() == 1
-	})
+	eventually(t, "it has the request", func() bool { return slices.Contains(f.events(t), "slow b") })
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.running.Go(func() { f.withdraw(g) })
-	eventually(t, "it ends", func() bool { return g.machine.State().String() == "draining" })
+	f.running.Go(func() { f.retire(st, g, overtakenByChange) })
+	eventually(t, "it ends", func() bool { return f.state(st, g) == lifecycle.Draining })
 	touch(t, file)
-	if got, want := <-answer, fmt.Sprint("200 ", g.proc.PID(), " "); !strings.HasPrefix(got, want) {
+	if got, want := <-answer, fmt.Sprint("200 ", g.PID(), " "); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	eventually(t, "it has ended", func() bool { return g.proc.Err() != nil })
+	eventually(t, "it has ended", func() bool { return g.Err() != nil })
 }

@@ -40,10 +40,7 @@ func TestRequestsThatWaitForADeadStageAtTheEnd(t *testing.T) {
 	t.Run("dead before", func(t *testing.T) {
 		t.Parallel()
 		f := ready(t, nil)
-		st := f.chain()[1]
-		st.mu.Lock()
-		st.spec.Binary = "/nonexistent"
-		st.mu.Unlock()
+		f.lose("b")
 		kill(t, f.pid("b"))
 		eventually(t, "requests are held", func() bool { return f.Status()[1].State == "backing off" })
 		answered := f.askSoon("GET", "POST")

@@ -131,12 +131,11 @@ func (f *fixture) settled(t *testing.T) {
 				return false
 			}
 		}
-		return len(f.everyone()) == len(f.chain())
+		return len(f.processes()) == len(f.order())
 	})
 	eventually(t, "one socket for each stage is open", func() bool {
-		f.Supervisor.mu.Lock()
-		defer f.Supervisor.mu.Unlock()
-		return len(f.listeners) == len(f.chain())
+		sockets, err := filepath.Glob(filepath.Join(f.opts.RuntimeDir, "?-*.sock"))
+		return err == nil && len(sockets) == len(f.order())
 	})
 }
 
@@ -171,7 +170,7 @@ func like(spec Spec, name string) Spec {
 func TestChainChangesLive(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs := f.specs()
+	specs := f.Specs()
 	a, b, c := specs[0], specs[1], specs[2]
 	d := like(a, "d")
 	stop := f.clients(t, "/a", "/c")
@@ -220,12 +219,12 @@ func TestChainChangesLive(t *testing.T) {
 func TestApplyTakesOverWhatNeedsNoProcess(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs, pid := f.specs(), f.pid("b")
+	specs, pid := f.Specs(), f.pid("b")
 	specs[1].DrainTimeout = time.Minute
 	if got, err := f.Apply(t.Context(), specs); err != nil || fmt.Sprint(got) != fmt.Sprint(Applied{}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if now := f.specs()[1]; now.DrainTimeout != time.Minute || f.pid("b") != pid {
+	if now := f.Specs()[1]; now.DrainTimeout != time.Minute || f.pid("b") != pid {
 		t.Errorf("timeout %s, process %d was %d", now.DrainTimeout, f.pid("b"), pid)
 	}
 }
@@ -235,7 +234,7 @@ func TestApplyTakesOverWhatNeedsNoProcess(t *testing.T) {
 func TestFailedApplyChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs := f.specs()
+	specs := f.Specs()
 	a, b, c := specs[0], specs[1], specs[2]
 	pids := []int{f.pid("a"), f.pid("b"), f.pid("c")}
 	with := func(spec Spec, change func(*Spec)) Spec {

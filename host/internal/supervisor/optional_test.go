@@ -84,7 +84,7 @@ func TestChangeOfAChainWithAnAbsentStage(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "catena-stage-b")
 	f := ready(t, absent(binary))
-	specs := f.specs()
+	specs := f.Specs()
 	if got, err := f.Apply(t.Context(), []Spec{specs[0], specs[2], specs[1]}); err != nil || !got.Reordered || !slices.Equal(got.Swapped, []string{"a", "c"}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -101,7 +101,7 @@ func TestChangeOfAChainWithAnAbsentStage(t *testing.T) {
 		}
 		return true
 	})
-	specs = f.specs()
+	specs = f.Specs()
 	specs[2].Binary = specs[0].Binary
 	if _, err := f.Apply(t.Context(), specs); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 type Options struct {
 	// Chain are the stages from head to tail.
 	Chain []Spec
-	// DataDir is the folder in which each stage gets one of its own; RuntimeDir
-	// is the folder for sockets.
+	// DataDir is the directory in which each stage gets one of its own; RuntimeDir
+	// is the directory for sockets.
 	DataDir, RuntimeDir string
 	// Flags of the API server, as name=value.
 	Flags []string
@@ -26,7 +26,8 @@ type Options struct {
 	// back, before they are refused.
 	HoldTimeout time.Duration
 	// Publish is called with the whole chain, from head to tail, whenever what
-	// the relay has to know of it has changed. Calls come one at a time.
+	// the relay has to know of it has changed. Calls come one at a time; they must return
+	// soon and must not call the supervisor.
 	Publish func([]Published)
 	// AwaitEmpty, if it is not nil, returns when the relay has no request left at a
 	// socket that is published no longer, or with an error when ctx ends.
@@ -38,8 +39,8 @@ type Options struct {
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)
-	// Events is called with what happens to the stages, if it is not nil. Calls can come
-	// at the same time; they must return at once and must not call the supervisor.
+	// Events is called with what happens to the stages, if it is not nil. Calls come one
+	// after the other, in the order of the events; they must return soon.
 	Events func(Event)
 	// Log gets what the supervisor has to say, StageLog what the stages log.
 	Log, StageLog hclog.Logger
@@ -69,7 +70,7 @@ type Identity struct {
 	Stage, Generation string
 	User              string
 	Groups            []string
-	// Delegates are the stages behind the generation, as it was told when it was
+	// Delegates are the stages downstream of the generation, as it was told when it was
 	// configured: those that it may call, whatever the chain has become since.
 	Delegates []string
 	// Staged are the data sockets of those among them that come into the chain together

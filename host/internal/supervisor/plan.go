@@ -2,17 +2,15 @@ package supervisor
 
 import (
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 )
 
 // standing is a stage of the present chain as a plan sees it.
 type standing struct {
 	spec Spec
-	// told are the stages behind it as its process was told; up says that it has one.
-	told []string
-	up   bool
+	// delegates are the stages downstream as its process was told; up says that it has one.
+	delegates []string
+	up        bool
 }
 
 // plan is what has to be done to get from one chain to another.
@@ -20,6 +18,20 @@ type plan struct {
 	// added, removed and swapped are names, in the order of the chain.
 	added, removed, swapped []string
 	reordered               bool
+}
+
+// plan is what has to be done for the request.
+func (r request) plan(present []standing) (plan, error) {
+	p, err := planFor(present, r.specs)
+	if err != nil {
+		return plan{}, err
+	}
+	for _, name := range append(r.also, r.swap) {
+		if name != "" && !slices.Contains(p.swapped, name) {
+			p.swapped = append(p.swapped, name)
+		}
+	}
+	return p, nil
 }
 
 // planFor compares the present chain with the one that is wanted, both from head to tail.
@@ -46,7 +58,7 @@ func planFor(present []standing, wanted []Spec) (plan, error) {
 		case !there:
 			p.added = append(p.added, spec.Name)
 			continue
-		case !sameProcess(st.spec, spec), st.up && !slices.Equal(st.told, names[i+1:]):
+		case !st.spec.Process.Equal(spec.Process), st.up && !slices.Equal(st.delegates, names[i+1:]):
 			p.swapped = append(p.swapped, spec.Name)
 		}
 		after = append(after, spec.Name)
@@ -62,18 +74,11 @@ func planFor(present []standing, wanted []Spec) (plan, error) {
 	return p, nil
 }
 
-// sameProcess tells whether a process of the one specification does for the other: the
-// rest is how the supervisor treats it.
-func sameProcess(a, b Spec) bool {
-	return a.Binary == b.Binary && a.Attach == b.Attach && a.SHA256 == b.SHA256 && a.Digest == b.Digest &&
-		a.User == b.User && slices.Equal(a.Groups, b.Groups) && maps.Equal(a.Env, b.Env) &&
-		(len(a.Config) == 0 && len(b.Config) == 0 || reflect.DeepEqual(a.Config, b.Config))
-}
-
 func (p plan) empty() bool {
 	return len(p.added)+len(p.removed)+len(p.swapped) == 0 && !p.reordered
 }
 
+// concerns reports whether the stage gets another generation.
 func (p plan) concerns(name string) bool {
 	return slices.Contains(p.added, name) || slices.Contains(p.swapped, name)
 }

@@ -1,12 +1,12 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 const (
@@ -19,6 +19,8 @@ const (
 	healthStrikes = 2
 )
 
+const anotherChange = "another change of the chain has begun"
+
 // probation is the time after a change in which it can be taken back: the generations
 // that were before are kept as they were, without requests.
 type probation struct {
@@ -29,35 +31,30 @@ type probation struct {
 	until      time.Time
 	// watched are the new generations by their sockets.
 	watched map[string]*watched
-	// over is set by the first who ends it, and closed when that is done. takenBack, which
-	// holds from then on, says that the generations of before have their places again.
-	over      atomic.Bool
-	closed    chan struct{}
-	takenBack bool
+	// over is closed when the probation has ended.
+	over chan struct{}
 }
 
 // watched is a generation on probation.
 type watched struct {
-	generation       *generation
+	generation       *generation.Generation
 	limit            Rollback
 	requests, failed atomic.Int64
 }
 
-// probation is what the change needs of one, nil if none is wanted. One that would have
-// nothing to go back to is not.
+// probation begins that of a change which has just moved, and returns it; nil if none is
+// wanted, or if there would be nothing to go back to. The caller holds the lock.
 func (c *change) probation() *probation {
-	p := &probation{
-		supervisor: c.supervisor, before: c.before, moved: c.moved,
-		watched: map[string]*watched{}, closed: make(chan struct{}),
-	}
+	s := c.supervisor
+	p := &probation{supervisor: s, before: c.before, moved: c.moved, watched: map[string]*watched{}, over: make(chan struct{})}
 	for _, m := range c.moved {
-		if m.old != nil && m.old.proc.Err() != nil {
+		if m.old != nil && m.stage.state.State(m.old.ID()) != lifecycle.Serving {
 			return nil
 		}
 		if m.next == nil {
 			continue
 		}
-		limit := m.next.spec.Rollback
+		limit := m.stage.spec.Rollback
 		if c.rollback != nil {
 			limit = *c.rollback
 		}
@@ -68,44 +65,42 @@ func (c *change) probation() *probation {
 			limit.Probation = DefaultProbation
 		}
 		p.length = max(p.length, limit.Probation)
-		p.watched[m.next.listener.Path()] = &watched{generation: m.next, limit: limit}
+		p.watched[m.next.Listener().Path()] = &watched{generation: m.next, limit: limit}
 	}
 	if len(p.watched) == 0 {
 		return nil
 	}
+	p.until = time.Now().Add(p.length)
+	for _, m := range p.moved {
+		m.stage.state.Probe(id(m.old))
+	}
+	s.probation.Store(p)
 	return p
 }
 
 // begin lets the time run.
 func (p *probation) begin() {
 	s := p.supervisor
-	p.until = time.Now().Add(p.length)
-	for _, m := range p.moved {
-		m.stage.mu.Lock()
-		if m.stage.lastSwap != nil && m.next != nil {
-			m.stage.lastSwap.Result = "on probation"
-		}
-		m.stage.mu.Unlock()
-	}
-	s.probation.Store(p)
-	s.running.Go(p.run)
-	for _, m := range p.moved {
-		for _, g := range []*generation{m.old, m.next} {
-			if g != nil && g.proc.Err() != nil {
-				p.ended(g) // before anybody could know of the probation
+	s.lock()
+	if s.probation.Load() == p {
+		for _, m := range p.moved {
+			if m.stage.lastSwap != nil && m.next != nil {
+				m.stage.lastSwap.Result = "on probation"
 			}
 		}
 	}
+	s.unlock()
+	s.running.Go(p.run)
 }
 
 // run ends the probation when its time is over, or when checks fail.
 func (p *probation) run() {
-	strikes := 0
+	s, strikes := p.supervisor, 0
 	for {
 		select {
-		case <-p.closed:
+		case <-p.over:
 			return
-		case <-p.supervisor.background.Done():
+		case <-s.background.Done():
 			return
 		case <-time.After(min(healthPoll, max(0, time.Until(p.until)))):
 		}
@@ -130,29 +125,16 @@ func (p *probation) unhealthy() error {
 		if !w.limit.Health {
 			continue
 		}
-		for _, c := range w.generation.prepared.GetHealthChecks() {
-			if err := w.generation.counts(p.supervisor.background, c); err != nil {
-				return err
-			}
+		if err := w.generation.Healthy(p.supervisor.background); err != nil {
+			return err
 		}
-	}
-	return nil
-}
-
-// counts returns the error of a check of readiness or liveness.
-func (g *generation) counts(ctx context.Context, c *stagev1.HealthCheck) error {
-	if !c.GetReadyz() && !c.GetLivez() {
-		return nil
-	}
-	if err := g.check(ctx, c.GetName()); err != nil {
-		return fmt.Errorf("check %q of stage %q fails: %w", c.GetName(), g.Name(), err)
 	}
 	return nil
 }
 
 // Observe counts one request that the process behind a data socket has had, for the
 // rate of errors after a swap. It costs next to nothing if there has been none. Failed
-// is an answer with a status of 500 or more, or no answer.
+// is a response with a status of 500 or more, or no response.
 func (s *Supervisor) Observe(socket string, failed bool) {
 	p := s.probation.Load()
 	if p == nil {
@@ -180,4 +162,91 @@ func (w *watched) count(failed bool) string {
 			bad, n, w.generation.Name(), 100*rate, 100*w.limit.ErrorRate)
 	}
 	return ""
+}
+
+// endProbation makes the latest change final, if it is on probation.
+func (s *Supervisor) endProbation(reason string) {
+	if p := s.probation.Load(); p != nil {
+		p.accept(reason)
+	}
+}
+
+// rollBack takes the latest change back, if it is on probation. It reports whether it has.
+func (s *Supervisor) rollBack(reason string) bool {
+	p := s.probation.Load()
+	return p != nil && p.rollBack(reason)
+}
+
+// accept makes the change final. Reason says why that is before the time is over.
+func (p *probation) accept(reason string) {
+	s := p.supervisor
+	s.lock()
+	if s.probation.Load() != p {
+		s.unlock()
+		return
+	}
+	p.finish()
+	for _, m := range p.moved {
+		m.stage.state.EndProbation()
+		if m.next != nil {
+			s.swapEnded(m.stage, SwapAccepted, id(m.old), m.next.ID(), reason, p.length)
+		}
+	}
+	s.unlock()
+	for _, m := range p.moved {
+		if m.next != nil {
+			m.stage.log.Info("probation is over, the new generation stays", "generation", m.next.ID(), "reason", reason)
+		}
+		s.renewStandby(m.stage)
+	}
+	s.retireOld(p.moved)
+}
+
+// finish ends the probation. The caller holds the lock.
+func (p *probation) finish() {
+	p.supervisor.probation.Store(nil)
+	close(p.over)
+}
+
+// rollBack lets requests go the old way again, at one point in time, and ends the new
+// generations. It reports whether it has. A process that is not there any more cannot get
+// its place back: the new ones stay then.
+func (p *probation) rollBack(reason string) bool {
+	s := p.supervisor
+	s.lock()
+	if s.probation.Load() != p || s.stopping {
+		s.unlock()
+		return false
+	}
+	for _, m := range p.moved {
+		if gone := m.old != nil && m.old.Err() != nil; gone || !m.stage.state.CanRevert() {
+			s.unlock()
+			p.accept(fmt.Sprintf("the old generation of stage %q has ended, there is no way back", m.stage.name))
+			return false
+		}
+	}
+	p.finish()
+	back := make([]moved, 0, len(p.moved))
+	for _, m := range p.moved {
+		m.stage.state.Revert()
+		if m.old != nil {
+			m.stage.spec.Process = m.process
+		}
+		s.swapEnded(m.stage, SwapRolledBack, id(m.old), id(m.next), reason, 0)
+		back = append(back, moved{stage: m.stage, old: m.next})
+	}
+	s.chain = p.before
+	s.publish()
+	s.unlock()
+	for _, m := range p.moved {
+		m.stage.log.Error("swap rolled back", "from", id(m.next), "to", id(m.old), "reason", reason)
+		s.lock()
+		has := m.stage.state.HasStandby()
+		s.unlock()
+		if !has {
+			s.renewStandby(m.stage)
+		}
+	}
+	s.retireOld(back)
+	return true
 }

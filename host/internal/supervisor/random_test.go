@@ -27,7 +27,7 @@ func TestRandomChanges(t *testing.T) {
 		o.Chain[0].Standby, o.Chain[2].Standby = true, true
 		o.HoldTimeout = time.Minute
 	})
-	specs := f.specs()
+	specs := f.Specs()
 	a, b, c := specs[0], specs[1], specs[2]
 	d := like(b, "d")
 	d.Rollback = Rollback{ErrorRate: 0.5, Probation: 300 * time.Millisecond}
@@ -107,7 +107,7 @@ func TestRandomChanges(t *testing.T) {
 		t.Errorf("%d reads were not answered", again.Load())
 	}
 	t.Logf("%d reads, %d sent again by the client", answered.Load(), again.Load())
-	off := f.specs()
+	off := f.Specs()
 	off[0].Standby, off[2].Standby = false, false
 	if _, err := f.Apply(t.Context(), off); err != nil {
 		t.Error(err)

@@ -2,223 +2,294 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
-// supervise waits for the end of a generation and, unless the end was wanted, sees to it
-// that another takes its place: the one before, if it is on probation, its standby, or a
-// new one.
-func (s *Supervisor) supervise(g *generation) {
-	since := time.Now()
+// activateTimeout bounds the takeover of a standby, which may hang like any process.
+const activateTimeout = 2 * time.Second
+
+// awaitEnd waits for the end of a process and does what has to be done then.
+func (s *Supervisor) awaitEnd(st *stage, g *generation.Generation) {
+	launched := time.Now()
 	select {
-	case <-g.proc.Done():
+	case <-g.Done():
 	case <-s.background.Done():
 		return
 	}
-	ended := time.Now()
-	s.forget(g)
-	if g.retired.Load() || s.background.Err() != nil {
-		return
-	}
-	if s.isStopping() {
-		g.stage.lost(g)
-		s.refuse(g)
-		return
-	}
-	if p := s.probation.Load(); p != nil && p.ended(g) {
-		return
-	}
-	st, ran := g.stage, ended.Sub(since)
-	if s.takeOver(g, ended) {
-		st.lost(g)
-		s.renewStandbyAfter(st, st.nextDelay(process.DefaultBackoff(), ran))
-		return
-	}
-	held := s.hold(g)
-	st.lost(g)
-	if held {
-		_ = g.machine.To(lifecycle.BackingOff, "")
-	}
-	limit := time.Duration(s.holdTimeout.Load())
-	hold := time.AfterFunc(limit, func() { s.takeDown(g, limit) })
-	defer hold.Stop()
-	s.restart(st, g, ran)
+	s.ended(st, g, time.Since(launched))
 }
 
-// SetHoldTimeout changes how long requests wait for stages that end from now on.
-func (s *Supervisor) SetHoldTimeout(d time.Duration) { s.holdTimeout.Store(int64(d)) }
-
-// lost takes note of how a generation has ended.
-func (s *stage) lost(g *generation) {
-	err := g.proc.Err() // which may take a moment
-	_ = g.machine.To(lifecycle.Failed, err.Error())
-	s.failed(err)
-	s.log.Error("stage has ended", "generation", g.id, "error", err)
+// ended is what happens when a process has ended: the one place where that is decided. It
+// returns when another process serves, or when there is nothing more to do.
+func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duration) {
+	at, err := time.Now(), g.Err()
+	s.lock()
+	retired := st.state.Retired(g.ID())
+	decision := st.state.Ended(g.ID(), err.Error())
+	delete(s.callers, g.Token())
+	s.decided(st, g, decision)
+	if !retired && decision != lifecycle.Nothing {
+		st.failure = err.Error()
+	}
+	s.unlock()
+	if !retired && decision != lifecycle.Nothing {
+		st.log.Error("stage has ended", "generation", g.ID(), "error", err)
+	}
+	s.forget(st, g)
+	switch decision {
+	case lifecycle.Accept:
+		s.endProbation(fmt.Sprintf("the old generation of stage %q has ended, there is no way back", st.name))
+		return
+	case lifecycle.RollBack:
+		if s.rollBack(fmt.Sprintf("the new generation of stage %q has ended", st.name)) {
+			return
+		}
+		s.lock()
+		decision = st.state.Succeed()
+		s.decided(st, g, decision)
+		s.unlock()
+	}
+	if decision == lifecycle.TakeOver {
+		if decision = s.takeOver(st, g, at); decision == lifecycle.Nothing {
+			s.renewStandbyAfter(st, s.nextDelay(st, process.DefaultBackoff(), ran))
+			return
+		}
+	}
+	switch decision {
+	case lifecycle.RenewStandby:
+		s.standbyFailed(st, g.ID(), ran, err)
+	case lifecycle.Refuse:
+		g.Listener().Refuse()
+	case lifecycle.Restart:
+		limit := s.currentHoldTimeout()
+		hold := time.AfterFunc(limit, func() { s.refuse(st, g, limit) })
+		defer hold.Stop()
+		s.restart(st, g, ran)
+	}
 }
 
-// hold makes requests wait for the generation that takes the place of one that has ended.
-// It returns false if one has already.
-func (s *Supervisor) hold(g *generation) bool {
-	st := g.stage
-	st.mu.Lock()
-	st.held = st.current == g
-	held := st.held
-	st.mu.Unlock()
-	if held {
+// decided publishes a decision by which requests are held or refused. The caller holds the
+// lock.
+func (s *Supervisor) decided(st *stage, g *generation.Generation, d lifecycle.Decision) {
+	switch d {
+	case lifecycle.Restart:
 		s.publish()
-		st.emit(Event{Kind: Held, Generation: g.id})
-	}
-	return held
-}
-
-// takeDown refuses further requests for the stage of a generation that has ended
-// and has not been replaced for the given time.
-func (s *Supervisor) takeDown(g *generation, after time.Duration) {
-	if !s.refuse(g) {
-		return
-	}
-	g.stage.log.Warn("requests for the stage are refused until it is back", "after", after)
-	g.stage.emit(Event{Kind: Refused, Generation: g.id, Took: after})
-}
-
-// refuse makes the relay refuse requests for the stage of a generation that has ended,
-// those that wait too. It returns false if another has taken its place, or that was so.
-func (s *Supervisor) refuse(g *generation) bool {
-	st := g.stage
-	st.mu.Lock()
-	gone := st.current == g && !st.down
-	st.down = st.down || gone
-	st.mu.Unlock()
-	if gone {
+		s.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
+	case lifecycle.Refuse:
 		s.publish()
-		g.listener.Refuse()
 	}
-	return gone
+}
+
+func (s *Supervisor) currentHoldTimeout() time.Duration {
+	s.lock()
+	defer s.unlock()
+	return s.holdTimeout
+}
+
+// refuse makes the relay refuse requests for the stage of a generation that has ended
+// and has not been replaced for the given time, those that wait too.
+func (s *Supervisor) refuse(st *stage, g *generation.Generation, after time.Duration) {
+	s.lock()
+	refused := st.state.HoldExpired(g.ID())
+	if refused {
+		s.publish()
+		s.emit(Event{Kind: Refused, Stage: st.name, Generation: g.ID(), Took: after})
+	}
+	s.unlock()
+	if refused {
+		g.Listener().Refuse()
+		st.log.Warn("requests for the stage are refused until it is back", "after", after)
+	}
+}
+
+// takeOver puts the standby in the place of a generation that has just ended. It returns
+// what has to be done if that cannot be.
+func (s *Supervisor) takeOver(st *stage, dead *generation.Generation, ended time.Time) lifecycle.Decision {
+	s.lock()
+	g := st.generations[st.state.Standby()]
+	s.unlock()
+	err := s.activate(st, dead, g)
+	if err == nil {
+		took := time.Since(ended)
+		st.log.Info("standby has taken over", "from", dead.ID(), "to", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
+		s.announce(Event{Kind: TookOver, Stage: st.name, From: dead.ID(), To: g.ID(), Took: took})
+		s.forget(st, dead)
+		return lifecycle.Nothing
+	}
+	st.log.Error("standby could not take over", "generation", id(g), "error", err)
+	s.announce(Event{Kind: StandbyFailed, Stage: st.name, To: id(g), Reason: err.Error()})
+	s.lock()
+	if g != nil && st.state.Standby() == g.ID() {
+		st.state.Dismiss()
+	}
+	var decision lifecycle.Decision
+	if st.state.Waits(dead.ID()) {
+		decision = st.state.Succeed()
+		s.decided(st, dead, decision)
+	}
+	s.unlock()
+	if g != nil {
+		s.discard(st, g)
+	}
+	return decision
+}
+
+func (s *Supervisor) activate(st *stage, dead, g *generation.Generation) error {
+	if g == nil {
+		return fmt.Errorf("it has ended, too")
+	}
+	ctx, cancel := context.WithTimeout(s.background, activateTimeout)
+	defer cancel()
+	if err := g.Activate(ctx); err != nil {
+		return err
+	}
+	s.lock()
+	defer s.unlock()
+	if err := s.serve(st, g, dead.ID()); err != nil {
+		return err
+	}
+	st.restarts++
+	s.publish()
+	return nil
 }
 
 // restart brings up a generation in the place of dead, which has ended after the given
 // time, or is nil if the stage has never been up, however often it takes, unless a
 // planned change does so first.
-func (s *Supervisor) restart(st *stage, dead *generation, ran time.Duration) {
-	policy, said := process.DefaultBackoff(), ""
-	attached := st.present().Attach != ""
+func (s *Supervisor) restart(st *stage, dead *generation.Generation, ran time.Duration) {
+	defer func() { s.forget(st, existing(dead)...) }()
+	policy, logged := process.DefaultBackoff(), ""
+	s.lock()
+	attached := st.spec.Attach != ""
+	s.unlock()
 	if attached {
-		policy.Max = time.Second // somebody is at work on it
+		policy.Max = time.Second // its user is at work on it
 	}
-	for st.waitsFor(dead) {
-		delay := st.nextDelay(policy, ran)
-		if !sleep(s.background, delay) || s.isStopping() {
+	for s.waits(st, dead) {
+		if !sleep(s.background, s.nextDelay(st, policy, ran)) || s.isStopping() {
 			return
 		}
 		err := s.tryRestart(st, dead)
-		if err == nil || s.isStopping() || !st.waitsFor(dead) {
+		if err == nil || s.isStopping() || !s.waits(st, dead) {
 			return
 		}
-		st.failed(err)
-		if text := err.Error(); !attached || text != said { // somebody may take hours
-			said = text
+		s.lock()
+		st.failure = err.Error()
+		s.unlock()
+		if text := err.Error(); !attached || text != logged { // an attached stage may be away for hours
+			logged = text
 			st.log.Error("stage could not be restarted, trying again", "error", err)
 		}
 		ran = 0
 	}
 }
 
+func existing(g *generation.Generation) []*generation.Generation {
+	if g == nil {
+		return nil
+	}
+	return []*generation.Generation{g}
+}
+
+func (s *Supervisor) waits(st *stage, dead *generation.Generation) bool {
+	s.lock()
+	defer s.unlock()
+	return st.state.Waits(id(dead))
+}
+
 // nextDelay counts a failure and returns the delay before the next attempt.
-func (s *stage) nextDelay(policy process.Backoff, ran time.Duration) (delay time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delay, s.failures = policy.Next(s.failures, ran, rand.Float64())
+func (s *Supervisor) nextDelay(st *stage, policy process.Backoff, ran time.Duration) (delay time.Duration) {
+	s.lock()
+	defer s.unlock()
+	delay, st.failures = policy.Next(st.failures, ran, rand.Float64())
+	if st.state.Waits(st.state.Current()) {
+		st.nextStart = time.Now().Add(delay)
+	}
 	return delay
 }
 
-// replaced counts that another generation is in the place of dead, nil if the stage has
-// never been up before.
-func (s *stage) replaced(dead *generation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if dead != nil {
-		s.restarts++
-	}
-}
-
-func (s *stage) failed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failure = err.Error()
-}
-
-func (s *Supervisor) tryRestart(st *stage, dead *generation) error {
+// tryRestart makes one attempt. There is nothing left to do when it returns nil.
+func (s *Supervisor) tryRestart(st *stage, dead *generation.Generation) error {
 	began := time.Now()
-	done, err := s.turnToRestart(st, dead)
-	if err != nil {
-		return nil // the server is stopping
+	// A planned change that has the stage can take long, or hang, so that a stage which was
+	// up is restarted beside it: whichever is ready first serves, and the change takes over
+	// from the generation that serves then.
+	held := st.launching.TryAcquire(1)
+	if !held && dead == nil {
+		if acquire(s.background, st.launching) != nil {
+			return nil // the server is stopping
+		}
+		held = true
 	}
-	defer done()
-	if !st.waitsFor(dead) {
+	if held {
+		defer st.launching.Release(1)
+	}
+	if !s.waits(st, dead) {
 		return nil
 	}
 	g, err := s.replacement(st, dead)
 	if err != nil {
 		return err
 	}
-	s.publishing.Lock()
-	if !st.waitsFor(dead) {
-		s.publishing.Unlock()
-		s.running.Go(func() { s.withdraw(g) })
+	s.lock()
+	overtaken := !st.state.Waits(id(dead))
+	if !overtaken {
+		err = s.serve(st, g, id(dead))
+	}
+	hooksDue := s.hooksDue
+	if !overtaken && err == nil {
+		if dead != nil {
+			st.restarts++
+		}
+		s.publish()
+	}
+	s.unlock()
+	if overtaken {
+		// It finishes what it has taken from the backlog of its socket.
+		s.running.Go(func() { s.retire(st, g, overtakenByChange) })
 		return nil
 	}
-	if err = s.take(g); err == nil {
-		st.replaced(dead)
-		s.publishLocked()
-	}
-	s.publishing.Unlock()
 	if err != nil {
-		s.discard(g)
+		s.discard(st, g)
 		return err
 	}
 	took := time.Since(began)
-	st.log.Info("stage is back", "generation", g.id, "pid", g.proc.PID(), "took", took.Round(time.Millisecond))
-	st.emit(Event{Kind: Restarted, From: dead.ID(), To: g.id, Took: took})
-	if s.areHooksDue() {
-		s.running.Go(func() { s.runHooksOrKill(g) })
+	st.log.Info("stage is back", "generation", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
+	s.announce(Event{Kind: Restarted, Stage: st.name, From: id(dead), To: g.ID(), Took: took})
+	if hooksDue {
+		s.running.Go(func() { s.runHooksOrKill(st, g) })
 	}
 	s.renewStandby(st)
 	s.reconcile()
 	return nil
 }
 
-// runHooksOrKill runs the post-start hooks of a generation that has taken over. One
-// that fails ends the process, which is restarted then.
-func (s *Supervisor) runHooksOrKill(g *generation) {
-	s.runHooks(g, func(_ lifecycle.Hook, err error) {
-		if err == nil || g.proc.Err() != nil {
-			return
-		}
-		g.stage.log.Error("ending the stage, which will be restarted", "generation", g.id, "error", err)
-		s.kill(g)
-	})
-}
-
-func (s *Supervisor) kill(g *generation) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := g.proc.Kill(ctx); err != nil {
-		g.stage.log.Warn("process could not be killed", "pid", g.proc.PID(), "error", err)
+// replacement brings up a generation on the socket of the dead one, or on a new one if
+// there is none, to the point at which it could serve.
+func (s *Supervisor) replacement(st *stage, dead *generation.Generation) (*generation.Generation, error) {
+	r := s.rolloutOf()
+	m := r.member(st)
+	if m == nil {
+		return nil, fmt.Errorf("stage %q is not in the chain", st.name)
 	}
-}
-
-// sleep waits for d and reports whether ctx is still on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
+	m.launching = true
+	inherited := generation.Report{Claims: assumed(m.spec.LastClaims)}
+	if dead != nil {
+		m.listener, inherited = dead.Listener(), dead.Report()
 	}
+	r.prepared = func(m *member) error {
+		m.generation.Inherit(inherited)
+		return nil
+	}
+	if err := r.run(s.background); err != nil {
+		r.discard()
+		return nil, err
+	}
+	return m.generation, nil
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 func TestKilledStageComesBack(t *testing.T) {
@@ -19,7 +21,7 @@ func TestKilledStageComesBack(t *testing.T) {
 	}
 	f.RunPostStartHooks(func(err error) { t.Error(err) })
 	eventually(t, "the hooks of b have run", func() bool { return slices.Contains(f.events(t), "post-start b") })
-	old, token := f.pid("b"), f.chain()[1].generation().token
+	old, token := f.pid("b"), f.current("b").Token()
 	if id, ok := f.Authenticate(token); !ok || id.Stage != "b" || id.User != "user-b" {
 		t.Fatalf("token of b belongs to %+v, %t", id, ok)
 	}
@@ -69,10 +71,7 @@ func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := f.chain()[1]
-	st.mu.Lock()
-	st.spec.Binary = "/nonexistent"
-	st.mu.Unlock()
+	f.lose("b")
 	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -98,17 +97,17 @@ func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := f.chain()[0].generation()
-	suspend(t, g.proc.PID())
-	defer func() { _ = syscall.Kill(g.proc.PID(), syscall.SIGCONT) }()
+	g := f.current("a")
+	suspend(t, g.PID())
+	defer func() { _ = syscall.Kill(g.PID(), syscall.SIGCONT) }()
 	done := make(chan error, 1)
-	go func() { done <- g.check(t.Context(), "anything") }()
+	go func() { done <- g.CheckHealth(t.Context(), "anything") }()
 	select {
 	case err := <-done:
 		if err == nil {
 			t.Error("a suspended stage is healthy")
 		}
-	case <-time.After(10 * checkTimeout):
+	case <-time.After(10 * generation.CheckTimeout):
 		t.Error("the check of a suspended stage hangs")
 	}
 }
@@ -118,21 +117,21 @@ func TestHungStageGivesAFailedCheckInTime(t *testing.T) {
 func TestSwapDuringARestart(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	st := f.chain()[1]
-	if err := st.changing.wait(t.Context()); err != nil { // as a restart does
+	st := f.order()[1]
+	if err := st.launching.Acquire(t.Context(), 1); err != nil { // as a restart does
 		t.Fatal(err)
 	}
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), `stage "b"`) {
 		t.Errorf("got %v", err)
 	}
-	specs, done := f.specs(), make(chan error, 1)
+	specs, done := f.Specs(), make(chan error, 1)
 	specs[1].Config = map[string]any{"log": f.log, "paths": []string{"/more"}}
 	go func() {
 		_, err := f.Apply(t.Context(), specs)
 		done <- err
 	}()
-	eventually(t, "the change has its turn", func() bool { return len(f.Supervisor.changing) == 1 })
-	st.changing.done()
+	eventually(t, "the change has its turn", f.changeIsUnderWay)
+	st.launching.Release(1)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

@@ -9,11 +9,11 @@ import (
 func TestRestartsAreThoseThatCameUp(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	self, st := f.lose("b"), f.chain()[1]
+	self, st := f.lose("b"), f.order()[1]
 	kill(t, f.pid("b"))
 	eventually(t, "three attempts have been made", func() bool {
-		st.mu.Lock()
-		defer st.mu.Unlock()
+		f.lock()
+		defer f.unlock()
 		return st.failures > 3
 	})
 	if n := f.Status()[1].Restarts; n != 0 {
@@ -45,10 +45,9 @@ func TestRefusedSwap(t *testing.T) {
 func TestSwapOfAnAttachedProcess(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	st := f.chain()[1]
-	st.mu.Lock()
-	st.spec.Attach = "/nowhere" // as if it were one
-	st.mu.Unlock()
+	f.lock()
+	f.chain[1].spec.Attach = "/nowhere" // as if it were one
+	f.unlock()
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); !errors.Is(err, errAttached) {
 		t.Errorf("got %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // answers tells whether the process with that id answers for b.
@@ -137,7 +139,7 @@ func TestSwapIsAccepted(t *testing.T) {
 // TestErrorsBelowTheLimitAreNoReason has one request in twenty fail at most.
 func TestErrorsBelowTheLimitAreNoReason(t *testing.T) {
 	t.Parallel()
-	w := &watched{limit: Rollback{ErrorRate: 0.05}, generation: &generation{spec: Spec{Name: "b"}}}
+	w := &watched{limit: Rollback{ErrorRate: 0.05}, generation: new(generation.Generation)}
 	for i := range 1000 {
 		if reason := w.count(i%20 == 19); reason != "" {
 			t.Fatalf("request %d: %s", i, reason)
@@ -149,7 +151,7 @@ func TestErrorsBelowTheLimitAreNoReason(t *testing.T) {
 	if w.count(true) == "" {
 		t.Error("more than one in twenty")
 	}
-	few := &watched{limit: Rollback{ErrorRate: 0.05}, generation: &generation{}}
+	few := &watched{limit: Rollback{ErrorRate: 0.05}, generation: new(generation.Generation)}
 	for i := range leastRequests - 1 {
 		if few.count(true) != "" {
 			t.Errorf("%d requests say nothing", i+1)
@@ -162,7 +164,7 @@ func TestErrorsBelowTheLimitAreNoReason(t *testing.T) {
 func TestChainIsRolledBack(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs := f.specs()
+	specs := f.Specs()
 	d := like(specs[1], "d")
 	d.Rollback = Rollback{Probation: time.Minute}
 	pids := []int{f.pid("a"), f.pid("b"), f.pid("c")}

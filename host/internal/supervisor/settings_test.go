@@ -24,21 +24,21 @@ func TestSettingsOutliveAProcess(t *testing.T) {
 		}},
 		"rollback": {nil, func(t *testing.T, f *fixture) func() int {
 			p := f.onProbation(t)
-			return func() int { p.rollBack("it is bad"); return p.moved[0].old.proc.PID() }
+			return func() int { p.rollBack("it is bad"); return p.moved[0].old.PID() }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := ready(t, tc.change)
 			end := tc.another(t, f)
-			specs := f.specs()
+			specs := f.Specs()
 			specs[1].DrainTimeout, specs[1].StartTimeout = 41*time.Second, 42*time.Second
 			if _, err := f.Apply(t.Context(), specs); err != nil {
 				t.Fatal(err)
 			}
 			want := end()
 			eventually(t, "b has the other process", func() bool { return f.pid("b") == want })
-			if is := f.specs()[1]; is.DrainTimeout != 41*time.Second || is.StartTimeout != 42*time.Second {
+			if is := f.Specs()[1]; is.DrainTimeout != 41*time.Second || is.StartTimeout != 42*time.Second {
 				t.Errorf("drainTimeout %s, startTimeout %s", is.DrainTimeout, is.StartTimeout)
 			}
 		})
@@ -46,40 +46,40 @@ func TestSettingsOutliveAProcess(t *testing.T) {
 }
 
 // rollingBack puts b on probation with another configuration, and returns in the middle
-// of its rollback. Done lets that go on.
-func (f *fixture) rollingBack(t *testing.T) (p *probation, done func()) {
+// of its rollback, with what the stages were made from before. Done lets that go on.
+func (f *fixture) rollingBack(t *testing.T) (p *probation, specs []Spec, done func()) {
 	t.Helper()
 	swapped := SwapOptions{Rollback: Rollback{Probation: time.Minute}, Change: answering(201)}
 	if _, err := f.Swap(t.Context(), "b", swapped); err != nil {
 		t.Fatal(err)
 	}
 	p = f.Supervisor.probation.Load()
-	f.publishing.Lock()
+	specs = f.Specs()
+	f.gate.Lock()
 	f.running.Go(func() { p.rollBack("it is bad") })
-	eventually(t, "the rollback has begun", func() bool { return p.over.Load() })
-	return p, f.publishing.Unlock
+	<-p.over
+	return p, specs, f.gate.Unlock
 }
 
 // TestSwapDuringARollback does not bring back what has just been taken back.
 func TestSwapDuringARollback(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	p, done := f.rollingBack(t)
+	p, _, done := f.rollingBack(t)
 	swap := make(chan error, 1)
 	go func() {
-		swapped, err := f.Swap(t.Context(), "c", SwapOptions{Change: func(*Spec) { <-p.closed }})
+		swapped, err := f.Swap(t.Context(), "c", SwapOptions{Change: func(*Spec) { <-p.over }})
 		if err == nil && len(swapped.Also) > 0 {
 			t.Errorf("also swapped %q", swapped.Also)
 		}
 		swap <- err
 	}()
-	eventually(t, "the swap has its turn", func() bool { return len(f.Supervisor.changing) == 1 })
 	done()
 	if err := <-swap; err != nil {
 		t.Error(err)
 	}
-	if f.chain()[1].generation() != p.moved[0].old || f.specs()[1].Config["status"] != nil {
-		t.Errorf("b is made from %v", f.specs()[1].Config)
+	if f.current("b") != p.moved[0].old || f.Specs()[1].Config["status"] != nil {
+		t.Errorf("b is made from %v", f.Specs()[1].Config)
 	}
 }
 
@@ -87,8 +87,8 @@ func TestSwapDuringARollback(t *testing.T) {
 // other test is at work meanwhile, so that the goroutine can be found.
 func TestReloadDuringARollback(t *testing.T) {
 	f := ready(t, nil)
-	_, done := f.rollingBack(t)
-	specs, reload := f.specs(), make(chan error, 1)
+	_, specs, done := f.rollingBack(t)
+	reload := make(chan error, 1)
 	specs[2].Config = map[string]any{"log": f.log, "status": 202}
 	go func() {
 		applied, err := f.Apply(t.Context(), specs)
@@ -99,7 +99,7 @@ func TestReloadDuringARollback(t *testing.T) {
 	}()
 	eventually(t, "the reload waits for the rollback", func() bool {
 		stacks := make([]byte, 1<<20)
-		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*probation).finish")
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Supervisor).Apply")
 	})
 	done()
 	if err := <-reload; err != nil {

@@ -3,28 +3,25 @@ package supervisor
 import (
 	"cmp"
 	"context"
-	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
-
-// stopTimeout bounds the end of one process, from Stop to SIGKILL.
-const stopTimeout = 5 * time.Second
 
 // RunPreShutdownHooks runs the pre-shutdown hooks of all stages while they still
 // serve, all at once, each with the deadline. What failed is returned joined.
 func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Duration) error {
 	var hooks []lifecycle.Hook
-	for _, st := range s.chain() {
-		g := st.generation()
-		if g != nil && g.machine.State() == lifecycle.Serving {
-			hooks = append(hooks, g.preShutdownHooks()...)
+	s.lock()
+	for _, st := range s.chain {
+		if g := st.current(); g != nil && st.state.State(g.ID()) == lifecycle.Serving {
+			hooks = append(hooks, g.PreShutdownHooks()...)
 		}
 	}
+	s.unlock()
 	return lifecycle.RunPreShutdown(ctx, hooks, deadline)
 }
 
@@ -33,76 +30,107 @@ func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Dura
 // ends. From here on a stage that dies is not restarted, and what waits for one that has
 // died is refused.
 func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
-	s.setStopping()
-	for _, st := range s.chain() {
-		if g := st.generation(); g != nil && g.proc.Err() != nil {
-			s.refuse(g)
+	s.beginStop()
+	var wg sync.WaitGroup
+	for _, p := range s.processes() {
+		s.lock()
+		err := p.stage.state.Advance(p.ID(), lifecycle.Draining)
+		s.unlock()
+		if err == nil {
+			wg.Go(func() { p.Drain(ctx, spread) })
 		}
 	}
-	var wg sync.WaitGroup
-	for _, g := range s.everyone() {
-		wg.Go(func() { g.drain(ctx, spread) })
-	}
 	wg.Wait()
+}
+
+// beginStop says that nothing is brought up any more, and refuses requests that wait for
+// what would have been.
+func (s *Supervisor) beginStop() {
+	var waiting []*generation.Generation
+	s.lock()
+	s.stopping = true
+	for st := range s.stages {
+		st.endStandby()
+		if st.state.Stop() {
+			waiting = append(waiting, st.current())
+		}
+	}
+	if len(waiting) > 0 {
+		s.publish()
+	}
+	s.unlock()
+	for _, g := range waiting {
+		g.Listener().Refuse()
+	}
 }
 
 // Stop ends all stages, from the head to the tail so that none loses a delegate
 // that it still uses, and removes their sockets. It returns when every process is
 // gone; it is bounded in time by SIGKILL.
 func (s *Supervisor) Stop() error {
-	s.setStopping()
+	s.beginStop()
 	s.awaitTold()
 	s.cancel()
 	s.stopAll()
 	s.running.Wait()
 	s.stopAll() // what was just being started
-	s.mu.Lock()
-	listeners := slices.Collect(maps.Keys(s.listeners))
-	s.mu.Unlock()
-	var errs []error
-	for _, l := range listeners {
-		errs = append(errs, s.close(l))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (s *Supervisor) stopAll() {
-	for _, g := range s.everyone() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		g.stop(ctx, "the server stops")
-		cancel()
-		s.forget(g)
+	for _, p := range s.processes() {
+		s.stop(p.stage, p.Generation, "the server stops")
+	}
+	s.lock()
+	stages := make([]*stage, 0, len(s.stages))
+	for st := range s.stages {
+		stages = append(stages, st)
+	}
+	s.unlock()
+	for _, st := range stages { // the sockets of those that had ended
+		s.lock()
+		current := st.current()
+		s.unlock()
+		s.forget(st, existing(current)...)
 	}
 }
 
-// everyone are the generations whose processes have not been seen to end: those of the
+// Kill ends all processes at the same time, those that have not stopped by themselves
+// after the given time by force. It is for a server that is not to end in order; Stop is
+// due nevertheless.
+func (s *Supervisor) Kill(after time.Duration) {
+	s.beginStop()
+	s.cancel()
+	var wg sync.WaitGroup
+	for _, p := range s.processes() {
+		wg.Go(func() { s.stopWithin(p.stage, p.Generation, "the server ends by force", after) })
+	}
+	wg.Wait()
+}
+
+// live is a generation that has not ended, with its stage.
+type live struct {
+	*generation.Generation
+	stage *stage
+}
+
+// processes are the generations whose processes have not been seen to end: those of the
 // chain from head to tail, then those of stages that have left it.
-func (s *Supervisor) everyone() []*generation {
+func (s *Supervisor) processes() []live {
+	s.lock()
+	defer s.unlock()
 	place := map[*stage]int{}
-	for i, st := range s.chain() {
-		place[st] = i - len(s.chain())
+	for i, st := range s.chain {
+		place[st] = i - len(s.chain)
 	}
-	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.live))
-	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b *generation) int { return cmp.Compare(place[a.stage], place[b.stage]) })
+	var all []live
+	for st := range s.stages {
+		for _, g := range st.generations {
+			if !st.state.State(g.ID()).Ended() {
+				all = append(all, live{g, st})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b live) int { return cmp.Compare(place[a.stage], place[b.stage]) })
 	return all
-}
-
-func (s *Supervisor) setStopping() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopping = true
-}
-
-func (s *Supervisor) isStopping() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopping
-}
-
-func (s *Supervisor) areHooksDue() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hooksDue
 }

@@ -5,31 +5,36 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 const (
-	// notifyTimeout bounds one call that tells of a signal.
+	// notifyTimeout bounds one call that reports a signal.
 	notifyTimeout = 2 * time.Second
-	// lastNotice is how long Stop waits until all stages have been told of all signals.
+	// lastNotice is how long Stop waits until all stages know of all signals.
 	lastNotice = 500 * time.Millisecond
 )
 
 // signals are the lifecycle signals of the server that have come, in their order.
 type signals struct {
-	mu      sync.Mutex
-	come    []*stagev1.NotifyRequest
-	changed chan struct{} // closed at the next signal
-	// telling counts the generations that have not been told of all.
-	telling map[*generation]int
+	mu   sync.Mutex
+	come []*stagev1.NotifyRequest
+	// known is how many of them each generation knows of.
+	known map[*generation.Generation]int
+	// changed is closed, and made anew, whenever come or known changes.
+	changed chan struct{}
 }
 
 func newSignals() signals {
-	return signals{changed: make(chan struct{}), telling: map[*generation]int{}}
+	return signals{changed: make(chan struct{}), known: map[*generation.Generation]int{}}
+}
+
+func (n *signals) change() {
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
 // Notify tells all stages that the server has come to a lifecycle signal, and returns at
@@ -39,43 +44,47 @@ func (s *Supervisor) Notify(signal string, at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.come = append(n.come, &stagev1.NotifyRequest{Signal: signal, At: timestamppb.New(at)})
-	close(n.changed)
-	n.changed = make(chan struct{})
+	n.change()
 }
 
-// next returns signal i, nil if it has not come, and a channel that is closed when
-// another has. It takes note of how far the generation has been told.
-func (n *signals) next(g *generation, i int) (*stagev1.NotifyRequest, <-chan struct{}) {
+// next takes note that a generation knows of the first i signals, and returns the next one,
+// nil if it has not come, and a channel that is closed when that may have changed.
+func (n *signals) next(g *generation.Generation, i int) (*stagev1.NotifyRequest, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.telling[g] = i
+	if known, ok := n.known[g]; !ok || known != i {
+		n.known[g] = i
+		n.change()
+	}
 	if i < len(n.come) {
 		return n.come[i], n.changed
 	}
 	return nil, n.changed
 }
 
-func (n *signals) forget(g *generation) {
+func (n *signals) forget(g *generation.Generation) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.telling, g)
+	delete(n.known, g)
+	n.change()
 }
 
-// told says whether all generations have been told of all signals.
-func (n *signals) told() bool {
+// told reports whether all generations know of all signals, and returns a channel that is
+// closed when that may have changed.
+func (n *signals) told() (bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, i := range n.telling {
+	for _, i := range n.known {
 		if i < len(n.come) {
-			return false
+			return false, n.changed
 		}
 	}
-	return true
+	return true, n.changed
 }
 
 // tell tells a generation of all signals in their order, until its process ends. A stage
 // that does not want to know is left alone.
-func (s *Supervisor) tell(g *generation) {
+func (s *Supervisor) tell(st *stage, g *generation.Generation) {
 	defer s.signals.forget(g)
 	for i := 0; ; {
 		signal, changed := s.signals.next(g, i)
@@ -83,20 +92,20 @@ func (s *Supervisor) tell(g *generation) {
 			select {
 			case <-changed:
 				continue
-			case <-g.proc.Done():
+			case <-g.Done():
 				return
 			case <-s.background.Done():
 				return
 			}
 		}
 		ctx, cancel := context.WithTimeout(s.background, notifyTimeout)
-		_, err := g.proc.Client().Notify(ctx, signal)
+		more, err := g.Notify(ctx, signal)
 		cancel()
-		switch {
-		case status.Code(err) == codes.Unimplemented:
+		if !more {
 			return
-		case err != nil && s.background.Err() == nil && g.proc.Err() == nil:
-			g.stage.log.Warn("stage was not told of a signal", "generation", g.id, "signal", signal.GetSignal(), "error", err)
+		}
+		if err != nil && s.background.Err() == nil && g.Err() == nil {
+			st.log.Warn("stage was not told of a signal", "generation", g.ID(), "signal", signal.GetSignal(), "error", err)
 		}
 		i++
 	}
@@ -104,7 +113,16 @@ func (s *Supervisor) tell(g *generation) {
 
 // awaitTold returns when all stages know of all signals, or after a moment.
 func (s *Supervisor) awaitTold() {
-	for end := time.Now().Add(lastNotice); !s.signals.told() && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
+	end := time.After(lastNotice)
+	for {
+		told, changed := s.signals.told()
+		if told {
+			return
+		}
+		select {
+		case <-changed:
+		case <-end:
+			return
+		}
 	}
 }

@@ -37,8 +37,8 @@ func TestStagesAreToldOfSignals(t *testing.T) {
 	took := make(chan time.Duration, 1)
 	go func() {
 		began := time.Now()
-		for !f.signals.told() { // it ends with the stages, too
-			time.Sleep(time.Millisecond)
+		for told, changed := f.signals.told(); !told; told, changed = f.signals.told() {
+			<-changed // it ends with the stages, too
 		}
 		took <- time.Since(began)
 	}()

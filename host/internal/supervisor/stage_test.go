@@ -120,6 +120,7 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 			}
 			env.Next.ServeHTTP(w, r)
 		case r.FormValue("slow") != "":
+			note("slow")
 			awaitFile(r.Context(), r.FormValue("slow"))
 			fallthrough
 		default:

@@ -119,7 +119,7 @@ func TestStandbyThatEndsIsReplaced(t *testing.T) {
 func TestStandbyIsAppliedLive(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs, pid := f.specs(), f.pid("b")
+	specs, pid := f.Specs(), f.pid("b")
 	specs[1].Standby = true
 	if _, err := f.Apply(t.Context(), specs); err != nil {
 		t.Fatal(err)
@@ -139,10 +139,8 @@ func TestStandbyIsAppliedLive(t *testing.T) {
 // TestStageThatCannotStandBySaysSo runs a stage of an older SDK.
 func TestStageThatCannotStandBySaysSo(t *testing.T) {
 	t.Parallel()
-	f := ready(t, nil)
-	st := f.chain()[1]
-	st.generation().proc.Description().Standby = false
-	specs := f.specs()
+	f := ready(t, func(o *Options) { o.Chain[1].Env[envFault] = "old" })
+	specs := f.Specs()
 	specs[1].Standby = true
 	if _, err := f.Apply(t.Context(), specs); err != nil {
 		t.Fatal(err)

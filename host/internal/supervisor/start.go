@@ -2,141 +2,115 @@ package supervisor
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
-// Start launches all stages in parallel, has them check their configurations, then
-// configures them from the tail to the head and prepares them in the same order. A
-// stage that is prepared is published, so that those in front of it can call it,
-// and reported to up. An error names the stage; what was started keeps running
-// until Stop. A stage that is not required and does not come up is no error: it is
-// tried again in the background.
+// Start brings up a generation of each stage. One that is prepared is published, so that
+// those upstream can call it, and reported to up. An error names the stage; what was
+// started keeps running until Stop. A stage that is not required and does not come up is
+// no error: it is tried again in the background.
 func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, pid int, took time.Duration)) error {
 	began := time.Now()
-	starts := s.launchAll(ctx)
-	if err := validateConfigs(ctx, starts); err != nil {
-		return err
+	r := s.rolloutOf()
+	for _, m := range r.members {
+		m.launching = true
 	}
-	links := make([]lifecycle.Link[report], len(starts))
-	for i, f := range starts {
-		f.up = func(g *generation) { up(f.Name(), g.proc.Description().GetVersion(), g.proc.PID(), time.Since(began)) }
-		links[i] = f
-	}
-	if err := lifecycle.Build(ctx, links); err != nil {
-		return err
-	}
-	for _, f := range starts {
-		if f.err != nil {
-			s.running.Go(func() { s.restart(f.stage, nil, 0) })
-		} else {
-			s.renewStandby(f.stage)
+	r.tolerate = func(m *member, err error) error {
+		if ctx.Err() != nil || m.spec.Required {
+			return err
 		}
-	}
-	return nil
-}
-
-// firstStart is a stage on its way to its first generation, which serves as soon as it
-// is prepared.
-type firstStart struct {
-	supervisor *Supervisor
-	stage      *stage
-	generation *generation
-	// err is why a stage that is not required has not come up.
-	err error
-	up  func(*generation)
-}
-
-// launchAll starts the first process of each stage.
-func (s *Supervisor) launchAll(ctx context.Context) []*firstStart {
-	starts := make([]*firstStart, len(s.chain()))
-	var wg sync.WaitGroup
-	for i, st := range s.chain() {
-		f := &firstStart{supervisor: s, stage: st}
-		starts[i] = f
-		wg.Go(func() {
-			l, err := s.listen(st.present())
-			if err == nil {
-				f.generation, err = s.launch(ctx, st, st.present(), l)
-			}
-			if err != nil && l != nil {
-				err = errors.Join(err, s.close(l))
-			}
-			f.err = err
-		})
-	}
-	wg.Wait()
-	return starts
-}
-
-// validateConfigs has each stage check its own configuration, so that the mistakes
-// in all of them are told at once, before any is configured.
-func validateConfigs(ctx context.Context, starts []*firstStart) error {
-	var errs []error
-	for _, f := range starts {
-		err := f.err
-		if err == nil {
-			err = f.generation.validateConfig(ctx)
-		}
-		errs = append(errs, f.optional(ctx, err))
-	}
-	return errors.Join(errs...)
-}
-
-// optional takes note of why the stage does not come up, and returns the error if the
-// server is not to start without it.
-func (f *firstStart) optional(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil || f.stage.present().Required {
-		return err
-	}
-	if f.generation != nil {
-		f.supervisor.discard(f.generation)
-		f.generation = nil
-	}
-	f.err = err
-	f.stage.failed(err)
-	f.stage.log.Error("stage is not required and has not come up, trying again", "error", err)
-	f.supervisor.publish()
-	return nil
-}
-
-// Name implements lifecycle.Link.
-func (f *firstStart) Name() string { return f.stage.name }
-
-// Configure implements lifecycle.Link.
-func (f *firstStart) Configure(ctx context.Context, behind []lifecycle.Report[report]) (report, error) {
-	if f.err != nil {
-		return report{}, nil
-	}
-	r, err := f.generation.Configure(ctx, behind)
-	return r, f.optional(ctx, err)
-}
-
-// PrepareRun implements lifecycle.Link.
-func (f *firstStart) PrepareRun(ctx context.Context) error {
-	if f.err != nil {
+		s.absent(m.stage, err)
 		return nil
 	}
-	s, g := f.supervisor, f.generation
-	err := g.PrepareRun(ctx)
-	if err == nil {
-		s.follow(g)
-		err = s.take(g)
+	r.prepared = func(m *member) error {
+		s.lock()
+		err := s.serve(m.stage, m.generation, "")
+		if err == nil {
+			s.publish()
+		}
+		s.unlock()
+		if err == nil {
+			up(m.stage.name, m.generation.Version(), m.generation.PID(), time.Since(began))
+		}
+		return err
 	}
-	if err != nil {
-		return f.optional(ctx, err)
+	if err := r.run(ctx); err != nil {
+		return err
 	}
+	s.lock()
+	s.started = true
 	s.publish()
-	f.up(g)
+	s.unlock()
+	for _, m := range r.members {
+		if m.generation == nil {
+			s.running.Go(func() { s.restart(m.stage, nil, 0) })
+		} else {
+			s.renewStandby(m.stage)
+		}
+	}
 	return nil
 }
 
-// follow begins to take in what a prepared generation reports, and to tell it of the
-// server's signals.
-func (s *Supervisor) follow(g *generation) {
-	s.running.Go(func() { g.watch(s.background, s.event) })
-	s.running.Go(func() { s.tell(g) })
+// absent takes note of why a stage that is not required has not come up.
+func (s *Supervisor) absent(st *stage, err error) {
+	s.lock()
+	st.failure = err.Error()
+	s.publish()
+	s.unlock()
+	st.log.Error("stage is not required and has not come up, trying again", "error", err)
+}
+
+// serve makes a prepared generation the one that the requests go to, in the place of the
+// one with the id instead, "" if there was none. The caller holds the lock, and publishes
+// that. What a generation's process was made from is what its stage is made from now on;
+// how that is treated may have been changed since.
+func (s *Supervisor) serve(st *stage, g *generation.Generation, instead string) error {
+	if err := st.state.Serve(g.ID(), instead); err != nil {
+		return err
+	}
+	st.spec.Process, st.nextStart = g.Spec(), time.Time{}
+	return nil
+}
+
+// RunPostStartHooks starts the post-start hooks of all stages, all at once, and
+// returns. The contexts of the hooks end with Stop. Failed is called with the
+// error of a hook that failed, which names the hook and its stage, unless the stage is
+// not required: that is restarted then.
+func (s *Supervisor) RunPostStartHooks(failed func(error)) {
+	s.lock()
+	s.hooksDue = true
+	s.unlock()
+	for _, st := range s.order() {
+		s.lock()
+		g, required := st.current(), st.spec.Required
+		s.unlock()
+		switch {
+		case g == nil:
+		case required:
+			s.running.Go(func() {
+				g.RunPostStartHooks(s.background, func(err error) {
+					if err != nil && !s.isStopping() {
+						failed(err)
+					}
+				})
+			})
+		default:
+			s.running.Go(func() { s.runHooksOrKill(st, g) })
+		}
+	}
+	s.reconcile()
+}
+
+// runHooksOrKill runs the post-start hooks of a generation that serves. One that fails
+// ends the process, which is restarted then.
+func (s *Supervisor) runHooksOrKill(st *stage, g *generation.Generation) {
+	g.RunPostStartHooks(s.background, func(err error) {
+		if err == nil || g.Err() != nil {
+			return
+		}
+		st.log.Error("ending the stage, which will be restarted", "generation", g.ID(), "error", err)
+		g.Kill()
+	})
 }

@@ -1,6 +1,12 @@
 package supervisor
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+)
 
 // Status is where a stage stands.
 type Status struct {
@@ -17,7 +23,10 @@ type Status struct {
 	Since    time.Time `json:"since,omitzero"`
 	// Restarts is how often another process has taken the place of one that had ended.
 	Restarts int `json:"restarts"`
-	Claims   int `json:"claims"`
+	// NextStart is when the next attempt is made to start a process, or the latest was
+	// made, of a stage that has none.
+	NextStart time.Time `json:"nextStart,omitzero"`
+	Claims    int       `json:"claims"`
 	// Failure is why the latest generation that failed did.
 	Failure  string `json:"failure,omitempty"`
 	Required bool   `json:"required"`
@@ -62,44 +71,60 @@ type SwapResult struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Down is the state of a stage, besides those of its generation: there is no process, and
+// requests are refused.
+const Down = "down"
+
+// States are all values that Status.State can have.
+func States() []string {
+	states := []string{Down}
+	for s := lifecycle.Starting; s <= lifecycle.BackingOff; s++ {
+		states = append(states, s.String())
+	}
+	return states
+}
+
 // Status returns where each stage stands, from head to tail.
 func (s *Supervisor) Status() []Status {
-	chain := s.chain()
-	all := make([]Status, len(chain))
-	for i, st := range chain {
+	s.lock()
+	defer s.unlock()
+	all := make([]Status, len(s.chain))
+	for i, st := range s.chain {
 		all[i] = st.status()
-		for _, g := range s.liveOf(st) {
-			if g.id != all[i].Generation && !st.standsBy(g) {
-				all[i].Others = append(all[i].Others, *g.status())
-			}
+		if p := s.probation.Load(); p != nil {
+			all[i].Probation = p.status(st)
 		}
-		all[i].Probation = s.probationOf(st)
 	}
 	return all
 }
 
-func (g *generation) status() *Generation {
-	return &Generation{Generation: g.id, State: g.machine.State().String(), PID: g.proc.PID(), Since: g.machine.Last().At}
-}
-
+// status is that of the stage without its probation.
 func (s *stage) status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	st := Status{
-		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, Failure: s.failure,
+		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, NextStart: s.nextStart, Failure: s.failure,
 		Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}
-	if g := s.current; g != nil {
-		last := g.machine.Last()
-		st.State, st.Since, st.Generation = last.To.String(), last.At, g.id
-		st.PID, st.Version, st.Claims, st.Delegates = g.proc.PID(), g.version(), len(g.reported().claims), g.delegates()
-	}
-	if s.down || s.current == nil && s.failure != "" {
+	if g := s.current(); g != nil {
+		last := s.state.Last(g.ID())
+		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
+		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
+		if s.state.Requests() == lifecycle.Refused {
+			st.State = Down
+		}
+	} else if s.failure != "" {
 		st.State = Down
 	}
-	if s.standby != nil {
-		st.Standby = s.standby.status()
+	for _, g := range s.generations {
+		switch g.ID() {
+		case s.state.Current():
+		case s.state.Standby():
+			standby := s.generationStatus(g)
+			st.Standby = &standby
+		default:
+			st.Others = append(st.Others, s.generationStatus(g))
+		}
 	}
+	slices.SortFunc(st.Others, func(a, b Generation) int { return a.Since.Compare(b.Since) })
 	if s.lastSwap != nil {
 		last := *s.lastSwap
 		st.LastSwap = &last
@@ -107,35 +132,24 @@ func (s *stage) status() Status {
 	return st
 }
 
-// probationOf is nil if the stage is not on probation.
-func (s *Supervisor) probationOf(st *stage) *Probation {
-	p := s.probation.Load()
-	if p == nil {
-		return nil
-	}
+func (s *stage) generationStatus(g *generation.Generation) Generation {
+	last := s.state.Last(g.ID())
+	return Generation{Generation: g.ID(), State: last.To.String(), PID: g.PID(), Since: last.At}
+}
+
+// status is that of a stage's probation, nil if it is not part of the change.
+func (p *probation) status(st *stage) *Probation {
 	for _, m := range p.moved {
 		if m.stage != st {
 			continue
 		}
-		status := &Probation{From: m.old.ID(), To: m.next.ID(), Until: p.until}
+		status := &Probation{From: id(m.old), To: id(m.next), Until: p.until}
 		if m.next != nil {
-			if w := p.watched[m.next.listener.Path()]; w != nil {
+			if w := p.watched[m.next.Listener().Path()]; w != nil {
 				status.Requests, status.Failed = w.requests.Load(), w.failed.Load()
 			}
 		}
 		return status
 	}
 	return nil
-}
-
-func (s *Supervisor) liveOf(st *stage) []*generation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var live []*generation
-	for g := range s.live {
-		if g.stage == st {
-			live = append(live, g)
-		}
-	}
-	return live
 }

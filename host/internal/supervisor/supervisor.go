@@ -3,20 +3,27 @@
 // publishes what they claim to the relay, restarts those that die or hang, changes the
 // chain and its stages while requests go on, and ends them all. It decides nothing about
 // requests.
+//
+// All state of the chain and of its stages is guarded by one lock. What may happen to a
+// stage, and what has to be done when a process ends, is decided by a lifecycle.Stage,
+// which is asked before each step. What takes time, such as bringing up a process, goes on
+// without the lock, and asks again when it is done. A process is a generation.Generation.
 package supervisor
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // Supervisor is the set of stages at run time. Make one with New, then call
@@ -26,61 +33,92 @@ import (
 type Supervisor struct {
 	opts Options
 	log  hclog.Logger
-	// stages are the chain, head to tail. The slice is replaced, never changed.
-	stages atomic.Pointer[[]*stage]
 
 	// background ends with Stop; running counts what runs under it.
 	background context.Context
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
 
-	// changing is taken by a planned change of the chain, such as a swap.
-	changing turn
-	// publishing is held while what is published is put together and handed over.
-	publishing sync.Mutex
-	pace       pacer
-	probation  atomic.Pointer[probation]
-	signals    signals
-	// holdTimeout is Options.HoldTimeout as it is now.
-	holdTimeout atomic.Int64
+	// changing is held by a planned change of the chain, such as a swap.
+	changing *semaphore.Weighted
+	signals  signals
+	events   outbox
+	// probation is that of the latest change, nil if there is none. It is set under mu.
+	probation atomic.Pointer[probation]
 
-	mu     sync.Mutex
-	tokens map[string]*generation
-	// live are the generations whose process has not been seen to end, and listeners
-	// the sockets that are open.
-	live      map[*generation]bool
-	listeners map[*process.Listener]bool
-	stopping  bool
-	// hooksDue says that the server's start has come to the post-start hooks, so
-	// that a generation which is prepared from now on runs its own.
-	hooksDue bool
+	// mu guards what follows, and the state of all stages. Nothing that can take long is
+	// done while it is held; Publish is called under it.
+	mu sync.Mutex
+	// chain is from head to tail. The slice is replaced, never changed.
+	chain []*stage
+	// stages are those of the chain, and others that still have a process.
+	stages      map[*stage]bool
+	callers     map[string]*generation.Generation // by token
+	pace        pace
+	holdTimeout time.Duration
+	stopping    bool
+	// started says that Start has returned, and hooksDue that the server's start has come to
+	// the post-start hooks, so that a generation which serves from now on runs its own.
+	started, hooksDue bool
+	// complete is closed when all stages know all of their paths.
+	complete   chan struct{}
+	isComplete bool
 }
 
-// New makes the folders of the stages and starts nothing.
+var errStopping = errors.New("the server is stopping")
+
+// New makes the directories of the stages and starts nothing.
 func New(opts Options) (*Supervisor, error) {
 	s := &Supervisor{
-		opts: opts, log: opts.Log, changing: newTurn(), signals: newSignals(),
-		tokens: map[string]*generation{}, live: map[*generation]bool{}, listeners: map[*process.Listener]bool{},
+		opts: opts, log: opts.Log, changing: semaphore.NewWeighted(1), signals: newSignals(), holdTimeout: opts.HoldTimeout,
+		stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, complete: make(chan struct{}),
 	}
 	s.background, s.cancel = context.WithCancel(context.Background())
-	s.SetHoldTimeout(opts.HoldTimeout)
-	stages := make([]*stage, len(opts.Chain))
-	for i, spec := range opts.Chain {
-		var err error
-		if stages[i], err = s.newStage(spec); err != nil {
+	for _, spec := range opts.Chain {
+		st, err := s.newStage(spec)
+		if err != nil {
 			return nil, err
 		}
+		s.chain = append(s.chain, st)
 	}
-	s.stages.Store(&stages)
 	return s, nil
 }
 
-// chain are the stages from head to tail. The slice must not be changed.
-func (s *Supervisor) chain() []*stage { return *s.stages.Load() }
+// lock and unlock guard the state of the chain and of all stages.
+func (s *Supervisor) lock() { s.mu.Lock() }
 
-// stage returns the stage of that name.
+func (s *Supervisor) unlock() {
+	s.mu.Unlock()
+	s.events.send()
+}
+
+// announce reports an event. The caller does not hold the lock.
+func (s *Supervisor) announce(e Event) {
+	s.emit(e)
+	s.events.send()
+}
+
+// emit reports an event as soon as the lock is free. The caller holds it.
+func (s *Supervisor) emit(e Event) {
+	if s.opts.Events == nil {
+		return
+	}
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	s.events.add(func() { s.opts.Events(e) })
+}
+
+// order returns the chain from head to tail. The slice must not be changed.
+func (s *Supervisor) order() []*stage {
+	s.lock()
+	defer s.unlock()
+	return s.chain
+}
+
+// stage returns the stage of that name. The caller holds the lock.
 func (s *Supervisor) stage(name string) (*stage, error) {
-	for _, st := range s.chain() {
+	for _, st := range s.chain {
 		if st.name == name {
 			return st, nil
 		}
@@ -88,163 +126,151 @@ func (s *Supervisor) stage(name string) (*stage, error) {
 	return nil, fmt.Errorf("stage %q is not in the chain", name)
 }
 
-// listen opens a data socket for a generation.
-func (s *Supervisor) listen(spec Spec) (*process.Listener, error) {
-	id, err := randomHex(4)
-	if err != nil {
-		return nil, err
-	}
-	l, err := spec.dataSocket(s.opts.RuntimeDir, id)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners[l] = true
-	return l, nil
+// Specs returns what the stages are made from now, from head to tail.
+func (s *Supervisor) Specs() []Spec {
+	s.lock()
+	defer s.unlock()
+	return s.specs()
 }
 
-// close closes a data socket, once, and sends back what waits in it.
-func (s *Supervisor) close(l *process.Listener) error {
-	s.mu.Lock()
-	open := s.listeners[l]
-	delete(s.listeners, l)
-	s.mu.Unlock()
-	if !open {
-		return nil
+func (s *Supervisor) specs() []Spec {
+	var all []Spec
+	for _, st := range s.chain {
+		all = append(all, st.spec)
 	}
-	l.Refuse()
-	return l.Close()
+	return all
 }
 
-// launch starts a generation of a stage and lets it call the host.
-func (s *Supervisor) launch(ctx context.Context, st *stage, spec Spec, l *process.Listener) (*generation, error) {
-	g, err := s.newGeneration(ctx, st, spec, l)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.live[g] = true
-	s.tokens[g.token] = g
-	return g, nil
+// SetHoldTimeout changes how long requests wait for stages that end from now on.
+func (s *Supervisor) SetHoldTimeout(d time.Duration) {
+	s.lock()
+	defer s.unlock()
+	s.holdTimeout = d
 }
 
-// forget takes from a generation that has ended what it could do.
-func (s *Supervisor) forget(g *generation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.live, g)
-	delete(s.tokens, g.token)
-}
-
-// take makes prepared generations those that the host relays to, of the stages that it is
-// given, and keeps watch over them. The caller publishes that.
-func (s *Supervisor) take(generations ...*generation) error {
-	for _, g := range generations {
-		if err := g.proc.Err(); err != nil {
-			return err
-		}
-	}
-	for _, g := range generations {
-		if err := g.machine.To(lifecycle.Serving, ""); err != nil {
-			return err // cannot be: it is prepared, and nobody else has it
-		}
-		g.stage.become(g)
-	}
-	for _, g := range generations {
-		s.running.Go(func() { s.supervise(g) })
-		s.running.Go(func() { s.probe(g) })
-	}
-	return nil
-}
-
-// event takes in one change that a generation reports.
-func (s *Supervisor) event(g *generation, e *stagev1.Event) {
-	changed := false
-	if c := e.GetClaimsChanged(); c != nil {
-		g.setReport(c.GetListedPaths(), c.GetClaims())
-		changed = true
-	}
-	if names := e.GetSignaled(); len(names) > 0 {
-		changed = g.signaled(names) || changed
-		if first := g.stage.firstGeneration(); first != nil && first != g {
-			first.signaled(names) // it may have died before it could
-		}
-	}
-	if changed && g.stage.generation() == g {
-		s.publishSoon()
-	}
-	if sizes := e.GetResourceSizes(); len(sizes) > 0 && s.opts.ResourceSizes != nil {
-		s.opts.ResourceSizes(sizes)
-	}
-}
-
+// publish passes the chain as it is now to the relay. The caller holds the lock.
 func (s *Supervisor) publish() {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	s.publishLocked()
-}
-
-func (s *Supervisor) publishLocked() {
-	chain := s.chain()
-	published := make([]Published, len(chain))
-	for i, st := range chain {
+	published := make([]Published, len(s.chain))
+	for i, st := range s.chain {
 		published[i] = st.published()
 	}
 	s.opts.Publish(published)
+	if s.started && !s.isComplete && s.incomplete() == "" {
+		s.isComplete = true
+		close(s.complete)
+	}
 }
 
 // Authenticate returns who calls the host with that token.
 func (s *Supervisor) Authenticate(token string) (Identity, bool) {
-	s.mu.Lock()
-	g, ok := s.tokens[token]
-	s.mu.Unlock()
+	s.lock()
+	g, ok := s.callers[token]
+	s.unlock()
 	if !ok {
 		return Identity{}, false
 	}
+	spec := g.Spec()
 	return Identity{
-		Stage: g.Name(), Generation: g.id, User: g.spec.User, Groups: g.spec.Groups,
-		Delegates: g.delegates(), Staged: g.reachable(),
+		Stage: spec.Name, Generation: g.ID(), User: spec.User, Groups: spec.Groups,
+		Delegates: g.Delegates(), Staged: g.Staged(),
 	}, true
-}
-
-// Signals returns the mux-and-discovery signals of all stages as STAGE/SIGNAL.
-// It is to be called when Start has returned.
-func (s *Supervisor) Signals() map[string]<-chan struct{} {
-	all := map[string]<-chan struct{}{}
-	for _, st := range s.chain() {
-		g := st.generation()
-		if g == nil {
-			continue
-		}
-		for name, ch := range g.signals {
-			all[st.name+"/"+name] = ch
-		}
-	}
-	return all
 }
 
 // Incomplete returns the name of a stage that may have paths which it does not know
 // yet, empty if there is none: what no stage has may then appear in a moment.
 func (s *Supervisor) Incomplete() string {
-	for _, st := range s.chain() {
-		if st.incomplete() {
+	s.lock()
+	defer s.unlock()
+	return s.incomplete()
+}
+
+func (s *Supervisor) incomplete() string {
+	for _, st := range s.chain {
+		if g := st.current(); g == nil && st.spec.Required || g != nil && !g.Complete() {
 			return st.name
 		}
 	}
 	return ""
 }
 
-var errStopping = errors.New("the server is stopping")
+// Complete is closed when, after Start, all stages of the chain know all of their paths for
+// the first time.
+func (s *Supervisor) Complete() <-chan struct{} { return s.complete }
 
 // begin counts something that Stop has to wait for, unless it has begun.
 func (s *Supervisor) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping {
+	s.lock()
+	defer s.unlock()
+	if !s.stopping {
+		s.running.Add(1)
+	}
+	return !s.stopping
+}
+
+func (s *Supervisor) isStopping() bool {
+	s.lock()
+	defer s.unlock()
+	return s.stopping
+}
+
+// forget drops generations that have ended, and closes the data sockets that no other
+// generation has. The current one of a stage in the chain stays until Stop, whether it has
+// ended or not: what it claims is its stage's.
+func (s *Supervisor) forget(st *stage, all ...*generation.Generation) {
+	s.lock()
+	unused := map[*generation.Generation]bool{}
+	inChain := slices.Contains(s.chain, st)
+	for _, g := range all {
+		if st.generations[g.ID()] == nil || inChain && st.state.Current() == g.ID() && s.background.Err() == nil {
+			continue
+		}
+		delete(st.generations, g.ID())
+		delete(s.callers, g.Token())
+		st.state.Forget(g.ID())
+		unused[g] = !st.uses(g.Listener())
+	}
+	if len(st.generations) == 0 && !inChain {
+		delete(s.stages, st)
+	}
+	s.unlock()
+	for g, unused := range unused {
+		if !unused {
+			continue
+		}
+		g.Listener().Refuse()
+		if err := g.Listener().Close(); err != nil {
+			st.log.Warn("data socket could not be closed", "generation", g.ID(), "error", err)
+		}
+	}
+}
+
+// acquire takes a semaphore, or returns the reason why ctx has ended.
+func acquire(ctx context.Context, sem *semaphore.Weighted) error {
+	if sem.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// sleep waits for d and reports whether ctx is still on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
 		return false
 	}
-	s.running.Add(1)
-	return true
+}
+
+// downstream are the latest reports of the stages downstream of one, the nearest first. The
+// caller holds the lock.
+func (s *Supervisor) downstream(of *stage) []lifecycle.Report[generation.Report] {
+	var reports []lifecycle.Report[generation.Report]
+	i := slices.Index(s.chain, of)
+	for _, st := range s.chain[i+1:] {
+		reports = append(reports, lifecycle.Report[generation.Report]{Stage: st.name, Report: st.report()})
+	}
+	return reports
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // patience is how long a test waits for what has to happen.
@@ -30,6 +30,8 @@ type fixture struct {
 	log string
 
 	relay *relay.Chain
+	// gate is held during each publication.
+	gate sync.Mutex
 
 	mu        sync.Mutex
 	published []Published
@@ -54,6 +56,8 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	opts := Options{
 		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log, HoldTimeout: patience,
 		Publish: func(chain []Published) {
+			f.gate.Lock() // a test can hold it
+			defer f.gate.Unlock()
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.published = chain
@@ -70,9 +74,11 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	f.serve(t, opts.HostSocket)
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
-			Name: name, Binary: self, User: "user-" + name, StartTimeout: patience, Required: true,
-			DrainTimeout: patience,
-			Config:       map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
+			Process: Process{
+				Name: name, Binary: self, User: "user-" + name,
+				Config: map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
+			},
+			Policy: Policy{StartTimeout: patience, Required: true, DrainTimeout: patience},
 		})
 	}
 	if change != nil {
@@ -147,12 +153,30 @@ func (f *fixture) get(name string) (string, error) {
 }
 
 func (f *fixture) pid(name string) int {
-	for _, st := range f.chain() {
-		if st.name == name {
-			return st.generation().proc.PID()
-		}
+	if g := f.current(name); g != nil {
+		return g.PID()
 	}
 	return 0
+}
+
+// current is the generation of a stage that requests go to.
+func (f *fixture) current(name string) *generation.Generation {
+	f.lock()
+	defer f.unlock()
+	st, err := f.stage(name)
+	if err != nil {
+		return nil
+	}
+	return st.current()
+}
+
+// changeIsUnderWay reports whether a planned change has begun and is not over.
+func (f *fixture) changeIsUnderWay() bool {
+	if f.changing.TryAcquire(1) {
+		f.changing.Release(1)
+		return false
+	}
+	return true
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -287,14 +311,5 @@ func TestConfigurationsAreCheckedBeforeAnyIsUsed(t *testing.T) {
 	}
 	if _, err := os.Stat(f.log); !os.IsNotExist(err) {
 		t.Errorf("a stage was configured: %q", f.events(t))
-	}
-}
-
-func TestSpecConfigIsJSON(t *testing.T) {
-	t.Parallel()
-	g := &generation{spec: Spec{Name: "x"}, stage: &stage{opts: &Options{}}}
-	req, err := g.configureRequest(nil)
-	if err != nil || string(req.GetConfig()) != "null" || !json.Valid(req.GetConfig()) {
-		t.Errorf("no configuration is sent as %q, %v; want null", req.GetConfig(), err)
 	}
 }

@@ -43,7 +43,7 @@ func TestSwapThatListsOtherPathsSwapsThoseInFront(t *testing.T) {
 func TestNewStagesCanCallEachOtherBeforeTheyServe(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	specs := f.specs()
+	specs := f.Specs()
 	d, e := like(specs[0], "d"), like(specs[0], "e")
 	d.Config = map[string]any{"log": f.log, "ask": "e"}
 	if _, err := f.Apply(t.Context(), append(specs, d, e)); err != nil {
@@ -61,7 +61,7 @@ func TestRequestKeepsTheOrderOfItsArrival(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	// a sees all and hands on what is not its own; slow requests wait in it.
 	f := ready(t, func(o *Options) { o.Chain[0].Config["see"], o.Chain[0].Config["hand"] = []string{"/"}, file })
-	specs := f.specs()
+	specs := f.Specs()
 	answers := make(chan string)
 	for _, path := range []string{"/b", "/c"} {
 		go func() {
@@ -102,7 +102,7 @@ func TestTwoSwapsAtOnce(t *testing.T) {
 			t.Errorf("second swap, of %s: %v", name, err)
 		}
 	}
-	specs := f.specs()
+	specs := f.Specs()
 	go func() {
 		_, err := f.Apply(t.Context(), []Spec{specs[0], specs[2]})
 		second <- err

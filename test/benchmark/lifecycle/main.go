@@ -1,6 +1,6 @@
 // Command lifecycle measures what changes and crashes of a stage cost its clients: how
 // long a swap takes, how long a request waits in it, how long it takes from the death of
-// a process to the first answer, with a standby and without, and what a standby costs in
+// a process to the first response, with a standby and without, and what a standby costs in
 // memory. Each figure is the median of its rounds, with the largest in brackets.
 //
 // It runs Catena with its three stages and, for each of them, one client that reads an
@@ -22,7 +22,7 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// stages are what is measured, each with a path that it answers.
+// stages are the measured stages, each with a path that it serves.
 var stages = []struct{ name, path string }{
 	{"aggregator", "/apis/apiregistration.k8s.io/v1/apiservices/v1.apps"},
 	{"core", "/api/v1/namespaces/default"},
@@ -156,7 +156,7 @@ func measureSwap(ctx context.Context, c *cluster.Catena, p *prober, stage string
 	return settle(ctx, c)
 }
 
-// measureKill kills the process that serves and waits for an answer to a request that
+// measureKill kills the process that serves and waits for the response to a request that
 // was sent after that.
 func measureKill(ctx context.Context, c *cluster.Catena, p *prober, stage, quantity string, f figures) error {
 	status, err := c.Status(ctx)
@@ -171,18 +171,18 @@ func measureKill(ctx context.Context, c *cluster.Catena, p *prober, stage, quant
 		if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 			return err
 		}
-		answered, err := p.awaitAnswer(ctx, killed)
+		responded, err := p.awaitResponse(ctx, killed)
 		if err != nil {
 			return err
 		}
-		f.add(stage, quantity, ms(answered.Sub(killed)))
+		f.add(stage, quantity, ms(responded.Sub(killed)))
 	}
 	return settle(ctx, c)
 }
 
 func (f figures) print() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "stage\tswap, ms\tlongest request in it, ms\tSIGKILL to first answer, ms\twith standby, ms\tstandby, MiB")
+	fmt.Fprintln(w, "stage\tswap, ms\tlongest request in it, ms\tSIGKILL to first response, ms\twith standby, ms\tstandby, MiB")
 	for _, s := range stages {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.name, f.String(s.name, "swap"), f.String(s.name, "stall"),
 			f.String(s.name, "killed"), f.String(s.name, "killed with standby"), f.String(s.name, "memory"))

@@ -85,8 +85,8 @@ func (p *prober) since(began time.Time) (longest time.Duration, failed int) {
 	return longest, failed
 }
 
-// awaitAnswer returns when the first probe that began after a moment was answered well.
-func (p *prober) awaitAnswer(ctx context.Context, after time.Time) (time.Time, error) {
+// awaitResponse returns when the first probe that began after a moment has succeeded.
+func (p *prober) awaitResponse(ctx context.Context, after time.Time) (time.Time, error) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		p.mu.Lock()
 		for i := len(p.probes) - 1; i >= 0 && p.probes[i].to.After(after); i-- {
@@ -97,10 +97,10 @@ func (p *prober) awaitAnswer(ctx context.Context, after time.Time) (time.Time, e
 		}
 		p.mu.Unlock()
 	}
-	return time.Time{}, errors.Join(ctx.Err(), errors.New("no answer within a minute of the death of the process"))
+	return time.Time{}, errors.Join(ctx.Err(), errors.New("no response within a minute of the death of the process"))
 }
 
-// settle waits until every stage serves and has no other process than it is to have.
+// settle waits until every stage serves and has no process that it does not need.
 func settle(ctx context.Context, c *cluster.Catena) error {
 	return await(ctx, func() error {
 		status, err := c.Status(ctx)
@@ -144,7 +144,7 @@ func await(ctx context.Context, check func() error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// privateMemory is what would be free without a process, in MiB.
+// privateMemory is the memory that no other process shares, in MiB.
 func privateMemory(pid int) (float64, error) {
 	size, err := sumOf(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Private_Dirty:", "Private_Clean:")
 	if err == nil && size == 0 {

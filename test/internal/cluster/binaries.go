@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Root is the folder of the module.
+// Root is the directory of the module.
 func Root() string {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {
@@ -22,8 +22,8 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
-// Bin is the folder of the binaries: CATENA_BIN, which "make test" sets to what it
-// has built, or bin/, which is then brought up to date once per test process.
+// Bin is the directory of the binaries: CATENA_BIN, which "make test" sets, or
+// bin/, which is then built once per test process.
 var Bin = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv("CATENA_BIN"); dir != "" {
 		return dir, nil
@@ -37,12 +37,12 @@ var Bin = sync.OnceValues(func() (string, error) {
 })
 
 // Environ is the environment of this process without the variable of the tests, which
-// Catena would take for a part of its configuration.
+// Catena would treat as configuration.
 func Environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CATENA_BIN=") })
 }
 
-// Tool is the path of one of the binaries that Kubernetes brings: kubectl,
+// Tool returns the path of a binary of Kubernetes: kubectl,
 // kube-apiserver, kube-controller-manager, kube-scheduler, sample-apiserver.
 func Tool(name string) (string, error) {
 	bin, err := Bin()

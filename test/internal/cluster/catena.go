@@ -20,7 +20,7 @@ type Options struct {
 	Flags map[string]string
 	// ConfigFile is the configuration of Catena; configs/catena.yaml by default.
 	ConfigFile string
-	// PluginDirs are folders with plugins besides bin/plugins. (Catena only)
+	// PluginDirs are directories with plugins besides bin/plugins. (Catena only)
 	PluginDirs []string
 	// OwnPlugins leaves bin/plugins out. (Catena only)
 	OwnPlugins bool
@@ -54,8 +54,8 @@ type Catena struct {
 	options Options
 }
 
-// starting lets two servers start at the same time. If those of many parallel tests did, the
-// stages of none would be there in the time that a stage has.
+// starting lets two servers start at the same time. If those of many parallel tests did,
+// their stages would not come up within startTimeout.
 var starting = make(chan struct{}, 2)
 
 // StartCatena starts "catena serve" on a free port and returns when it is ready.
@@ -76,7 +76,7 @@ func StartCatena(ctx context.Context, o Options) (*Catena, error) {
 	return c, nil
 }
 
-// DataDir is the data folder.
+// DataDir is the data directory.
 func (c *Catena) DataDir() string { return filepath.Join(c.Dir, "data") }
 
 // AdminKubeconfig is the kubeconfig that Catena itself writes.
@@ -115,7 +115,7 @@ func (c *Catena) Args(bin string) []string {
 	return args
 }
 
-// locate reads the address and the authority from the kubeconfig.
+// locate reads the address and the authority of the server from the kubeconfig.
 func (c *Catena) locate() error {
 	config, err := clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
 	if err != nil {
@@ -156,10 +156,10 @@ func (c *Catena) Stop(failed bool) error {
 	return errors.Join(err, killLeftovers(children))
 }
 
-// leftoverTimeout is how long a busy machine may take to end processes that were killed.
+// leftoverTimeout is how long killed processes may take to end on a busy machine.
 const leftoverTimeout = 10 * time.Second
 
-// killLeftovers gives the processes time to be gone, then kills them.
+// killLeftovers gives the processes time to end, then kills them.
 func killLeftovers(children map[int]string) error {
 	deadline := time.Now().Add(leftoverTimeout)
 	for {

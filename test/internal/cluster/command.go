@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Status is what a test needs of "catena status -o json".
+// Status has the parts of "catena status -o json" that tests use.
 type Status struct {
 	Stages []struct {
 		Stage      string
@@ -43,8 +43,8 @@ type Status struct {
 	}
 }
 
-// Command runs a command of bin/catena on the server's data folder. An error has what
-// the command has said.
+// Command runs a command of bin/catena on the server's data directory. An error has the
+// output of the command.
 func (c *Catena) Command(ctx context.Context, args ...string) (string, error) {
 	bin, err := Bin()
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Catena) Command(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Status asks the host where its stages stand.
+// Status returns the state of the stages.
 func (c *Catena) Status(ctx context.Context) (*Status, error) {
 	out, err := c.Command(ctx, "status", "-o", "json")
 	if err != nil {

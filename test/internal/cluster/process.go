@@ -54,11 +54,14 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 // PID is the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// ExitCode returns the exit code of a process that has ended.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 // Signal sends a signal to the process alone.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Suspend stops a process, and returns when each of its threads stands still: until
-// then it can answer.
+// Suspend stops a process, and returns when each of its threads is stopped: until then it
+// can respond.
 func Suspend(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("suspend process %d: %w", pid, err)
@@ -83,7 +86,7 @@ func (p *Process) Kill() {
 }
 
 // Stop ends the process with SIGTERM. It is an error if it does not end in time or
-// not with exit code 0; it is gone in any case.
+// not with exit code 0; it has ended in any case.
 func (p *Process) Stop() error {
 	select {
 	case <-p.Done:
@@ -142,8 +145,8 @@ func Children(pid int) map[int]string {
 	return found
 }
 
-// readStat returns the process of a stat file and its parent. Zombies have no place
-// in the tree: they have ended.
+// readStat returns the process of a stat file and its parent. Zombies are not in the
+// tree: they have ended.
 func readStat(path string) (pid, parent int, ok bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {

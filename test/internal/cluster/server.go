@@ -39,10 +39,10 @@ type Server struct {
 	Name string
 	// Dir holds all files of the server.
 	Dir string
-	// URL is where clients reach it.
+	// URL is its address for clients.
 	URL string
 
-	ca      []byte // PEM, nil for a certificate that signs itself
+	ca      []byte // PEM, nil for a self-signed certificate
 	process *Process
 	closers []func() error
 }
@@ -58,7 +58,7 @@ func (s *Server) Config(user string) *rest.Config {
 }
 
 // Kubeconfig writes a kubeconfig with a user's token and returns its path. It replaces one
-// of the same user as a whole: somebody may be reading it.
+// of the same user atomically: another process may be reading it.
 func (s *Server) Kubeconfig(user string) (string, error) {
 	c := api.NewConfig()
 	c.Clusters["test"] = &api.Cluster{Server: s.URL, CertificateAuthorityData: s.ca, InsecureSkipTLSVerify: s.ca == nil}
@@ -93,7 +93,7 @@ func (s *Server) Stop(failed bool) error {
 	return errors.Join(errs...)
 }
 
-// newServer makes the folder of a server, with the token file in it.
+// newServer makes the directory of a server, with the token file in it.
 func newServer(name string) (*Server, error) {
 	dir, err := os.MkdirTemp("", name)
 	if err != nil {
@@ -106,7 +106,7 @@ func newServer(name string) (*Server, error) {
 
 func (s *Server) tokens() string { return filepath.Join(s.Dir, "tokens.csv") }
 
-// awaitReady calls locate, which finds the server's address, until /readyz says ok.
+// awaitReady calls locate, which finds the server's address, until /readyz succeeds.
 func (s *Server) awaitReady(ctx context.Context, locate func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -152,9 +152,9 @@ func (s *Server) ready(ctx context.Context) error {
 	return err
 }
 
-// FreePort is a port of the loopback interface on which nobody listens. It is not one of
-// those that the kernel gives to who asks for any, so that nobody gets it by chance before
-// it is used, or between two processes that use it one after the other.
+// FreePort returns a port of the loopback interface on which no process listens. It is not
+// in the range of ephemeral ports, so that no other process gets it by chance before it is
+// used, or between two processes that use it one after the other.
 func FreePort() (string, error) {
 	const first, count, attempts = 10000, 20000, 100
 	var err error

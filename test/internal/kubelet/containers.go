@@ -51,8 +51,8 @@ func (k *Kubelet) ExecInContainer(ctx context.Context, _, _, _ string, cmd []str
 	return fmt.Errorf("exec: %q: executable file not found", cmd[0])
 }
 
-// AttachContainer implements remotecommand.Attacher: the container's process greets,
-// then says in capitals what it is told.
+// AttachContainer implements remotecommand.Attacher: the container's process prints a
+// line, then repeats its input in capitals.
 func (k *Kubelet) AttachContainer(_ context.Context, pod, _, container string, in io.Reader, out, _ io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize) error {
 	k.attached.Add(1)
@@ -77,7 +77,7 @@ func (k *Kubelet) AttachContainer(_ context.Context, pod, _, container string, i
 	}
 }
 
-// Attached is how many clients are attached to containers.
+// Attached returns how many clients are attached to containers.
 func (k *Kubelet) Attached() int { return int(k.attached.Load()) }
 
 // PortForward implements portforward.PortForwarder: the ports of a pod are those of
@@ -107,7 +107,7 @@ func (k *Kubelet) Log(namespace, pod, text string) {
 	k.logs.write(types.NamespacedName{Namespace: namespace, Name: pod}, text)
 }
 
-// Followers is how many clients are reading logs that go on.
+// Followers returns how many clients are reading logs that go on.
 func (k *Kubelet) Followers() int {
 	k.logs.mu.Lock()
 	defer k.logs.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *logStore) copy(ctx context.Context, w io.Writer, pod types.NamespacedNa
 		s.mu.Lock()
 		text, changed := s.text[pod], s.changed
 		s.mu.Unlock()
-		// The empty write of a log that is still empty sends the head of the answer.
+		// The write of an empty log sends the head of the response.
 		if _, err := io.WriteString(w, text[sent:]); err != nil || !follow {
 			return
 		}

@@ -28,7 +28,7 @@ func Join(ctx context.Context, c *cluster.Catena, o Options) (*Kubelet, error) {
 	return Start(ctx, config, o)
 }
 
-// RunPod creates a pod on a node and returns when it runs. The client may do everything.
+// RunPod creates a pod on a node and returns when it runs. The client needs all rights.
 func RunPod(ctx context.Context, client kubernetes.Interface, node, namespace, name string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // which a pod must have
 	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {

@@ -1,6 +1,6 @@
-// Package kubelet plays a node for tests: a Node object, pods that are "running" as
+// Package kubelet simulates a node for tests: a Node object, pods that are "running" as
 // soon as they are bound to it, and the kubelet's HTTPS server for exec, attach, logs
-// and port-forward. No container is ever started.
+// and port-forward. It starts no containers.
 package kubelet
 
 import (
@@ -22,17 +22,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// webSocketsFeature is what a node declares when its kubelet takes the WebSockets of
-// clients; for others the API server translates them to SPDY.
+// webSocketsFeature is declared by a node whose kubelet accepts the WebSockets of
+// clients; for other nodes the API server translates them to SPDY.
 const webSocketsFeature = "ExtendWebSocketsToKubelet"
 
 // Options of a kubelet.
 type Options struct {
 	// Node is the name of the Node object.
 	Node string
-	// ClientCA has signed the certificates of those who may talk to the kubelet.
+	// ClientCA has signed the certificates of the clients that the kubelet accepts.
 	ClientCA *x509.CertPool
-	// WebSockets is whether the kubelet takes WebSockets.
+	// WebSockets is whether the kubelet accepts WebSockets.
 	WebSockets bool
 	// Cordoned is whether the scheduler leaves the node alone.
 	Cordoned bool
@@ -43,8 +43,8 @@ type Kubelet struct {
 	options Options
 	client  kubernetes.Interface
 	logs    logStore
-	server  *httptest.Server // what the API server talks to
-	runtime *httptest.Server // what the kubelet talks to: speaks SPDY only
+	server  *httptest.Server // serves the API server
+	runtime *httptest.Server // serves the kubelet, with SPDY only
 	cancel  context.CancelFunc
 
 	listeners []*listener
@@ -80,7 +80,7 @@ func Start(ctx context.Context, config *rest.Config, o Options) (*Kubelet, error
 	return k, nil
 }
 
-// Stop ends the kubelet and all of its connections. The Node object stays, as that of a
+// Stop ends the kubelet and all of its connections. The Node object stays, like that of a
 // machine that is switched off. It may be called more than once.
 func (k *Kubelet) Stop() {
 	k.cancel()
@@ -142,10 +142,10 @@ func (k *Kubelet) register(ctx context.Context) error {
 	return err
 }
 
-// errNoContainer is the answer for pods that the kubelet has not.
+// errNoContainer is the error for pods that are not on the node.
 var errNoContainer = errors.New("pod does not exist")
 
-// known is whether the pod is on this node.
+// known reports whether the pod is on this node.
 func (k *Kubelet) known(r *http.Request) error {
 	pod, err := k.client.CoreV1().Pods(r.PathValue("namespace")).Get(r.Context(), r.PathValue("pod"), metav1.GetOptions{})
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// listener keeps its connections, to end also those that a server no longer knows
-// because they were upgraded.
+// listener keeps its connections, to close also the upgraded ones, which a server no
+// longer knows.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex

@@ -20,8 +20,8 @@ const (
 	createTimeout = time.Minute // for a busy machine
 )
 
-// handler is the kubelet's server. It asks the container runtime for SPDY, and turns
-// WebSockets into that itself if the node takes them.
+// handler is the kubelet's server. It uses SPDY to the container runtime, and translates
+// WebSockets itself if the node accepts them.
 func (k *Kubelet) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", k.checked(k.remoteCommand(k.serveExec)))
@@ -84,7 +84,7 @@ func (k *Kubelet) proxyPortForward(w http.ResponseWriter, r *http.Request) {
 	translator.NewTunnelingHandler(upgrade).ServeHTTP(w, r)
 }
 
-// takeWebSocket counts a WebSocket, if the node takes any.
+// takeWebSocket counts a WebSocket, if the node accepts any.
 func (k *Kubelet) takeWebSocket() error {
 	if !k.options.WebSockets {
 		return errors.New("this node speaks SPDY only")
@@ -93,7 +93,7 @@ func (k *Kubelet) takeWebSocket() error {
 	return nil
 }
 
-// WebSockets is how many have reached the kubelet.
+// WebSockets returns how many have reached the kubelet.
 func (k *Kubelet) WebSockets() int { return int(k.webSockets.Load()) }
 
 // runtimeURL is where the container runtime serves the request.
@@ -101,7 +101,7 @@ func (k *Kubelet) runtimeURL(r *http.Request) *url.URL {
 	return &url.URL{Scheme: "http", Host: k.runtime.Listener.Addr().String(), Path: r.URL.Path, RawQuery: r.URL.RawQuery}
 }
 
-// responder answers for a container runtime that does not.
+// responder writes the response if the container runtime sends none.
 type responder struct{}
 
 func (responder) Error(w http.ResponseWriter, _ *http.Request, err error) {
@@ -133,7 +133,7 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 		idleTimeout, createTimeout, portforward.SupportedProtocols)
 }
 
-// serveLogs answers "kubectl logs", with what is still to come if it follows.
+// serveLogs serves "kubectl logs", with later lines if it follows.
 func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	pod := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Session is a client's "exec cat" in a pod: what it types comes back.
+// Session is a client's "exec cat" in a pod: it gets back what it sends.
 type Session struct {
 	keyboard *io.PipeWriter
 	screen   *io.PipeReader
@@ -49,10 +49,10 @@ func OpenSession(config *rest.Config, namespace, pod string) (*Session, error) {
 	return s, nil
 }
 
-// ErrSilent says that a session does not answer.
-var ErrSilent = errors.New("the session does not answer")
+// ErrSilent is the error of a session that sends nothing back.
+var ErrSilent = errors.New("the session does not respond")
 
-// Echo types a text and waits for it to come back.
+// Echo sends a text and waits until it comes back.
 func (s *Session) Echo(text string, patience time.Duration) error {
 	silence := time.AfterFunc(patience, func() { _ = s.screen.CloseWithError(ErrSilent) })
 	defer silence.Stop()

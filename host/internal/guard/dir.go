@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// others are the rights of everybody but the owner.
-const others fs.FileMode = 0o077
+// othersMode are the rights of all users but the owner.
+const othersMode fs.FileMode = 0o077
 
-// Folder makes a folder that only this user can enter, with those above it, or
-// closes one that is there to everybody else, and tells whether it was open to others.
-// It refuses a folder, or a link to one, that is another user's.
-func Folder(dir string) (wasOpen bool, err error) {
+// Dir makes a directory with mode 0700, and those above it, or removes the rights of other
+// users to an existing one, and reports whether there were any. It refuses a directory, or a
+// link to one, of another user.
+func Dir(dir string) (wasOpen bool, err error) {
 	dir, err = follow(dir)
 	if err != nil {
 		return false, err
@@ -23,7 +23,7 @@ func Folder(dir string) (wasOpen bool, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, err
 	}
-	// What is checked is what is closed, even if the path leads elsewhere by then.
+	// The directory that is checked is the one whose mode is set, even if the path is changed meanwhile.
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false, err
@@ -36,20 +36,20 @@ func Folder(dir string) (wasOpen bool, err error) {
 	if uid := ownerOf(info); uid != os.Geteuid() {
 		return false, fmt.Errorf("%s belongs to user %d, it must belong to the user that runs catena (%d)", dir, uid, os.Geteuid())
 	}
-	if info.Mode().Perm()&others == 0 {
+	if info.Mode().Perm()&othersMode == 0 {
 		return false, nil
 	}
 	return true, f.Chmod(0o700)
 }
 
-// IsOpen tells whether others can enter or list a folder that there may be already.
+// IsOpen reports whether a directory exists and other users can enter or list it.
 func IsOpen(dir string) bool {
 	info, err := os.Stat(dir)
-	return err == nil && info.IsDir() && info.Mode().Perm()&others != 0
+	return err == nil && info.IsDir() && info.Mode().Perm()&othersMode != 0
 }
 
-// follow returns where a link leads that this user or root has made. Any other path
-// is returned as it is.
+// follow returns the target of a link that belongs to this user or root, and any other path
+// unchanged.
 func follow(dir string) (string, error) {
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,10 +64,10 @@ func follow(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// CheckAbove returns an error if every user could put another folder in the place of dir,
-// because of the mode of one above it. In a sticky one such as /tmp, only owners rename.
-// That is to be told, and no reason to refuse: in a container there are no other users,
-// and its volumes often have that mode.
+// CheckAbove returns an error if every user could replace dir, because of the mode of a directory
+// above it. In a sticky one such as /tmp, only the owner of a file can rename it. This is worth
+// a warning but no refusal: in a container there are no other users, and its volumes
+// often have that mode.
 func CheckAbove(dir string) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func CheckAbove(dir string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("%s is below a folder that every user of this machine can write to; run chmod o-w %s", dir, above)
+			return fmt.Errorf("%s is below a directory that every user of this machine can write to; run chmod o-w %s", dir, above)
 		}
 		if above == filepath.Dir(above) {
 			return nil
@@ -91,8 +91,8 @@ func CheckAbove(dir string) error {
 	}
 }
 
-// CheckEntries checks that what is in a folder, which is closed by now, is of this
-// user's or root's making: somebody else may have put it there before.
+// CheckEntries checks that all files in a directory belong to this user or to root. Another user
+// may have made one before the directory was closed.
 func CheckEntries(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -117,11 +117,11 @@ func checkOwner(info fs.FileInfo, path string) error {
 	if uid == 0 || uid == os.Geteuid() {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to user %d, who could have put anything there: it must belong to root or to the user that runs catena (%d)",
+	return fmt.Errorf("%s belongs to user %d, who can change it: it must belong to root or to the user that runs catena (%d)",
 		path, uid, os.Geteuid())
 }
 
-// ownerOf returns -1 if the system does not tell.
+// ownerOf returns -1 if the system does not report the owner.
 func ownerOf(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)

@@ -1,0 +1,105 @@
+package generation
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const (
+	// maxClaims bounds the claims of one stage: the table that all requests go by is made
+	// from them.
+	maxClaims = 100_000
+	// maxRejected bounds the claims that one line of the log names.
+	maxRejected = 10
+	// maxShadowed bounds the claims that are logged because the host answers for their
+	// paths: a stage can change its claims as often as it likes.
+	maxShadowed = 20
+)
+
+// valid returns the claims that count. What is wrong with the others is logged when it is
+// new. The caller holds mu.
+func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
+	good := make([]*stagev1.Claim, 0, min(len(claims), maxClaims))
+	var wrong []string
+	for i, c := range stagev1.DecodeClaims(claims) {
+		err := c.Validate()
+		if err == nil && len(good) == maxClaims {
+			wrong = append(wrong, fmt.Sprintf("%d claims are more than a stage can have, which is %d", len(claims), maxClaims))
+			break
+		}
+		if err == nil {
+			good = append(good, claims[i])
+		} else if len(wrong) < maxRejected {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	rejected := strings.Join(wrong, "; ")
+	if rejected != "" && rejected != g.rejected {
+		g.opts.Log.Warn("the stage makes claims that do not count", "generation", g.id, "claims", rejected)
+	}
+	g.rejected = rejected
+	return good
+}
+
+// logShadowed logs the claims for whose paths the host answers itself, each of them once. A
+// claim to everything is none of them. The caller holds mu.
+func (g *Generation) logShadowed(claims []*stagev1.Claim) {
+	if g.opts.HostPaths == nil {
+		return
+	}
+	host := newHostPaths(g.opts.HostPaths())
+	var fresh []string
+	for _, c := range claims {
+		path := c.GetPath()
+		if len(g.shadowed) == maxShadowed {
+			break
+		}
+		if !g.shadowed[path] && host.shadow(c) {
+			if g.shadowed == nil {
+				g.shadowed = map[string]bool{}
+			}
+			g.shadowed[path] = true
+			fresh = append(fresh, path)
+		}
+	}
+	if len(fresh) > 0 {
+		g.opts.Log.Warn("the stage claims what the host answers itself, and gets no request for it",
+			"generation", g.id, "paths", strings.Join(fresh, " "))
+	}
+}
+
+// hostPaths are Options.HostPaths in a form that is quick to search.
+type hostPaths struct {
+	exact map[string]bool
+	below []string // each ends with a slash
+}
+
+func newHostPaths(paths []string) hostPaths {
+	h := hostPaths{exact: make(map[string]bool, len(paths))}
+	for _, path := range paths {
+		if h.exact[path] = true; path != "/" && strings.HasSuffix(path, "/") {
+			h.below = append(h.below, path)
+		}
+	}
+	return h
+}
+
+// shadow reports whether the host answers for the path of a claim. That it answers for
+// some of the paths below does not count.
+func (h hostPaths) shadow(c *stagev1.Claim) bool {
+	path := c.GetPath()
+	if c.GetMatch() == stagev1.Claim_CHILD || path == "/" && c.GetMatch() != stagev1.Claim_EXACT {
+		return false
+	}
+	if h.exact[path] {
+		return true
+	}
+	for _, own := range h.below {
+		if strings.HasPrefix(path, own) {
+			return true
+		}
+	}
+	return false
+}

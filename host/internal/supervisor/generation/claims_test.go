@@ -1,0 +1,80 @@
+package generation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Claims that are none are left out and told once, not again and again.
+func TestClaimsThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	g := &Generation{id: "g", opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log})}}
+	claims := []*stagev1.Claim{
+		{Path: "/good", Match: stagev1.Claim_EXACT}, {Path: "bad", Match: stagev1.Claim_PREFIX},
+		{Path: "/unknown", Match: 9}, {Path: "", Match: stagev1.Claim_EXACT}, nil,
+	}
+	for range 100 {
+		if got := g.valid(claims); len(got) != 1 || got[0].GetPath() != "/good" {
+			t.Fatalf("accepted %v", got)
+		}
+	}
+	if got := log.String(); strings.Count(got, "do not count") != 1 || !strings.Contains(got, `a path begins with /`) {
+		t.Errorf("log: %s", got)
+	}
+	if got := g.valid(make([]*stagev1.Claim, 1<<20)); len(got) != 0 {
+		t.Errorf("accepted %d empty claims", len(got))
+	}
+	many := make([]*stagev1.Claim, maxClaims+10)
+	for i := range many {
+		many[i] = &stagev1.Claim{Path: "/x", Match: stagev1.Claim_EXACT}
+	}
+	if got := g.valid(many); len(got) != maxClaims || !strings.Contains(log.String(), "more than a stage can have") {
+		t.Errorf("accepted %d claims; log: %s", len(got), log.String())
+	}
+}
+
+// A stage that claims what the host answers is told so: each path once, however often it
+// changes its claims.
+func TestShadowedClaims(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	g := &Generation{id: "g", opts: &Options{
+		HostPaths: func() []string { return []string{"/", "/healthz", "/metrics", "/debug/pprof/", "/index.html"} },
+		Log:       hclog.New(&hclog.LoggerOptions{Output: &log}),
+	}}
+	exact := func(path string) *stagev1.Claim { return &stagev1.Claim{Path: path, Match: stagev1.Claim_EXACT} }
+	below := func(path string) *stagev1.Claim { return &stagev1.Claim{Path: path, Match: stagev1.Claim_PREFIX} }
+	for _, step := range []struct {
+		claims []*stagev1.Claim
+		want   string // the paths in the log, in its latest line
+	}{
+		{nil, ""},
+		{[]*stagev1.Claim{below("/"), exact("/a"), below("/healthzz"), exact("/indexes"), below("/debug")}, ""},
+		{[]*stagev1.Claim{{Path: "/", Match: stagev1.Claim_CHILD}, {Path: "/metrics", Match: stagev1.Claim_CHILD}}, ""},
+		{[]*stagev1.Claim{below("/healthz"), exact("/"), exact("/a")}, `paths="/healthz /"`},
+		{[]*stagev1.Claim{exact("/healthz"), exact("/debug/pprof/heap")}, "paths=/debug/pprof/heap"},
+		{[]*stagev1.Claim{exact("/debug/pprof/heap"), exact("/")}, ""},
+	} {
+		before := log.String()
+		g.setReport(nil, step.claims)
+		got := strings.TrimPrefix(log.String(), before)
+		if step.want == "" && got != "" || strings.Count(got, "\n") > 1 || !strings.Contains(got, step.want) {
+			t.Errorf("%v: the log says %q, want %q", step.claims, got, step.want)
+		}
+		if len(g.Report().Claims) != len(step.claims) {
+			t.Errorf("%v: %v count", step.claims, g.Report().Claims)
+		}
+	}
+	for i := range 10 * maxShadowed {
+		g.setReport(nil, []*stagev1.Claim{exact(fmt.Sprintf("/debug/pprof/%d", i))})
+	}
+	if n := strings.Count(log.String(), "\n"); n > maxShadowed {
+		t.Errorf("%d lines", n)
+	}
+}

@@ -1,0 +1,145 @@
+package generation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/schema"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// ValidateConfig checks the stage's configuration against the schema that the stage
+// describes, and then has the stage check it. The error joins the problems.
+func (g *Generation) ValidateConfig(ctx context.Context) error {
+	problems, err := schema.Check(g.process.Description().GetConfigSchema(), g.spec.Config)
+	if err != nil {
+		return fmt.Errorf("stage %q: %w", g.Name(), err)
+	}
+	if len(problems) > 0 {
+		return schema.Errors(g.Name(), problems)
+	}
+	own, err := g.config()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	defer cancel()
+	resp, err := g.process.Client().ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: own, Flags: g.opts.Flags})
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range resp.GetProblems() {
+		key := "stages." + g.Name() + ".config"
+		if p.GetKey() != "" {
+			key += "." + p.GetKey()
+		}
+		errs = append(errs, fmt.Errorf("%s: %s (says stage %q)", key, p.GetMessage(), g.Name()))
+	}
+	return errors.Join(errs...)
+}
+
+// Configure passes the stage its configuration and what the stages downstream report, the
+// nearest first. It returns what the stage reports.
+func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Report[Report]) (Report, error) {
+	g.mu.Lock()
+	g.downstream = downstream
+	g.mu.Unlock()
+	req, err := g.configureRequest(downstream)
+	if err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	defer cancel()
+	resp, err := g.process.Client().Configure(ctx, req)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Paths: resp.GetListedPaths(), Claims: resp.GetClaims(), configured: resp.GetListedPaths()}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.report = r
+	return r, nil
+}
+
+func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*stagev1.ConfigureRequest, error) {
+	own, err := g.config()
+	if err != nil {
+		return nil, err
+	}
+	req := &stagev1.ConfigureRequest{
+		Name:       g.spec.Name,
+		Config:     own,
+		Flags:      g.opts.Flags,
+		DataDir:    g.opts.DataDir,
+		Generation: g.id,
+		Standby:    g.standby,
+		Host: &stagev1.Host{
+			Socket:        g.opts.HostSocket,
+			Token:         g.token,
+			User:          g.spec.User,
+			Groups:        g.spec.Groups,
+			ServerVersion: g.opts.ServerVersion,
+			ExternalUrl:   g.opts.ExternalURL,
+		},
+	}
+	for _, d := range downstream {
+		req.Delegates = append(req.Delegates, &stagev1.Delegate{
+			Name: d.Stage, ListedPaths: d.Report.Paths, Claims: d.Report.Claims,
+		})
+	}
+	return req, nil
+}
+
+// config is the stage's own configuration as JSON.
+func (g *Generation) config() ([]byte, error) {
+	own, err := json.Marshal(g.spec.Config)
+	if err != nil {
+		return nil, fmt.Errorf("encode stages.%s.config: %w", g.Name(), err)
+	}
+	return own, nil
+}
+
+// PrepareRun has the stage finish what needs all stages to be configured. Afterwards its
+// data socket is served, unless it is a standby.
+func (g *Generation) PrepareRun(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	defer cancel()
+	resp, err := g.process.Client().PrepareRun(ctx, &stagev1.PrepareRunRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		// Nothing to prepare, and what Configure reported is all there is.
+		r := g.Report()
+		resp, err = &stagev1.PrepareRunResponse{ListedPaths: r.Paths, Claims: r.Claims}, nil
+	}
+	if err != nil {
+		return err
+	}
+	g.prepared = resp
+	g.mu.Lock()
+	g.hooks = make(map[string]error, len(resp.GetPostStartHooks()))
+	for _, name := range resp.GetPostStartHooks() {
+		g.hooks[name] = errHookRunning
+	}
+	g.pending = map[string]bool{}
+	for _, name := range resp.GetMuxAndDiscoverySignals() {
+		g.pending[name] = true
+	}
+	g.mu.Unlock()
+	g.setReport(resp.GetListedPaths(), resp.GetClaims())
+	return nil
+}
+
+// Activate makes a standby accept requests on its data socket.
+func (g *Generation) Activate(ctx context.Context) error {
+	_, err := g.process.Client().Activate(ctx, &stagev1.ActivateRequest{})
+	return err
+}

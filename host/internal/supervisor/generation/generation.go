@@ -1,0 +1,163 @@
+// Package generation runs one process of a stage: it launches it, takes it through its
+// lifecycle, keeps what it reports, asks it for its health and ends it. It decides
+// nothing: which generation of a stage serves, and when one is replaced, is the
+// supervisor's business.
+package generation
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Generation is one process of a stage. Make one with Launch, then call ValidateConfig,
+// Configure, PrepareRun and Follow, in this order and each at most once, and in the end
+// Stop or Kill. All other methods can be called at any time after PrepareRun from any
+// goroutine.
+type Generation struct {
+	id, token string
+	spec      Spec
+	opts      *Options
+	process   process.Running
+	listener  *process.Listener
+	// startTimeout bounds each step up to the first request.
+	startTimeout time.Duration
+	standby      bool
+	// ending is done when the process has been asked to end.
+	ending context.Context
+	end    context.CancelFunc
+
+	// prepared is set by PrepareRun.
+	prepared *stagev1.PrepareRunResponse
+	// hooksBegun is set when the post-start hooks have been begun.
+	hooksBegun atomic.Bool
+	health     healthCache
+
+	mu sync.Mutex
+	// report is what the stage reports, and inherited what counts in its place until all
+	// signals have come.
+	report    Report
+	inherited *Report
+	// pending are the mux-and-discovery signals that have not come.
+	pending map[string]bool
+	// downstream is what the stage was told of the stages downstream.
+	downstream []lifecycle.Report[Report]
+	// staged are the data sockets of delegates that do not serve yet.
+	staged map[string]string
+	// hooks has what became of each post-start hook.
+	hooks map[string]error
+	// rejected is what was last logged of claims that do not count, and shadowed are the
+	// paths that have been logged because the host answers for them.
+	rejected string
+	shadowed map[string]bool
+}
+
+// Config says what Launch launches.
+type Config struct {
+	Spec Spec
+	// StartTimeout bounds the launch, ValidateConfig, Configure and PrepareRun, each by
+	// itself.
+	StartTimeout time.Duration
+	// Listener is the data socket: one of its own, or that of the generation whose place it
+	// is to take. The caller closes it.
+	Listener *process.Listener
+	// Standby makes the process wait for Activate before it accepts requests.
+	Standby bool
+	// Reattach says that the stage has had a process before. It only matters to a stage
+	// that is attached.
+	Reattach bool
+}
+
+// attachWait is how long an attempt to attach again waits for a process. The stage can be
+// changed between two attempts.
+const attachWait = time.Second
+
+// Launch starts a process, up to the handshake. An error leaves nothing behind.
+func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
+	id, err := randomHex(4)
+	if err != nil {
+		return nil, err
+	}
+	token, err := randomHex(32)
+	if err != nil {
+		return nil, err
+	}
+	g := &Generation{
+		id: id, token: token, spec: c.Spec, opts: opts, listener: c.Listener,
+		startTimeout: c.StartTimeout, standby: c.Standby,
+	}
+	spec := process.Spec{
+		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Env: c.Spec.Env,
+		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
+	}
+	if c.Spec.Attach != "" {
+		spec.Attach, spec.Logger = c.Spec.Attach, opts.Log
+		if c.Reattach {
+			spec.AttachWait = attachWait
+		}
+	}
+	if g.process, err = process.Connect(ctx, spec); err != nil {
+		return nil, err
+	}
+	g.ending, g.end = context.WithCancel(context.Background())
+	return g, nil
+}
+
+// NewListener opens a data socket for a generation that is made from spec, or stands for
+// that of an attached process.
+func NewListener(runtimeDir string, spec Spec) (*process.Listener, error) {
+	if spec.Attach != "" {
+		return process.AttachedListener(spec.Attach), nil
+	}
+	id, err := randomHex(4)
+	if err != nil {
+		return nil, err
+	}
+	return process.NewListener(runtimeDir, spec.Name, id)
+}
+
+func randomHex(bytes int) (string, error) {
+	b := make([]byte, bytes)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("make a random token: %w", err)
+	}
+	return hex.EncodeToString(b), nil
+}
+
+// ID identifies the generation in logs and in the status.
+func (g *Generation) ID() string { return g.id }
+
+// Name is that of the stage.
+func (g *Generation) Name() string { return g.spec.Name }
+
+// Token is what the process proves its identity with when it calls the host.
+func (g *Generation) Token() string { return g.token }
+
+// Spec is what the process was made from.
+func (g *Generation) Spec() Spec { return g.spec }
+
+// Listener is the data socket.
+func (g *Generation) Listener() *process.Listener { return g.listener }
+
+// PID is the id of the process.
+func (g *Generation) PID() int { return g.process.PID() }
+
+// Version is that of the stage, as it describes itself.
+func (g *Generation) Version() string { return g.process.Description().GetVersion() }
+
+// CanStandBy reports whether the stage knows how to wait for Activate.
+func (g *Generation) CanStandBy() bool { return g.process.Description().GetStandby() }
+
+// Done is closed when the process has ended.
+func (g *Generation) Done() <-chan struct{} { return g.process.Done() }
+
+// Err is nil while the process runs, and then says how it has ended.
+func (g *Generation) Err() error { return g.process.Err() }

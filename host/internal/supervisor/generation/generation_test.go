@@ -1,0 +1,239 @@
+package generation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = time.Minute
+
+// The test binary is also the stage: this variable is set then, to what it does wrong.
+const envStage = "GENERATION_TEST_STAGE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(envStage) {
+	case "":
+		os.Exit(m.Run())
+	case "breaks its stream":
+		serve(&breaksStream{})
+	default:
+		sdk.Main(sdk.Stage{Name: "b", Version: "v1", New: func(env *sdk.Env) (http.Handler, error) {
+			env.Claim("/b")
+			env.HealthCheck("well", sdk.HealthKinds{Livez: true}, func(context.Context) error { return nil })
+			return http.NotFoundHandler(), nil
+		}})
+	}
+}
+
+// serve is the main function of a stage that was built without the SDK.
+func serve(s stagev1.StageServer) {
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: stagev1.Handshake(), Plugins: stagev1.Plugins(s), GRPCServer: plugin.DefaultGRPCServer,
+		Logger: hclog.NewNullLogger(),
+	})
+}
+
+// breaksStream is a stage whose first stream of events breaks after the first event, and
+// which claims something else by then.
+type breaksStream struct {
+	stagev1.UnimplementedStageServer
+	streams atomic.Int64
+}
+
+func (*breaksStream) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.DescribeResponse, error) {
+	return &stagev1.DescribeResponse{Name: "b"}, nil
+}
+
+func (s *breaksStream) Watch(_ *stagev1.WatchRequest, stream stagev1.Stage_WatchServer) error {
+	path := "/before"
+	first := s.streams.Add(1) == 1
+	if !first {
+		path = "/after"
+	}
+	claims := []*stagev1.Claim{{Path: path, Match: stagev1.Claim_EXACT}}
+	if err := stream.Send(&stagev1.Event{ClaimsChanged: &stagev1.ClaimsChanged{Claims: claims}}); err != nil {
+		return err
+	}
+	if first {
+		return errors.New("the stream breaks")
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// launch starts a stage that does the given thing wrong.
+func launch(t *testing.T, fault string) *Generation {
+	t.Helper()
+	run, err := os.MkdirTemp("", "gen") // sockets need short paths
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	if fault == "" {
+		fault = "nothing"
+	}
+	log := hclog.NewNullLogger()
+	spec := Spec{Name: "b", Binary: os.Args[0], Env: map[string]string{envStage: fault}}
+	l, err := NewListener(run, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	opts := &Options{DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log}
+	g, err := Launch(t.Context(), opts, Config{Spec: spec, StartTimeout: patience, Listener: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Kill)
+	return g
+}
+
+// prepare takes a generation to the point at which it serves.
+func prepare(t *testing.T, g *Generation) {
+	t.Helper()
+	err := g.ValidateConfig(t.Context())
+	if err == nil {
+		_, err = g.Configure(t.Context(), nil)
+	}
+	if err == nil {
+		err = g.PrepareRun(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConfigIsJSON(t *testing.T) {
+	t.Parallel()
+	g := &Generation{spec: Spec{Name: "x"}, opts: &Options{}}
+	req, err := g.configureRequest(nil)
+	if err != nil || string(req.GetConfig()) != "null" || !json.Valid(req.GetConfig()) {
+		t.Errorf("no configuration is sent as %q, %v; want null", req.GetConfig(), err)
+	}
+}
+
+// TestStreamOfEventsThatBreaksIsMadeAgain has a stage whose claims change while its events
+// do not come.
+func TestStreamOfEventsThatBreaksIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	g := launch(t, "breaks its stream")
+	claims := make(chan string, 10)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		g.Follow(t.Context(), func(Change) { claims <- g.Report().Claims[0].GetPath() })
+	}()
+	var got []string
+	for len(got) < 2 {
+		select {
+		case path := <-claims:
+			got = append(got, path)
+		case <-time.After(patience):
+			t.Fatalf("claims %q, and no others come", got)
+		}
+	}
+	if !slices.Equal(got, []string{"/before", "/after"}) {
+		t.Errorf("claims %q", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_ = g.Stop(ctx)
+	select {
+	case <-followed:
+	case <-ctx.Done():
+		t.Error("a process that has ended is followed")
+	}
+}
+
+// TestReportOfTheGenerationBeforeCountsUntilSignalsCome inherits claims.
+func TestReportOfTheGenerationBeforeCountsUntilSignalsCome(t *testing.T) {
+	t.Parallel()
+	g := &Generation{opts: &Options{Log: hclog.NewNullLogger()}, pending: map[string]bool{"x": true, "y": true}}
+	g.Inherit(Report{Paths: []string{"/old"}})
+	claims := &stagev1.ClaimsChanged{ListedPaths: []string{"/new"}}
+	for _, step := range []struct {
+		event    *stagev1.Event
+		want     string
+		complete bool
+	}{
+		{&stagev1.Event{ClaimsChanged: claims}, "/old", false},
+		{&stagev1.Event{Signaled: []string{"x", "unknown"}}, "/old", false},
+		{&stagev1.Event{Signaled: []string{"x", "y"}}, "/new", true},
+	} {
+		if !g.event(step.event).Report {
+			t.Errorf("%v changes nothing", step.event)
+		}
+		if got := strings.Join(g.Report().Paths, " "); got != step.want || g.Complete() != step.complete {
+			t.Errorf("after %v: paths %s, complete %t", step.event, got, g.Complete())
+		}
+	}
+}
+
+// TestKnowsComparesWhatConfigureReported, in any order.
+func TestKnowsComparesWhatConfigureReported(t *testing.T) {
+	t.Parallel()
+	reports := func(stage string, paths ...string) []lifecycle.Report[Report] {
+		return []lifecycle.Report[Report]{{Stage: stage, Report: Report{configured: paths}}}
+	}
+	g := &Generation{downstream: reports("c", "/x", "/y")}
+	if !g.Knows(reports("c", "/y", "/x", "/x")) || g.Knows(reports("c", "/x")) || g.Knows(reports("d", "/x", "/y")) || g.Knows(nil) {
+		t.Error("other paths, or another stage, are taken for the same")
+	}
+}
+
+// TestFullBacklog probes a stage that answers calls and takes no connections.
+func TestFullBacklog(t *testing.T) {
+	t.Parallel()
+	g := launch(t, "")
+	prepare(t, g)
+	alive := func(g *Generation, timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		return g.Alive(ctx)
+	}
+	if err := alive(g, patience); err != nil {
+		t.Fatal(err)
+	}
+	l, err := process.NewListener(g.opts.RuntimeDir, "full", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	fill(t, l.Path())
+	silent := &Generation{process: g.process, prepared: g.prepared, listener: l}
+	if err := alive(silent, time.Second); err == nil {
+		t.Error("a stage that takes no connection is taken for alive")
+	}
+}
+
+// fill makes connections to a socket that no process accepts from, until it takes no more.
+func fill(t *testing.T, socket string) {
+	t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		cancel()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+}

@@ -1,0 +1,199 @@
+package generation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const (
+	// CheckTimeout bounds one round of a stage's health checks.
+	CheckTimeout = 2 * time.Second
+	// checkFresh is how long the results of a round are reused: an endpoint such
+	// as /readyz asks for each check by itself, the stage is asked once.
+	checkFresh = 100 * time.Millisecond
+	// readyPoll is how often AwaitReady asks.
+	readyPoll = 50 * time.Millisecond
+)
+
+// healthCache holds the latest round of health checks.
+type healthCache struct {
+	mu      sync.Mutex
+	at      time.Time
+	results map[string]error
+	err     error
+}
+
+// HealthChecks are those that the stage has.
+func (g *Generation) HealthChecks() []*stagev1.HealthCheck { return g.prepared.GetHealthChecks() }
+
+// CheckHealth returns the result of one health check. It is that of a round of all checks
+// which is at most a tenth of a second old; callers that come while a round runs share it.
+// A stage that does not answer in time gives an error.
+func (g *Generation) CheckHealth(ctx context.Context, name string) error {
+	c := &g.health
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) > checkFresh {
+		c.results, c.err = g.checkAll(ctx)
+		c.at = time.Now()
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return c.results[name] // nil if it is there no more: a later generation need not have it
+}
+
+func (g *Generation) checkAll(ctx context.Context) (map[string]error, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CheckTimeout)
+	defer cancel()
+	resp, err := g.process.Client().CheckHealth(ctx, &stagev1.CheckHealthRequest{})
+	if status.Code(err) == codes.DeadlineExceeded {
+		return nil, fmt.Errorf("the checks of stage %q did not come back in time: %w", g.Name(), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	results := make(map[string]error, len(resp.GetResults()))
+	for _, r := range resp.GetResults() {
+		results[r.GetName()] = nil
+		if r.GetError() != "" {
+			results[r.GetName()] = errors.New(r.GetError())
+		}
+	}
+	return results, nil
+}
+
+// Healthy returns the error of the first check of readiness or liveness that fails.
+func (g *Generation) Healthy(ctx context.Context) error {
+	for _, c := range g.HealthChecks() {
+		if !c.GetReadyz() && !c.GetLivez() {
+			continue
+		}
+		if err := g.CheckHealth(ctx, c.GetName()); err != nil {
+			return fmt.Errorf("check %q of stage %q fails: %w", c.GetName(), g.Name(), err)
+		}
+	}
+	return nil
+}
+
+// AwaitReady waits until the post-start hooks, which the caller runs, have returned, all
+// signals have come and all readiness checks pass; or for an error from failed.
+func (g *Generation) AwaitReady(ctx context.Context, failed <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	defer cancel()
+	for {
+		unready := g.unready(ctx)
+		if unready == nil {
+			return nil
+		}
+		select {
+		case err := <-failed:
+			return err
+		case <-g.Done():
+			return g.Err()
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("stage %q: the new generation did not become ready within its startTimeout of %s (stages.%s.startTimeout): %w",
+					g.Name(), g.startTimeout, g.Name(), unready)
+			}
+			return fmt.Errorf("stage %q: the new generation was not waited for: %w", g.Name(), context.Cause(ctx))
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// unready says what a generation is still waiting for, nil if nothing.
+func (g *Generation) unready(ctx context.Context) error {
+	g.mu.Lock()
+	pending := make([]string, 0, len(g.pending))
+	for name := range g.pending {
+		pending = append(pending, name)
+	}
+	g.mu.Unlock()
+	if len(pending) > 0 {
+		return fmt.Errorf("signal %q has not come", slices.Min(pending))
+	}
+	for _, name := range g.PostStartHooks() {
+		if err := g.PostStartHook(name); err != nil {
+			return fmt.Errorf("post-start hook %q: %w", name, err)
+		}
+	}
+	for _, c := range g.HealthChecks() {
+		if !c.GetReadyz() {
+			continue
+		}
+		if err := g.CheckHealth(ctx, c.GetName()); err != nil {
+			return fmt.Errorf("readiness check %q: %w", c.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// StuckError says that a health check of /livez has not come back for longer than any
+// caller gives it.
+type StuckError struct {
+	Check string
+	Since time.Time
+}
+
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("health check %q has not come back for %s", e.Check, time.Since(e.Since).Round(time.Millisecond))
+}
+
+// Responds returns an error if the process does not answer calls before ctx ends.
+func (g *Generation) Responds(ctx context.Context) error {
+	_, err := g.process.Client().Describe(ctx, &stagev1.DescribeRequest{})
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
+		return err
+	}
+	return nil
+}
+
+// Alive returns an error if a serving process gives no sign of life before ctx ends: it
+// does not answer calls, its data socket's backlog is full, or, as a *StuckError, one of
+// its checks of /livez does not come back. That a check fails is a sign of life: what the
+// stage needs may be away, and a restart would not bring it back.
+func (g *Generation) Alive(ctx context.Context) error {
+	if err := g.Responds(ctx); err != nil {
+		return err
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", g.listener.Path())
+	if err != nil {
+		return err
+	}
+	_ = c.Close()
+	return g.stuck(ctx)
+}
+
+func (g *Generation) stuck(ctx context.Context) error {
+	var names []string
+	for _, c := range g.HealthChecks() {
+		if c.GetLivez() {
+			names = append(names, c.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	resp, err := g.process.Client().CheckHealth(ctx, &stagev1.CheckHealthRequest{Names: names})
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
+		return err
+	}
+	for _, r := range resp.GetResults() {
+		if running := r.GetRunning().AsDuration(); running > CheckTimeout {
+			return &StuckError{r.GetName(), time.Now().Add(-running)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package generation
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Spec is what the process of a generation is made from. A stage whose Spec changes needs
+// another process.
+type Spec struct {
+	Name string
+	// Binary is the path of the plugin, and SHA256 the digest that it must have, if
+	// that is given.
+	Binary, SHA256 string
+	// Attach, if not empty, is the directory of the sockets of a process that was started
+	// by hand with --debug, which is used in the place of one that is started here. It is
+	// never killed, and never swapped: its user can start another.
+	Attach string
+	// Digest is that of the file behind Binary as the caller has found it, if the stage is
+	// to be swapped whenever the file has changed.
+	Digest string
+	// Config is the stage's own configuration; nil if there is none.
+	Config map[string]any
+	// Env is added to the environment of the process.
+	Env map[string]string
+	// User and Groups are the identity of the stage's calls to the host.
+	User   string
+	Groups []string
+}
+
+// Equal reports whether a process that is made from the one does for the other.
+func (s Spec) Equal(other Spec) bool { return reflect.DeepEqual(s.normal(), other.normal()) }
+
+// normal returns s with nothing in the place of what is empty.
+func (s Spec) normal() Spec {
+	if len(s.Config) == 0 {
+		s.Config = nil
+	}
+	if len(s.Env) == 0 {
+		s.Env = nil
+	}
+	if len(s.Groups) == 0 {
+		s.Groups = nil
+	}
+	return s
+}
+
+// Clone returns a copy whose environment and groups can be changed.
+func (s Spec) Clone() Spec {
+	s.Env, s.Groups = maps.Clone(s.Env), slices.Clone(s.Groups)
+	return s
+}
+
+// Options are what all generations of a stage have in common.
+type Options struct {
+	// DataDir is the directory of the stage, RuntimeDir that for sockets.
+	DataDir, RuntimeDir string
+	// Flags of the API server, as name=value.
+	Flags []string
+	// HostSocket is the path of the Unix socket on which stages call the host.
+	HostSocket string
+	// ServerVersion and ExternalURL are passed to the stages.
+	ServerVersion, ExternalURL string
+	// HostPaths returns the paths for which the host answers itself, whatever stages claim;
+	// one that ends with a slash, but for "/", stands for all below it. It may be nil.
+	HostPaths func() []string
+	// Log gets what the host has to say of the stage, StageLog what the stage logs.
+	Log, StageLog hclog.Logger
+}

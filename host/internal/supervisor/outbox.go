@@ -1,0 +1,39 @@
+package supervisor
+
+import "sync"
+
+// outbox passes events on one after the other, in the order in which they were added, and
+// never while a lock of the supervisor is held.
+type outbox struct {
+	mu      sync.Mutex
+	waiting []func()
+	sending bool
+}
+
+// add adds an event. Somebody has to call send afterwards.
+func (o *outbox) add(event func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = append(o.waiting, event)
+}
+
+// send passes on what waits, unless another goroutine is doing so: that takes what has
+// come meanwhile, too.
+func (o *outbox) send() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sending {
+		return
+	}
+	o.sending = true
+	for len(o.waiting) > 0 {
+		events := o.waiting
+		o.waiting = nil
+		o.mu.Unlock()
+		for _, event := range events {
+			event()
+		}
+		o.mu.Lock()
+	}
+	o.sending = false
+}

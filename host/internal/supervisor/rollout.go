@@ -1,0 +1,262 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+)
+
+// rollout brings up generations of one or more stages: it launches them all at the same
+// time and has them check their configurations, then configures and prepares them from the
+// tail of the chain to its head, and waits until all are ready. A start, a restart, a
+// standby and a planned change are all rollouts.
+type rollout struct {
+	supervisor *Supervisor
+	// members are the whole chain as it will be, from head to tail.
+	members []*member
+	// ready says that the generations run their post-start hooks and are waited for until
+	// they are ready; otherwise the rollout ends when they are prepared.
+	ready bool
+	// outdated, if not nil, is asked for each stage of which no generation is brought up,
+	// with the reports of those downstream. It may add one.
+	outdated func(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error
+	// prepared, if not nil, is called as soon as a generation is prepared.
+	prepared func(m *member) error
+	// tolerate, if not nil, gets the errors of a member, and returns nil if the rollout is to
+	// go on without it.
+	tolerate func(m *member, err error) error
+}
+
+// member is a stage in a rollout.
+type member struct {
+	rollout *rollout
+	stage   *stage
+	spec    Spec
+	// launching says that a generation is brought up. Its data socket is listener if that
+	// is not nil, or one of its own.
+	launching bool
+	listener  *process.Listener
+	standby   bool
+	// generation is there from the handshake on.
+	generation *generation.Generation
+}
+
+// rolloutOf returns a rollout in which nothing is brought up yet, of the chain as it is
+// now.
+func (s *Supervisor) rolloutOf() *rollout {
+	s.lock()
+	defer s.unlock()
+	r := &rollout{supervisor: s}
+	for _, st := range s.chain {
+		r.members = append(r.members, &member{rollout: r, stage: st, spec: st.spec})
+	}
+	return r
+}
+
+// member returns that of a stage, nil if there is none.
+func (r *rollout) member(st *stage) *member {
+	for _, m := range r.members {
+		if m.stage == st {
+			return m
+		}
+	}
+	return nil
+}
+
+// run brings the generations up. After an error, the caller discards those that are there.
+func (r *rollout) run(ctx context.Context) error {
+	if err := r.all(func(m *member) error { return m.launch(ctx) }); err != nil {
+		return err
+	}
+	members := make([]lifecycle.Member[generation.Report], len(r.members))
+	for i, m := range r.members {
+		members[i] = m
+	}
+	if err := lifecycle.Build(ctx, members); err != nil || !r.ready {
+		return err
+	}
+	return r.all(func(m *member) error { return m.awaitReady(ctx) })
+}
+
+// all does a step for all generations at the same time.
+func (r *rollout) all(step func(*member) error) error {
+	errs := make([]error, len(r.members))
+	var wg sync.WaitGroup
+	for i, m := range r.members {
+		if m.launching {
+			wg.Go(func() { errs[i] = step(m) })
+		}
+	}
+	wg.Wait()
+	for i, m := range r.members {
+		errs[i] = m.check(errs[i])
+	}
+	return errors.Join(errs...)
+}
+
+// discard ends what was brought up.
+func (r *rollout) discard() {
+	var wg sync.WaitGroup
+	for _, m := range r.members {
+		wg.Go(m.discard)
+	}
+	wg.Wait()
+}
+
+// check returns the error of a step unless it is tolerated: the rollout goes on without the
+// generation then.
+func (m *member) check(err error) error {
+	if err == nil || m.rollout.tolerate == nil {
+		return err
+	}
+	if err := m.rollout.tolerate(m, err); err != nil {
+		return err
+	}
+	m.discard()
+	m.launching = false
+	return nil
+}
+
+func (m *member) discard() {
+	if m.generation != nil {
+		m.rollout.supervisor.discard(m.stage, m.generation)
+		m.generation = nil
+	}
+}
+
+// launch starts the process and has it check its configuration.
+func (m *member) launch(ctx context.Context) error {
+	l, err := m.listener, error(nil)
+	if l == nil {
+		if l, err = generation.NewListener(m.stage.opts.RuntimeDir, m.spec.Process); err != nil {
+			return err
+		}
+	}
+	if m.generation, err = m.rollout.supervisor.launch(ctx, m, l); err != nil {
+		if m.listener == nil {
+			err = errors.Join(err, l.Close())
+		}
+		return err
+	}
+	return m.generation.ValidateConfig(ctx)
+}
+
+// launch starts a process and lets it call the host.
+func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener) (*generation.Generation, error) {
+	st := m.stage
+	s.lock()
+	reattach := st.state.Current() != ""
+	s.unlock()
+	g, err := generation.Launch(ctx, &st.opts, generation.Config{
+		Spec: m.spec.Process, StartTimeout: m.spec.StartTimeout, Listener: l, Standby: m.standby, Reattach: reattach,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.lock()
+	if err = st.state.Launch(g.ID()); err == nil {
+		st.generations[g.ID()] = g
+		s.callers[g.Token()] = g
+		s.stages[st] = true
+	}
+	s.unlock()
+	if err != nil {
+		g.Kill()
+		return nil, err
+	}
+	s.running.Go(func() { s.awaitEnd(st, g) })
+	return g, nil
+}
+
+// Name implements lifecycle.Member.
+func (m *member) Name() string { return m.spec.Name }
+
+// Configure implements lifecycle.Member.
+func (m *member) Configure(ctx context.Context, downstream []lifecycle.Report[generation.Report]) (generation.Report, error) {
+	if !m.launching && m.rollout.outdated != nil {
+		if err := m.check(m.rollout.outdated(ctx, m, downstream)); err != nil {
+			return generation.Report{}, err
+		}
+	}
+	if m.generation != nil {
+		err := m.advance(lifecycle.Configuring)
+		if err == nil {
+			_, err = m.generation.Configure(ctx, downstream)
+		}
+		if err := m.check(err); err != nil {
+			return generation.Report{}, err
+		}
+	}
+	return m.report(), nil
+}
+
+// PrepareRun implements lifecycle.Member.
+func (m *member) PrepareRun(ctx context.Context) error {
+	if m.generation == nil {
+		return nil
+	}
+	s, g := m.rollout.supervisor, m.generation
+	err := m.advance(lifecycle.Preparing)
+	if err == nil {
+		err = g.PrepareRun(ctx)
+	}
+	if err == nil {
+		s.running.Go(func() { s.follow(m.stage, g) })
+		s.running.Go(func() { s.tell(m.stage, g) })
+		s.running.Go(func() { s.watchdog(m.stage, g) })
+		if m.rollout.prepared != nil {
+			err = m.rollout.prepared(m)
+		}
+	}
+	return m.check(err)
+}
+
+func (m *member) awaitReady(ctx context.Context) error {
+	s, g := m.rollout.supervisor, m.generation
+	failed := make(chan error, len(g.PostStartHooks()))
+	s.running.Go(func() {
+		g.RunPostStartHooks(s.background, func(err error) {
+			if err != nil {
+				failed <- err
+			}
+		})
+	})
+	return g.AwaitReady(ctx, failed)
+}
+
+func (m *member) advance(next lifecycle.State) error {
+	s := m.rollout.supervisor
+	s.lock()
+	defer s.unlock()
+	return m.stage.state.Advance(m.generation.ID(), next)
+}
+
+// report is the latest of the stage as it will be.
+func (m *member) report() generation.Report {
+	if m.generation != nil {
+		return m.generation.Report()
+	}
+	s := m.rollout.supervisor
+	s.lock()
+	defer s.unlock()
+	return m.stage.report()
+}
+
+// follow takes in what a generation reports.
+func (s *Supervisor) follow(st *stage, g *generation.Generation) {
+	g.Follow(s.background, func(c generation.Change) {
+		s.lock()
+		serves := c.Report && st.current() == g
+		s.unlock()
+		if serves {
+			s.publishSoon()
+		}
+		if len(c.Sizes) > 0 && s.opts.ResourceSizes != nil {
+			s.opts.ResourceSizes(c.Sizes)
+		}
+	})
+}
