@@ -76,7 +76,7 @@ func TestWrongFlags(t *testing.T) {
 	}{
 		"unknown":         {"apiserver.authorisation-mode=RBAC", []string{"--set apiserver.authorisation-mode", `did you mean "authorization-mode"?`}},
 		"invalid":         {"apiserver.secure-port=ninety", []string{"apiserver.secure-port", "ninety"}},
-		"range":           {"apiserver.secure-port=99999", []string{"--set apiserver.secure-port: apiserver.secure-port 99999"}},
+		"range":           {"apiserver.secure-port=99999", []string{"--set apiserver.secure-port: 99999"}},
 		"mode":            {"apiserver.authorization-mode=Sometimes", []string{"apiserver", "authorization-mode", "Sometimes"}},
 		"file":            {"apiserver.audit-policy-file=/no/such/policy", []string{"/no/such/policy", "audit-policy-file"}},
 		"gate":            {"apiserver.feature-gates=NoSuchGate=true", []string{"NoSuchGate", "feature-gates"}},

@@ -31,7 +31,7 @@ apiserver:
 		s.config + `:7: apiserver.feature-gates: kube-apiserver has no feature gate "Nonsense"`,
 		s.config + `:7: apiserver.feature-gates: kube-apiserver has no feature gate "Rubbish"`,
 		s.config + `:8: apiserver.token-auth-file: open /no/such/tokens: `,
-		`--set apiserver.authorization-mode: apiserver.authorization-mode "Sometimes" `,
+		`--set apiserver.authorization-mode: "Sometimes" `,
 		`--secure-port: apiserver.secure-port -1 `,
 		`env CATENA_APISERVER_GOAWAY_CHANCE: apiserver.goaway-chance `,
 	} {

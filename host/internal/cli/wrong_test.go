@@ -52,8 +52,8 @@ var wrongLines = []string{
 	`FILE:16: stage "tail": no binary catena-stage-tail in `,
 	`FILE:17: stages.other.bianry: unknown key (did you mean "binary"?)`,
 	`env CATENA_APISERVER_MIN_REQUEST_TIMEOUT: apiserver.min-request-timeout can not be negative`,
-	`--set apiserver.feature-gates: apiserver.feature-gates: kube-apiserver has no feature gate "Nonsense"`,
-	`--set apiserver.goaway-chance: apiserver.goaway-chance can not be`,
+	`--set apiserver.feature-gates: kube-apiserver has no feature gate "Nonsense"`,
+	`--set apiserver.goaway-chance: can not be`,
 }
 
 // haveLines checks that each line of the output begins with one of those wanted, and

@@ -25,31 +25,36 @@ type Config struct {
 	HoldTimeout time.Duration `koanf:"holdTimeout"`
 	// HoldRequests is how many requests may wait for one such stage.
 	HoldRequests int64 `koanf:"holdRequests"`
-	// WatchPlugins says that a changed binary swaps its stage.
+	// PreShutdownTimeout is how long the pre-shutdown hooks of the server may take.
+	PreShutdownTimeout time.Duration `koanf:"preShutdownTimeout"`
+	// WatchPlugins is set if a changed binary swaps its stage.
 	WatchPlugins bool  `koanf:"watchPlugins"`
 	Log          Log   `koanf:"log"`
 	Store        Store `koanf:"store"`
 	// APIServer has, for each flag of kube-apiserver by name, its values, one for
 	// each use of the flag. Neither names nor values have been checked.
 	APIServer map[string][]string `koanf:"apiserver"`
-	Stages    map[string]Stage    `koanf:"stages"`
+	// Stages are the stages of the chain, without those that are disabled.
+	Stages map[string]Stage `koanf:"stages"`
 
 	// Order has the names of the stages from the head of the chain to its tail.
 	Order []string `koanf:"-"`
+	// Disabled has the names of the disabled stages, sorted.
+	Disabled []string `koanf:"-"`
 
 	settings []Setting
 	origins  map[string]*layer
 	hidden   map[string]bool
 }
 
-// Log says what the host writes to its log, and how.
+// Log is what the host writes to its log, and how.
 type Log struct {
 	Level      string `koanf:"level"`
 	StageLevel string `koanf:"stageLevel"`
 	Format     string `koanf:"format"`
 }
 
-// Store says where the API server keeps its objects. The embedded etcd is used if
+// Store is where the API server keeps its objects. The embedded etcd is used if
 // there are no endpoints.
 type Store struct {
 	Endpoints          []string      `koanf:"endpoints"`
@@ -63,27 +68,31 @@ type Store struct {
 
 // Stage is one link of the chain.
 type Stage struct {
-	Name         string        `koanf:"-"`
-	Delegate     string        `koanf:"delegate"` // empty: the tail
-	Binary       string        `koanf:"binary"`   // empty: catena-stage-NAME in PluginDirs
-	Sha256       string        `koanf:"sha256"`   // lower case; empty: any
+	Name string `koanf:"-"`
+	// Disabled takes the stage out of the chain. No Stage of a valid Config is disabled.
+	Disabled bool `koanf:"disabled"`
+	// Delegate is the next stage that is not disabled. It is empty for the tail.
+	Delegate     string        `koanf:"delegate"`
+	Binary       string        `koanf:"binary"` // empty: catena-stage-NAME in PluginDirs
+	Sha256       string        `koanf:"sha256"` // lower case; empty: any
 	StartTimeout time.Duration `koanf:"startTimeout"`
-	// LivenessTimeout is 0 if the stage may be silent for ever.
+	// LivenessTimeout is 0 if the stage may fail to respond for ever.
 	LivenessTimeout time.Duration `koanf:"livenessTimeout"`
 	DrainTimeout    time.Duration `koanf:"drainTimeout"`
 	DrainSpread     time.Duration `koanf:"drainSpread"`
-	// Required says that the server is not ready while the stage is down.
+	// Required is set if the server is not ready while the stage is down.
 	Required bool `koanf:"required"`
 	Standby  bool `koanf:"standby"`
-	// RollbackOn is what ParseRollback takes; Probation is its time.
+	// RollbackOn has the elements of Rollback as they are written.
 	RollbackOn []string          `koanf:"rollbackOn"`
+	Rollback   Rollback          `koanf:"-"`
 	Probation  time.Duration     `koanf:"probation"`
 	Identity   Identity          `koanf:"identity"`
 	Env        map[string]string `koanf:"env"`
 	Config     map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }
 
-// Identity is who a stage is in its calls to the API server.
+// Identity is the user as which a stage calls the API server.
 type Identity struct {
 	User   string   `koanf:"user"`
 	Groups []string `koanf:"groups"`
@@ -108,8 +117,8 @@ type CommandFlag struct {
 	Key, Value string
 }
 
-// Load reads all layers and returns what they come to. The error joins a *Problem
-// for everything that is wrong; there is no configuration then.
+// Load reads all layers and merges them. The error joins a *Problem for everything that is
+// wrong; there is no configuration then.
 func Load(o Options) (*Config, error) {
 	c, err := Inspect(o)
 	if err != nil {
@@ -118,9 +127,9 @@ func Load(o Options) (*Config, error) {
 	return c, nil
 }
 
-// Inspect is Load for those who look for more that is wrong. With an error there is a
-// configuration too, of what is right: see Hides, and it has no Order if the stages
-// make no chain. It is nil if there is a file of which nothing is known.
+// Inspect is Load for callers that look for further mistakes. With an error it also returns
+// a configuration of the valid values: see Hides, and it has no Order if the stages make no
+// chain. It is nil if a file could not be read.
 func Inspect(o Options) (*Config, error) {
 	p := &problems{}
 	return load(fileLayers(o.Files, p), o, p)
@@ -142,14 +151,16 @@ func load(files []*layer, o Options, p *problems) (*Config, error) {
 			return nil, fmt.Errorf("merge %s: %w", l.source, err)
 		}
 	}
-	if err := m.add(defaults(m)); err != nil {
-		return nil, fmt.Errorf("merge defaults: %w", err)
+	for _, fill := range []func(*merger) *layer{shipped, defaults} {
+		l := fill(m)
+		if err := m.add(l); err != nil {
+			return nil, fmt.Errorf("merge %s: %w", l.source, err)
+		}
 	}
 	return m.config()
 }
 
-// declaredStages returns the names of the stages that files leave and flags add,
-// sorted.
+// declaredStages returns the names of the stages that files and flags declare, sorted.
 func declaredStages(files, flags []*layer) []string {
 	names := map[string]bool{}
 	for i, l := range slices.Concat(files, flags) {
@@ -165,8 +176,7 @@ func declaredStages(files, flags []*layer) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// config makes the typed configuration of what was merged, and checks what no
-// value shows by itself.
+// config decodes the merged values, and checks them against each other.
 func (m *merger) config() (*Config, error) {
 	c := &Config{}
 	err := m.ko.UnmarshalWithConf("", c, koanf.UnmarshalConf{
@@ -177,6 +187,7 @@ func (m *merger) config() (*Config, error) {
 	}
 	for name, s := range c.Stages {
 		s.Name, s.Sha256 = name, strings.ToLower(s.Sha256)
+		s.Rollback, _ = ParseRollback(s.RollbackOn) // the key's check has reported errors
 		c.Stages[name] = s
 	}
 	m.validate(c)
@@ -188,8 +199,8 @@ func (m *merger) config() (*Config, error) {
 	return c, err
 }
 
-// Hides tells, of a configuration with errors, whether one of them hides what the key
-// is meant to be: its value, or that of a section around it, is wrong or misspelt.
+// Hides reports, for a configuration with errors, whether the intended value of a key is
+// unknown because its value, or that of a section around it, is wrong or misspelt.
 func (c *Config) Hides(key string) bool {
 	path := undotted(key)
 	for n := len(path); n > 0; n-- {
@@ -213,9 +224,9 @@ func (c *Config) Chain() []Stage {
 	return stages
 }
 
-// Where says where the value of a dotted key comes from, or that of the nearest
-// section around it: "FILE:LINE", "env NAME", "--set KEY", "--FLAG", or "default". It
-// puts a name to mistakes that only show when the configuration is used.
+// Where returns where the value of a dotted key comes from, or that of the nearest
+// section around it: "FILE:LINE", "env NAME", "--set KEY", "--FLAG", or "default". It is for
+// mistakes that only show when the configuration is used.
 func (c *Config) Where(key string) string {
 	path := undotted(key)
 	for n := len(path); n > 0; n-- {
@@ -226,10 +237,10 @@ func (c *Config) Where(key string) string {
 	return defaultSource
 }
 
-// IsSet tells whether a layer gives a value for the dotted key itself.
+// IsSet reports whether the operator has given a value for the dotted key itself.
 func (c *Config) IsSet(key string) bool {
 	l := c.origins[key]
-	return l != nil && l.source != defaultSource
+	return l != nil && !l.builtin
 }
 
 func (c *Config) declarations() []chain.Declaration {

@@ -86,7 +86,7 @@ func TestWhere(t *testing.T) {
 		"stages.core.binary":          "test.yaml:6",
 		`stages.core.config.a\.b`:     "test.yaml:7",
 		"stages.core.config.a.b":      "test.yaml:7",
-		"stages.core.identity.groups": "default",
+		"stages.core.identity.groups": "catena:shipped.yaml:7",
 		"nonsense":                    "default",
 	} {
 		if got := c.Where(key); got != want {

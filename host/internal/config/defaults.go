@@ -1,13 +1,45 @@
 package config
 
-import "strings"
+import (
+	_ "embed"
+	"strings"
+)
 
 // defaultSource is the source of values that no layer gives.
 const defaultSource = "default"
 
-// defaults returns the layer of the defaults for what the merged layers leave open.
+// shippedSource is the source of the values of shipped.yaml.
+const shippedSource = "catena:shipped.yaml"
+
+//go:embed shipped.yaml
+var shippedYAML []byte
+
+// shipped returns the layer of the configuration that ships with the host, for what the merged
+// layers leave open. It has settings of stages by name, and declares none.
+func shipped(m *merger) *layer {
+	all := parseLayer(shippedSource, shippedYAML, m.problems)
+	normalize(all, m.root, m.problems)
+	l := &layer{source: shippedSource, lines: all.lines, builtin: true, values: map[string]any{}}
+	for stage := range m.values("stages") {
+		l.fillAll(m, []string{"stages", stage}, asMap(all.values["stages"])[stage])
+	}
+	return l
+}
+
+// fillAll fills in all values at and below path.
+func (l *layer) fillAll(m *merger, path []string, v any) {
+	section := asMap(v)
+	if section == nil && v != nil {
+		l.fill(m, path, v)
+	}
+	for name, v := range section {
+		l.fillAll(m, join(path, name), v)
+	}
+}
+
+// defaults returns the layer of the defaults of keys for what the merged layers leave open.
 func defaults(m *merger) *layer {
-	l := &layer{source: defaultSource, values: map[string]any{}}
+	l := &layer{source: defaultSource, builtin: true, values: map[string]any{}}
 	for _, k := range Keys() {
 		if k.Default != nil && !strings.Contains(k.Path, "*") {
 			l.fill(m, strings.Split(k.Path, "."), k.Default)
@@ -20,9 +52,7 @@ func defaults(m *merger) *layer {
 				l.fill(m, append([]string{"stages", stage}, strings.Split(rest, ".")...), k.Default)
 			}
 		}
-		user, groups := defaultIdentity(stage)
-		l.fill(m, []string{"stages", stage, "identity", "user"}, user)
-		l.fill(m, []string{"stages", stage, "identity", "groups"}, groups)
+		l.fill(m, []string{"stages", stage, "identity", "user"}, "system:catena:stage:"+stage)
 	}
 	return l
 }
@@ -42,14 +72,4 @@ func (l *layer) fill(m *merger, path []string, v any) {
 		at = next
 	}
 	at[path[len(path)-1]] = v
-}
-
-// defaultIdentity returns the user and the groups of a stage's own calls. The
-// stages that kube-apiserver is made of have the identity that it has for itself.
-func defaultIdentity(stage string) (user string, groups []string) {
-	switch stage {
-	case "aggregator", "core", "extensions":
-		return "system:apiserver", []string{"system:masters"}
-	}
-	return "system:catena:stage:" + stage, []string{"system:catena:stages"}
 }

@@ -3,7 +3,7 @@
 //
 // # Layers
 //
-// Later ones win: defaults, the files of --config in order, the files of conf.d
+// Later ones win: defaults, shipped.yaml, the files of --config in order, the files of conf.d
 // beside the last of them in order of their names, variables CATENA_… of the
 // environment, flags (--set and those that stand for a key). Mappings are merged,
 // other values replaced. Null takes back what earlier layers say: it removes a
@@ -22,27 +22,31 @@
 //	    Default: HostConfiguration
 //	dataDir (string)
 //	    Directory of all state: the embedded etcd, keys, certificates, each stage's
-//	    own directory. Catena closes it to other users.
+//	    own directory. Catena sets its mode to 0700.
 //	    Default: ./data
 //	runtimeDir (string)
 //	    Directory of the Unix sockets. Its path must be short; the default moves to
 //	    the directory for temporary files where it would be too long.
 //	    Default: DATA_DIR/run
 //	pluginDirs (list of strings)
-//	    Directories in which catena-stage-NAME is looked for, in this order.
+//	    Directories that are searched for catena-stage-NAME, in this order.
 //	    Default: ["./bin/plugins"]
 //	watchPlugins (true or false)
 //	    Whether a stage is swapped as soon as its binary in a plugin directory, or
 //	    that of stages.NAME.binary, is replaced by another.
 //	    Default: false
 //	holdTimeout (duration)
-//	    How long requests wait for a stage that has died to come back before they
-//	    get 503. Half a minute at most does good: clients have timeouts of their
-//	    own.
+//	    How long requests wait for the next process of a stage that has died before
+//	    they get 503. More than half a minute is of little use: clients have
+//	    time-outs of their own.
 //	    Default: 10s
 //	holdRequests (integer)
 //	    How many requests may wait for one such stage; those above get 503 at once.
 //	    Default: 1000
+//	preShutdownTimeout (duration)
+//	    How long the pre-shutdown hooks of the server and of its stages may take
+//	    when the server ends.
+//	    Default: 10s
 //	log.level (trace, debug, info, warn, error)
 //	    Least level of the messages that the host writes.
 //	    Default: info
@@ -76,9 +80,13 @@
 //	store.quotaBytes (integer)
 //	    Size up to which the embedded etcd may grow, 0 for etcd's default of 2 GiB.
 //	    Default: 0
+//	stages.*.disabled (true or false)
+//	    Whether the stage is left out of the chain. The stage before it then
+//	    delegates to its delegate.
+//	    Default: false
 //	stages.*.delegate (string)
-//	    The stage that this one hands on to what it does not serve. The tail of the
-//	    chain has none.
+//	    The stage that gets the requests which this one does not serve. The tail of
+//	    the chain has none.
 //	stages.*.binary (string)
 //	    Path of the plugin binary.
 //	    Default: catena-stage-NAME in pluginDirs
@@ -90,16 +98,16 @@
 //	    its configuration, configuration, preparation and, in a swap, getting ready.
 //	    Default: 1m
 //	stages.*.livenessTimeout (duration)
-//	    How long the stage may be silent, or one of its checks of /livez may not
-//	    come back, before its process is killed and started anew, 0 for ever.
+//	    How long the stage, or one of its checks of /livez, may not respond before
+//	    its process is killed and started again, 0 for ever.
 //	    Default: 15s
 //	stages.*.drainTimeout (duration)
-//	    How long a generation of the stage that has been replaced may go on with the
-//	    requests that it has.
+//	    How long a generation of the stage that has been replaced may go on serving
+//	    the requests that it has.
 //	    Default: 1m
 //	stages.*.drainSpread (duration)
 //	    Time over which such a generation ends its watches, so that their clients do
-//	    not all come back at once.
+//	    not all connect again at once.
 //	    Default: 5s
 //	stages.*.required (true or false)
 //	    Whether the stage has to come up for the server to start, and /readyz fails
@@ -110,22 +118,22 @@
 //	    the first one dies. It costs the memory of one more process.
 //	    Default: false
 //	stages.*.rollbackOn (list of strings)
-//	    What makes a swap of the stage go back to the process before: `errors=5%`,
+//	    What makes a swap of the stage go back to the previous process: `errors=5%`,
 //	    for that share of its requests failing, and `health`, for a health check
 //	    failing, within its probation.
 //	    Default: []
 //	stages.*.probation (duration)
-//	    How long after a swap rollbackOn is in force; the process before is kept as
+//	    How long rollbackOn applies after a swap. The previous process is kept that
 //	    long.
 //	    Default: 30s
 //	stages.*.identity.user (string)
-//	    Name of the user as which the stage calls the API server.
-//	    Default: system:catena:stage:NAME, or system:apiserver for aggregator, core
-//	    and extensions
+//	    Name of the user as which the stage calls the API server. Catena ships with
+//	    that of kube-apiserver for the stages of Kubernetes.
+//	    Default: system:catena:stage:NAME
 //	stages.*.identity.groups (list of strings)
-//	    Groups of that user.
-//	    Default: [system:catena:stages], or [system:masters] for aggregator, core
-//	    and extensions
+//	    Groups of that user. Catena ships with those of kube-apiserver for the
+//	    stages of Kubernetes.
+//	    Default: ["system:catena:stages"]
 //	stages.*.env.* (value)
 //	    A variable for the environment of the stage's process, which otherwise gets
 //	    a short list of the host's.

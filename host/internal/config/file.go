@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/knadh/koanf/parsers/json"
@@ -39,7 +37,7 @@ func fileLayers(files []string, p *problems) []*layer {
 }
 
 // fragments lists the configuration files in dir by name; none if there is no dir.
-// Hidden files and those of other formats are not meant.
+// Hidden files and files of other formats are ignored.
 func fragments(dir string, p *problems) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +65,7 @@ func readLayer(file string, p *problems) *layer {
 	return parseLayer(file, data, p)
 }
 
-// bare returns the reason of an error of package os, whose path is said already.
+// bare returns the reason of an error of package os, without the path.
 func bare(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -79,16 +77,17 @@ func bare(err error) error {
 // format is how files with one extension are read.
 type format struct {
 	parser koanf.Parser
-	// index finds the lines of keys and what the parser lets pass; nil for none.
+	// index finds the lines of keys, and mistakes that the parser accepts. It may be nil.
 	index func(l *layer, data []byte, p *problems)
 	json  bool
+	yaml  bool
 }
 
 // formatOf returns nil for a file of no known format.
 func formatOf(file string) *format {
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".yaml", ".yml":
-		return &format{parser: yaml.Parser(), index: indexYAML}
+		return &format{parser: yaml.Parser(), index: indexYAML, yaml: true}
 	case ".json":
 		return &format{parser: json.Parser(), index: indexJSON, json: true}
 	case ".toml":
@@ -97,7 +96,7 @@ func formatOf(file string) *format {
 	return nil
 }
 
-// parseLayer returns nil if data cannot be understood as a whole.
+// parseLayer returns nil if data cannot be parsed.
 func parseLayer(file string, data []byte, p *problems) *layer {
 	f := formatOf(file)
 	before := len(p.list)
@@ -127,9 +126,7 @@ func (p *problems) addFile(file string, line int, format string, args ...any) {
 	p.incomplete, p.unread = true, true
 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s+)?line (\d+): `)
-
-// addParse reports what a parser says, with the line if it knows one.
+// addParse reports the error of a parser, with its line if it is known.
 func (p *problems) addParse(file string, data []byte, err error) {
 	message, line := err.Error(), 0
 	var position interface{ Position() (row, col int) } // of TOML
@@ -139,12 +136,8 @@ func (p *problems) addParse(file string, data []byte, err error) {
 	if offset, ok := jsonOffset(err); ok {
 		line = lineAt(data, offset)
 	}
-	if m := yamlLine.FindStringSubmatch(message); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		message = message[len(m[0]):]
+	if f := formatOf(file); f != nil && f.yaml {
+		message, line = yamlProblem(data, message)
 	}
-	for _, prefix := range []string{"yaml: ", "toml: "} {
-		message = strings.TrimPrefix(message, prefix)
-	}
-	p.addFile(file, line, "%s", message)
+	p.addFile(file, line, "%s", strings.TrimPrefix(message, "toml: "))
 }

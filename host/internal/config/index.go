@@ -11,7 +11,7 @@ import (
 )
 
 // indexYAML notes the line of each key. It reports keys that are set twice and
-// documents that the parser would pass over.
+// documents that the parser would ignore.
 func indexYAML(l *layer, data []byte, p *problems) {
 	dec := yamlv3.NewDecoder(bytes.NewReader(data))
 	var doc yamlv3.Node
@@ -43,7 +43,7 @@ type index struct {
 	problems *problems
 }
 
-// note keeps the line of path. It reports a path that it has seen.
+// note keeps the line of path. It reports a path that is set twice.
 func (x *index) note(path []string, line int) {
 	key := dotted(path)
 	if first, twice := x.layer.lines[key]; twice {
@@ -54,7 +54,7 @@ func (x *index) note(path []string, line int) {
 	x.layer.lines[key] = line
 }
 
-// yaml walks what is written; aliases are counted where they are defined.
+// yaml walks the nodes of the document. Aliases have the lines of their anchors.
 func (x *index) yaml(n *yamlv3.Node, path []string) {
 	switch n.Kind {
 	case yamlv3.DocumentNode:

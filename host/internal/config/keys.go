@@ -31,14 +31,17 @@ type Key struct {
 	// Choices are the only values that a string may have; any if empty.
 	Choices []string
 	// Default is the value if no layer gives one: a string, []string, int64,
-	// bool or time.Duration. Nil means that there is none, or that DefaultDoc says it.
+	// bool or time.Duration. It is nil if there is none, or if DefaultDoc describes it.
 	Default    any
 	DefaultDoc string
-	// Doc says what the key is for, for people.
+	// Doc is the documentation of the key.
 	Doc string
 
 	check func(any) error
 }
+
+// DefaultProbation is how long a replaced stage is watched if the configuration does not set it.
+const DefaultProbation = 30 * time.Second
 
 // The only API version and kind of a configuration.
 const (
@@ -59,17 +62,19 @@ func hostKeys() []Key {
 		{Path: "kind", Type: String, Choices: []string{Kind}, Default: Kind,
 			Doc: "Required in a file of --config."},
 		{Path: "dataDir", Type: String, Default: "./data", check: notEmpty,
-			Doc: "Directory of all state: the embedded etcd, keys, certificates, each stage's own directory. Catena closes it to other users."},
+			Doc: "Directory of all state: the embedded etcd, keys, certificates, each stage's own directory. Catena sets its mode to 0700."},
 		{Path: "runtimeDir", Type: String, DefaultDoc: "`DATA_DIR/run`",
 			Doc: "Directory of the Unix sockets. Its path must be short; the default moves to the directory for temporary files where it would be too long."},
 		{Path: "pluginDirs", Type: List, Default: []string{"./bin/plugins"},
-			Doc: "Directories in which catena-stage-NAME is looked for, in this order."},
+			Doc: "Directories that are searched for catena-stage-NAME, in this order."},
 		{Path: "watchPlugins", Type: Bool, Default: false,
 			Doc: "Whether a stage is swapped as soon as its binary in a plugin directory, or that of stages.NAME.binary, is replaced by another."},
 		{Path: "holdTimeout", Type: Duration, Default: 10 * time.Second, check: notNegative,
-			Doc: "How long requests wait for a stage that has died to come back before they get 503. Half a minute at most does good: clients have timeouts of their own."},
+			Doc: "How long requests wait for the next process of a stage that has died before they get 503. More than half a minute is of little use: clients have time-outs of their own."},
 		{Path: "holdRequests", Type: Integer, Default: int64(1000), check: positive,
 			Doc: "How many requests may wait for one such stage; those above get 503 at once."},
+		{Path: "preShutdownTimeout", Type: Duration, Default: 10 * time.Second, check: positive,
+			Doc: "How long the pre-shutdown hooks of the server and of its stages may take when the server ends."},
 		{Path: "log.level", Type: String, Choices: levels(), Default: "info",
 			Doc: "Least level of the messages that the host writes."},
 		{Path: "log.stageLevel", Type: String, Choices: levels(), Default: "warn",
@@ -101,8 +106,10 @@ func storeKeys() []Key {
 
 func stageKeys() []Key {
 	return []Key{
+		{Path: "stages.*.disabled", Type: Bool, Default: false,
+			Doc: "Whether the stage is left out of the chain. The stage before it then delegates to its delegate."},
 		{Path: "stages.*.delegate", Type: String, Default: "",
-			Doc: "The stage that this one hands on to what it does not serve. The tail of the chain has none."},
+			Doc: "The stage that gets the requests which this one does not serve. The tail of the chain has none."},
 		{Path: "stages.*.binary", Type: String, DefaultDoc: "catena-stage-NAME in pluginDirs",
 			Doc: "Path of the plugin binary."},
 		{Path: "stages.*.sha256", Type: String, check: digest,
@@ -110,23 +117,23 @@ func stageKeys() []Key {
 		{Path: "stages.*.startTimeout", Type: Duration, Default: time.Minute, check: positive,
 			Doc: "Time that each step may take in which the stage comes up: launch, check of its configuration, configuration, preparation and, in a swap, getting ready."},
 		{Path: "stages.*.livenessTimeout", Type: Duration, Default: 15 * time.Second, check: notNegative,
-			Doc: "How long the stage may be silent, or one of its checks of /livez may not come back, before its process is killed and started anew, 0 for ever."},
+			Doc: "How long the stage, or one of its checks of /livez, may not respond before its process is killed and started again, 0 for ever."},
 		{Path: "stages.*.drainTimeout", Type: Duration, Default: time.Minute, check: positive,
-			Doc: "How long a generation of the stage that has been replaced may go on with the requests that it has."},
+			Doc: "How long a generation of the stage that has been replaced may go on serving the requests that it has."},
 		{Path: "stages.*.drainSpread", Type: Duration, Default: 5 * time.Second, check: notNegative,
-			Doc: "Time over which such a generation ends its watches, so that their clients do not all come back at once."},
+			Doc: "Time over which such a generation ends its watches, so that their clients do not all connect again at once."},
 		{Path: "stages.*.required", Type: Bool, Default: true,
 			Doc: "Whether the stage has to come up for the server to start, and /readyz fails while it is down. What the stage owns gets 503 either way."},
 		{Path: "stages.*.standby", Type: Bool, Default: false,
 			Doc: "Whether a second process of the stage is kept ready to take over the moment the first one dies. It costs the memory of one more process."},
 		{Path: "stages.*.rollbackOn", Type: List, Default: []string{}, check: rollbackOn,
-			Doc: "What makes a swap of the stage go back to the process before: `errors=5%`, for that share of its requests failing, and `health`, for a health check failing, within its probation."},
-		{Path: "stages.*.probation", Type: Duration, Default: 30 * time.Second, check: positive,
-			Doc: "How long after a swap rollbackOn is in force; the process before is kept as long."},
-		{Path: "stages.*.identity.user", Type: String, DefaultDoc: "`system:catena:stage:NAME`, or `system:apiserver` for aggregator, core and extensions", check: notEmpty,
-			Doc: "Name of the user as which the stage calls the API server."},
-		{Path: "stages.*.identity.groups", Type: List, DefaultDoc: "`[system:catena:stages]`, or `[system:masters]` for aggregator, core and extensions",
-			Doc: "Groups of that user."},
+			Doc: "What makes a swap of the stage go back to the previous process: `errors=5%`, for that share of its requests failing, and `health`, for a health check failing, within its probation."},
+		{Path: "stages.*.probation", Type: Duration, Default: DefaultProbation, check: positive,
+			Doc: "How long rollbackOn applies after a swap. The previous process is kept that long."},
+		{Path: "stages.*.identity.user", Type: String, DefaultDoc: "`system:catena:stage:NAME`", check: notEmpty,
+			Doc: "Name of the user as which the stage calls the API server. Catena ships with that of kube-apiserver for the stages of Kubernetes."},
+		{Path: "stages.*.identity.groups", Type: List, Default: []string{"system:catena:stages"},
+			Doc: "Groups of that user. Catena ships with those of kube-apiserver for the stages of Kubernetes."},
 		{Path: "stages.*.env.*", Type: Text, check: noNUL,
 			Doc: "A variable for the environment of the stage's process, which otherwise gets a short list of the host's."},
 		{Path: "stages.*.config", Type: Object,
@@ -134,8 +141,8 @@ func stageKeys() []Key {
 	}
 }
 
-// hostFlags are flags of kube-apiserver that Catena gives by itself, with the key
-// that stands for each.
+// hostFlags returns the flags of kube-apiserver that Catena sets itself, with the key that
+// replaces each.
 func hostFlags() map[string]string {
 	return map[string]string{
 		"etcd-servers":             "store.endpoints",

@@ -2,16 +2,19 @@ package config
 
 // layer is one source of values.
 type layer struct {
-	// source is the path of a file, "env NAME", "--set KEY", "--FLAG" or "default".
+	// source is the path of a file, "env NAME", "--set KEY", "--FLAG", shippedSource or
+	// defaultSource.
 	source string
-	// values are as the parser made them until normalize has checked them.
+	// builtin is set if the operator has not written the layer.
+	builtin bool
+	// values are the parser's until normalize has checked them.
 	values map[string]any
-	// text says that the values are strings still to be read according to the type
-	// of their key, as those of flags and of the environment are.
+	// text is set if the values are strings that are still to be read according to the
+	// type of their key, as those of flags and of the environment are.
 	text bool
-	// lines are where dotted keys stand in a file, if that is known.
+	// lines are the lines of dotted keys in a file, if they are known.
 	lines map[string]int
-	// complete says that the source has to name apiVersion and kind.
+	// complete is set if the source has to name apiVersion and kind.
 	complete bool
 }
 

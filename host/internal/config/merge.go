@@ -104,7 +104,7 @@ func (m *merger) forget(path []string) {
 // it; nil if only the defaults did.
 func (m *merger) culprit(path []string) *layer {
 	for n := len(path); n > 0; n-- {
-		if l := m.origins[dotted(path[:n])]; l != nil && l.source != defaultSource {
+		if l := m.origins[dotted(path[:n])]; l != nil && !l.builtin {
 			return l
 		}
 	}

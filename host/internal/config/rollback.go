@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Rollback is what makes a swap go back to the generation before.
+// Rollback is what makes a swap go back to the previous generation.
 type Rollback struct {
-	// ErrorRate is the share of failed requests, from 0 to 1, above which the swap
-	// is taken back; 0 is none.
+	// ErrorRate is the share of failed requests, from 0 to 1, above which the swap is
+	// rolled back; 0 is none.
 	ErrorRate float64
-	// Health says that a failed health check takes it back.
+	// Health is set if a failed health check rolls it back.
 	Health bool
 }
 
-// ParseRollback reads the elements of a rollbackOn: errors=N%, health.
+// ParseRollback parses the elements of rollbackOn: errors=N%, health.
 func ParseRollback(conditions []string) (Rollback, error) {
 	var r Rollback
 	var errs []error

@@ -9,8 +9,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
-// validate checks what takes more than one value to see, and sets the order.
+// validate checks the values that depend on each other, and sets the order.
 func (m *merger) validate(c *Config) {
+	named := disable(c)
 	m.validateStore(&c.Store)
 	hostFlags := hostFlags()
 	for _, flag := range slices.Sorted(maps.Keys(hostFlags)) {
@@ -19,7 +20,7 @@ func (m *merger) validate(c *Config) {
 		}
 	}
 	if !m.problems.incomplete {
-		m.validateOrder(c)
+		m.validateOrder(c, named)
 	}
 }
 
@@ -34,7 +35,7 @@ func (m *merger) validateStore(s *Store) {
 		if s.CertFile == "" {
 			given, missing = missing, given
 		}
-		m.blame([]string{"store", given}, "needs store.%s besides", missing)
+		m.blame([]string{"store", given}, "needs store.%s too", missing)
 	}
 	if len(s.Endpoints) > 0 {
 		return
@@ -48,7 +49,34 @@ func (m *merger) validateStore(s *Store) {
 	}
 }
 
-func (m *merger) validateOrder(c *Config) {
+// disable removes the disabled stages from the chain: the stages that delegate to one delegate to
+// its delegate. It returns, for those, the disabled stage that names the delegate.
+func disable(c *Config) map[string]string {
+	all, named := maps.Clone(c.Stages), map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name].Disabled {
+			c.Disabled = append(c.Disabled, name)
+			delete(c.Stages, name)
+			continue
+		}
+		s := all[name]
+		for range all { // more steps than that are a cycle
+			next, ok := all[s.Delegate]
+			if !ok || !next.Disabled {
+				break
+			}
+			named[name], s.Delegate = s.Delegate, next.Delegate
+		}
+		c.Stages[name] = s
+	}
+	return named
+}
+
+func (m *merger) validateOrder(c *Config, named map[string]string) {
+	if len(c.Stages) == 0 && len(c.Disabled) > 0 {
+		m.blame([]string{"stages", c.Disabled[0], "disabled"}, "every stage is disabled")
+		return
+	}
 	order, err := chain.Order(c.declarations())
 	c.Order = order
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -62,6 +90,14 @@ func (m *merger) validateOrder(c *Config) {
 			m.blame([]string{"stages"}, "%v; --config names the files to read", err)
 			continue
 		}
-		m.blame([]string{"stages", oe.Stage, "delegate"}, "%s%s", oe.Problem, suggest.DidYouMean(oe.Unknown, names))
+		stage := oe.Stage
+		if by, ok := named[stage]; ok && oe.Unknown != "" {
+			stage = by
+		}
+		if slices.Contains(c.Disabled, oe.Unknown) {
+			m.blame([]string{"stages", stage, "delegate"}, "disabled stages delegate to each other in a cycle")
+			continue
+		}
+		m.blame([]string{"stages", stage, "delegate"}, "%s%s", oe.Problem, suggest.DidYouMean(oe.Unknown, names))
 	}
 }

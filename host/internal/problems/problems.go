@@ -46,7 +46,7 @@ func Locate(cfg *config.Config, err error) error {
 	all := Split(err)
 	for i, e := range all {
 		if where := place(cfg, e.Error()); where != "" {
-			all[i] = fmt.Errorf("%s: %w", where, e)
+			all[i] = &located{where: where, err: e}
 		}
 	}
 	if len(all) == 1 {
@@ -54,6 +54,24 @@ func Locate(cfg *config.Config, err error) error {
 	}
 	return errors.Join(all...)
 }
+
+// located is an error about a key, with the place where that was set.
+type located struct {
+	where string
+	err   error
+}
+
+func (e *located) Error() string {
+	message := e.err.Error()
+	if key, ok := strings.CutPrefix(e.where, "--set "); ok {
+		if rest, ok := strings.CutPrefix(message, key); ok && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " ")) {
+			message = strings.TrimPrefix(rest, ":")[1:] // once is enough
+		}
+	}
+	return e.where + ": " + message
+}
+
+func (e *located) Unwrap() error { return e.err }
 
 // place is empty if no layer has set a key that the message names.
 func place(cfg *config.Config, message string) string {

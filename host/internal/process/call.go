@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -120,6 +121,21 @@ func (p *Process) interceptor() interceptor {
 	}}
 }
 
+// errDisconnected fails the calls after the end of the one connection to the process. gRPC would try
+// to connect again, and log a warning that it cannot, whenever a process ends.
+var errDisconnected = status.Error(codes.Unavailable, "the connection has ended")
+
+func (p *Process) isDisconnected(cc *grpc.ClientConn) bool {
+	return p.described.Load() && cc.GetState() != connectivity.Ready
+}
+
+func (p *Process) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if p.isDisconnected(cc) {
+		return p.interceptor().callError(ctx, method, errDisconnected)
+	}
+	return p.interceptor().unary(ctx, method, req, reply, cc, invoke, opts...)
+}
+
 // stream also records the connection. go-plugin opens a stream of its own first, so that no
 // connection is used before it is recorded.
 func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -128,6 +144,9 @@ func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 		p.conns = append(p.conns, cc)
 	}
 	p.mu.Unlock()
+	if p.isDisconnected(cc) {
+		return nil, p.interceptor().callError(ctx, method, errDisconnected)
+	}
 	return p.interceptor().stream(ctx, desc, cc, method, open, opts...)
 }
 

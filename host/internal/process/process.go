@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-plugin"
@@ -47,6 +48,8 @@ type Process struct {
 	// syncStdout and syncStderr get what a Go program prints while go-plugin has replaced its
 	// os.Stdout and os.Stderr.
 	syncStdout, syncStderr *lineWriter
+
+	described atomic.Bool // the connection has been in use
 
 	mu    sync.Mutex
 	conns []*grpc.ClientConn

@@ -152,7 +152,7 @@ func (p *Process) startPlugin(ctx context.Context, file *os.File) error {
 		SyncStderr:       p.syncStderr,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.spec.RuntimeDir},
 		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithUnaryInterceptor(p.interceptor().unary),
+			grpc.WithUnaryInterceptor(p.unary),
 			grpc.WithStreamInterceptor(p.stream),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 			grpc.WithContextDialer(p.dialControl),
@@ -202,6 +202,7 @@ func (p *Process) describe(ctx context.Context) error {
 		return fmt.Errorf("reports the name %q, but is configured as %q; is it the right file?", d.GetName(), p.spec.Name)
 	}
 	p.description = d
+	p.described.Store(true)
 	return nil
 }
 

@@ -64,9 +64,8 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 // rollbackOf is what the configuration, which has been validated, says of going back after
 // a swap.
 func rollbackOf(st config.Stage) supervisor.Rollback {
-	r, err := config.ParseRollback(st.RollbackOn)
-	if err != nil || len(st.RollbackOn) == 0 {
+	if st.Rollback == (config.Rollback{}) {
 		return supervisor.Rollback{}
 	}
-	return supervisor.Rollback{ErrorRate: r.ErrorRate, Health: r.Health, Probation: st.Probation}
+	return supervisor.Rollback{ErrorRate: st.Rollback.ErrorRate, Health: st.Rollback.Health, Probation: st.Probation}
 }
