@@ -14,7 +14,7 @@ import (
 // DecodeConfig decodes a stage's configuration, which is JSON, into what into points
 // to. Unknown keys are errors. Keys that are absent or null leave what into holds, so that
 // defaults can be set before. The error joins a ConfigProblem for each key that is wrong.
-// If into has a method Validate() error, it judges the result.
+// If into has a method Validate() error, the result has to pass it.
 func DecodeConfig(config []byte, into any) error {
 	if len(bytes.TrimSpace(config)) == 0 {
 		config = []byte("null")
@@ -27,9 +27,9 @@ func DecodeConfig(config []byte, into any) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("more than one JSON value")
 	}
-	var s strictness
-	s.check("", raw, reflect.TypeOf(into))
-	if err := errors.Join(s.problems...); err != nil {
+	var c configChecker
+	c.check("", raw, reflect.TypeOf(into))
+	if err := errors.Join(c.problems...); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
@@ -41,7 +41,7 @@ func DecodeConfig(config []byte, into any) error {
 	return nil
 }
 
-// Error makes a problem an error, for the method Validate of a configuration.
+// Error implements error, for the method Validate of a configuration.
 func (p ConfigProblem) Error() string {
 	if p.Key == "" {
 		return p.Message
@@ -49,7 +49,7 @@ func (p ConfigProblem) Error() string {
 	return p.Key + ": " + p.Message
 }
 
-// joinProblems is what Configure says of a configuration that ValidateConfig refuses.
+// joinProblems returns the message of Configure about a configuration with problems.
 func joinProblems(problems []ConfigProblem) string {
 	all := make([]string, len(problems))
 	for i, p := range problems {
@@ -58,8 +58,8 @@ func joinProblems(problems []ConfigProblem) string {
 	return strings.Join(all, "; ")
 }
 
-// problemsOf returns the problems that err joins; what is none of them, as one without
-// a key.
+// problemsOf returns the problems that err joins. Other errors become problems without a
+// key.
 func problemsOf(err error) []ConfigProblem {
 	if err == nil {
 		return nil
@@ -140,5 +140,5 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// String is the duration as in Go.
+// String returns the duration as in Go.
 func (d Duration) String() string { return time.Duration(d).String() }

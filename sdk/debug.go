@@ -18,7 +18,7 @@ import (
 )
 
 // serveDebug waits for hosts that attach to this process, one after the other, until a
-// signal ends it. To each the stage is as new: what New made for the one before has
+// signal ends it. Each gets a new instance of the stage: that of the host before it has
 // been stopped.
 func serveDebug(stage Stage, dir string, out io.Writer) error {
 	if err := stage.check(); err != nil {
@@ -65,7 +65,7 @@ func debugLevel() hclog.Level {
 	return hclog.Debug
 }
 
-// takeDebugDir makes the folder for this process alone, for as long as it runs.
+// takeDebugDir creates the directory and locks it for this process for as long as it runs.
 func takeDebugDir(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -78,12 +78,12 @@ func takeDebugDir(dir string) (unlock func(), err error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("folder %s: another process of the stage is using it; end that, or give this one another folder: %w", dir, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("directory %s: another process of the stage is using it; end that, or give this one another directory: %w", dir, err), lock.Close())
 	}
 	return func() { _ = lock.Close() }, nil
 }
 
-// listenIn opens a socket in a folder that is this process' own.
+// listenIn opens a socket in a directory that this process has locked.
 func listenIn(dir, name string) (*net.UnixListener, error) {
 	path := filepath.Join(dir, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -103,7 +103,7 @@ func closeOnSignal(control net.Listener) {
 	}()
 }
 
-// debugger lets one host after the other have the stage.
+// debugger serves the stage to one host after the other.
 type debugger struct {
 	stage    Stage
 	dir      string
@@ -111,13 +111,13 @@ type debugger struct {
 	sessions chan session
 }
 
-// session is a connection to the control socket, from its beginning to its end.
+// session is a connection of a host to the control socket.
 type session struct {
 	conn *sessionConn
 	pid  int // of the host
 }
 
-// sessionConn says when it is closed.
+// sessionConn closes a channel when it is closed.
 type sessionConn struct {
 	net.Conn
 	once  sync.Once
@@ -129,8 +129,8 @@ func (c *sessionConn) Close() error {
 	return c.Conn.Close()
 }
 
-// accept takes this user's connections while nobody else has the stage. When the
-// socket is closed, so is the session.
+// accept accepts connections of this user while no host is attached. When the socket is
+// closed, so is the session.
 func (d *debugger) accept(control net.Listener) {
 	defer close(d.sessions)
 	var last *sessionConn
@@ -155,20 +155,20 @@ func (d *debugger) accept(control net.Listener) {
 		select {
 		case d.sessions <- s:
 			last = s.conn
-		default: // somebody has the stage; the host tries again
+		default: // a host is attached; this one tries again
 			_ = conn.Close()
 		}
 	}
 }
 
-// serve is one session.
+// serve serves one session.
 func (d *debugger) serve(s session) error {
 	defer s.conn.Close()
 	data, err := listenIn(d.dir, stagev1.DebugDataSocket)
 	if err != nil {
 		return fmt.Errorf("--debug: %w", err)
 	}
-	service, err := NewService(d.stage, hostOnly{Listener: data, pid: s.pid, uid: os.Geteuid(), log: d.log}, d.log)
+	service, err := NewService(d.stage, hostListener{Listener: data, pid: s.pid, uid: os.Geteuid(), log: d.log}, d.log)
 	if err != nil {
 		return errors.Join(err, data.Close())
 	}
@@ -176,21 +176,21 @@ func (d *debugger) serve(s session) error {
 	d.log.Info("a host has attached", "host", s.pid)
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	stagev1.RegisterStageServer(server, service)
-	_ = server.Serve(&once{session: s, addr: data.Addr()})
+	_ = server.Serve(&oneConn{session: s, addr: data.Addr()})
 	server.Stop()
-	d.log.Info("the host has let go, waiting for the next", "host", s.pid)
+	d.log.Info("the host has detached, waiting for the next", "host", s.pid)
 	return nil
 }
 
-// once is a listener with one connection.
-type once struct {
+// oneConn is a listener with one connection.
+type oneConn struct {
 	session session
 	addr    net.Addr
 	given   bool
 }
 
 // Accept returns the connection, and then waits for its end.
-func (l *once) Accept() (net.Conn, error) {
+func (l *oneConn) Accept() (net.Conn, error) {
 	if !l.given {
 		l.given = true
 		return l.session.conn, nil
@@ -199,6 +199,6 @@ func (l *once) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-func (l *once) Close() error { return nil }
+func (l *oneConn) Close() error { return nil }
 
-func (l *once) Addr() net.Addr { return l.addr }
+func (l *oneConn) Addr() net.Addr { return l.addr }

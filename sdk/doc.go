@@ -20,10 +20,10 @@
 //	}
 //
 // The host launches the program, relays to it the requests for what it claims, and
-// drives its life. What is not for the stage it hands on with env.Next: called with
-// the request and the writer as they came, Next declines, and the host asks the next
-// stage; called with a wrapped writer or a changed request, it is a call, and returns
-// when the stages behind have answered.
+// drives its lifecycle. The stage passes other requests on with env.Next: called with
+// the request and the writer as they came, Next declines, and the host sends the request to
+// the next stage; called with a wrapped writer or a changed request, it is a call, and
+// returns when the stages downstream have responded.
 //
 //	func New(env *sdk.Env) (http.Handler, error) {
 //		env.ClaimPrefix("/")
@@ -38,10 +38,10 @@
 //
 // # Order of calls
 //
-// New is called once, when every stage behind this one has been configured. In it,
+// New is called once, when every stage downstream has been configured. In it,
 // the stage reads its configuration and registers what it needs on the environment.
 // OnPrepareRun functions run when all stages are configured; hooks and health checks
-// can be registered until they have returned. Then requests come. Post-start hooks
+// can be registered until they have returned. Then the stage gets requests. Post-start hooks
 // run all at once, after the server has started to serve. To stop, the host runs the
 // pre-shutdown hooks, lets requests end (see Env.Draining), and then Env.Context ends
 // and the OnDestroy functions run, last one first.

@@ -8,25 +8,25 @@ import (
 )
 
 // DrainingFrom returns a channel that is closed when the request that ctx belongs to is
-// to end because no new requests will come. Env.Draining tells all requests at once;
-// this tells each at a random moment of the time that the host allows for it, so that
-// their clients do not all come back at once. It is nil if ctx is no context of a
-// request from the host.
+// to end because the stage gets no new requests. Env.Draining is closed for all requests
+// at once; this one is closed at a random moment of the time that the host allows, so that
+// the clients do not all come back at once. It is nil if ctx is no context of a request
+// from the host.
 func DrainingFrom(ctx context.Context) <-chan struct{} {
-	if x := exchangeFrom(ctx); x != nil {
-		return x.draining()
+	if resp := responseFrom(ctx); resp != nil {
+		return resp.draining()
 	}
 	return nil
 }
 
-// drain counts the requests in flight, tells them to end and waits for that.
+// drain counts the requests in flight, signals them to end and waits for them.
 type drain struct {
 	begun chan struct{} // closed when no new requests will come
 
 	mu      sync.Mutex
 	running int
-	idle    chan struct{}              // closed and forgotten when running gets to 0; nil if nobody waits
-	end     time.Time                  // of the time for requests to end; zero until begun
+	idle    chan struct{}              // closed and set to nil when running gets to 0; nil if no wait is under way
+	end     time.Time                  // when all requests are to have ended; zero until begun
 	signals map[chan struct{}]struct{} // to be closed
 }
 
@@ -50,8 +50,7 @@ func (d *drain) leave() {
 	}
 }
 
-// begin says that no new requests will come, and over which time those that wait for a
-// signal are to end.
+// begin starts the drain: the requests that wait for a signal get it within spread.
 func (d *drain) begin(spread time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -43,7 +43,7 @@ func TestDrainSpread(t *testing.T) {
 		time.Sleep(2 * spread)
 		select {
 		case <-forgotten:
-			t.Error("a signal that nobody waits for was closed")
+			t.Error("the signal of a request that has ended was closed")
 		case <-d.signal():
 		default:
 			t.Error("a signal that comes late is not closed at once")

@@ -21,14 +21,14 @@ type Env struct {
 	Name string
 	// Log goes to the host's log, with its levels and with the stage's name.
 	Log hclog.Logger
-	// Next hands a request on to the stages behind this one. With the writer and
-	// the request as the handler got them, and nothing answered yet, it declines: the
-	// host takes the request on, and what comes back does not pass through this stage.
-	// With anything else, it calls: it returns when the stages behind have answered
-	// into the writer. The request's context may have more values for a decline, but
-	// no other deadline; headers that were set on the writer make it a call.
+	// Next passes a request on to the stages downstream. With the writer and the
+	// request as the handler got them, and no response begun, it declines: the host
+	// sends the request to the next stage, and the response does not pass through this
+	// one. With anything else, it calls: it returns when the stages downstream have
+	// written their response to the writer. The request's context may have more values
+	// for a decline, but no other deadline; headers set on the writer make it a call.
 	Next http.Handler
-	// Call is Next that always calls.
+	// Call is like Next, but always calls.
 	Call http.Handler
 
 	config     json.RawMessage
@@ -49,7 +49,7 @@ type Env struct {
 	signals  signals
 
 	mu       sync.Mutex
-	sealed   bool // PrepareRun has returned: nothing can be registered any more
+	sealed   bool // PrepareRun has returned: nothing more can be registered
 	mistakes []error
 	prepare  []func(context.Context) error
 	destroy  []func()
@@ -58,14 +58,14 @@ type Env struct {
 	checks   checks
 }
 
-// Delegate is a stage behind this one.
+// Delegate is a stage downstream of this one.
 type Delegate struct {
 	Name string
 	// ListedPaths and Claims are what the stage reported when it was configured.
 	ListedPaths []string
 	Claims      []Claim
-	// Handler asks this stage, whatever it claims, with the own identity of the
-	// stage that asks.
+	// Handler sends requests to the delegate, whatever it claims, with the calling
+	// stage's own identity.
 	Handler http.Handler
 }
 
@@ -118,16 +118,16 @@ func (e *Env) Flags() []string { return slices.Clone(e.flags) }
 // Host is how the stage reaches the host.
 func (e *Env) Host() Host { return e.host }
 
-// Client makes requests to the host in the stage's own name. Scheme and host of their
-// URLs do not matter: http://catena/api is as good as any.
+// Client makes requests to the host with the stage's own identity. Scheme and host of
+// their URLs are ignored: any will do, such as http://catena/api.
 func (e *Env) Client() *http.Client {
 	return &http.Client{Transport: authorized{transport: e.transport, token: e.host.Token}}
 }
 
-// Delegates are the stages behind this one, the nearest first.
+// Delegates are the stages downstream of this one, the nearest first.
 func (e *Env) Delegates() []Delegate { return slices.Clone(e.delegates) }
 
-// DataDir is a folder for files of the stage's own. It outlives the process; two
+// DataDir is a directory for files of the stage's own. It outlives the process; two
 // generations of the stage can run at the same time.
 func (e *Env) DataDir() string { return e.dataDir }
 
@@ -137,8 +137,8 @@ func (e *Env) Generation() string { return e.generation }
 // Context ends when the stage stops, after the requests have ended.
 func (e *Env) Context() context.Context { return e.ctx }
 
-// Draining is closed when no new requests will come. Handlers that wait for
-// something else than their client, such as watches, are to return then; DrainingFrom
+// Draining is closed when the stage gets no new requests. Handlers that wait for
+// something other than their client, such as watches, are to return then; DrainingFrom
 // spreads that over time.
 func (e *Env) Draining() <-chan struct{} { return e.draining.begun }
 
@@ -153,15 +153,15 @@ func (e *Env) OnPrepareRun(f func(context.Context) error) {
 }
 
 // OnDestroy registers what is to be done when the stage stops, after Context has ended
-// and requests and hooks have had a second to follow. The functions run one after the other, the last one
-// first, also when New or an OnPrepareRun function has failed.
+// and requests and hooks have had a second to return. The functions run one after the
+// other, the last one first, also when New or an OnPrepareRun function has failed.
 func (e *Env) OnDestroy(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.destroy = append(e.destroy, f)
 }
 
-// register runs f under the lock, and keeps its error for Configure or PrepareRun.
+// register runs f under the lock. Configure or PrepareRun returns its error.
 func (e *Env) register(what string, f func() error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,7 +174,7 @@ func (e *Env) register(what string, f func() error) {
 	}
 }
 
-// mistake returns what was registered wrongly.
+// mistake returns the errors of registrations.
 func (e *Env) mistake() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -5,9 +5,10 @@ import (
 	"net/http"
 )
 
-// Error answers with an error that Kubernetes' clients understand, a metav1.Status. It
-// is what http.Error is for others; the reason follows from the code. Set Retry-After
-// before only if the request has not been executed: clients repeat what has it.
+// Error responds with an error that Kubernetes' clients understand, a metav1.Status. It
+// is what http.Error is for other clients; the reason follows from the code. Set
+// Retry-After before only if the request has not been executed: clients repeat requests
+// whose response has it.
 func Error(w http.ResponseWriter, message string, code int) {
 	body, _ := json.Marshal(map[string]any{
 		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An error is a metav1.Status, whatever the handler has said of the answer before.
+// An error is a metav1.Status, whatever headers the handler has set before.
 func TestError(t *testing.T) {
 	t.Parallel()
 	for code, reason := range map[int]string{
@@ -43,8 +43,8 @@ func TestError(t *testing.T) {
 func TestUserIn(t *testing.T) {
 	t.Parallel()
 	jane := &User{Groups: []string{"a", "b"}}
-	var nobody *User
-	if !jane.In("x", "b") || jane.In("x") || jane.In() || nobody.In("a") {
+	var none *User
+	if !jane.In("x", "b") || jane.In("x") || jane.In() || none.In("a") {
 		t.Error("groups are mixed up")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// A stage that answers one path. All others go past it.
+// A stage that serves one path. All others go past it.
 func Example() {
 	sdk.Main(sdk.Stage{Name: "hello", New: func(env *sdk.Env) (http.Handler, error) {
 		env.Claim("/hello")
@@ -17,7 +17,7 @@ func Example() {
 }
 
 // A stage that sees every request, refuses some, and declines the rest: what it lets
-// through costs no second hop for the answer.
+// through costs no second hop for the response.
 func ExampleEnv_next() {
 	sdk.Main(sdk.Stage{Name: "readonly", New: func(env *sdk.Env) (http.Handler, error) {
 		config := struct {
@@ -35,7 +35,7 @@ func ExampleEnv_next() {
 	}})
 }
 
-// A stage that measures the stages behind it. Next would decline; Call always calls.
+// A stage that measures the stages downstream. Next would decline; Call always calls.
 func ExampleEnv_call() {
 	sdk.Main(sdk.Stage{Name: "measure", New: func(env *sdk.Env) (http.Handler, error) {
 		env.ClaimPrefix("/api", "/apis")

@@ -18,13 +18,13 @@ import (
 // HealthKinds are the endpoints that a health check is part of; none means all three.
 // The other fields say what the host makes of the check.
 type HealthKinds struct {
-	// Livez: the server is not well if the check fails. A check that does not come back
+	// Livez: the server is not alive if the check fails. A check that does not return
 	// for the stage's livenessTimeout, whatever its context says, means that the process
 	// is deadlocked: it is killed and started again.
 	Livez bool
 	// Readyz: no requests should be sent if the check fails.
 	Readyz bool
-	// Healthz is the endpoint of old, for those who still ask there.
+	// Healthz is the deprecated endpoint of Kubernetes.
 	Healthz bool
 
 	// Startup: the check fails while the stage starts. /livez passes over it for the
@@ -36,8 +36,8 @@ type HealthKinds struct {
 	ServerCheck string
 }
 
-// HealthCheck registers a check, which the host shows as STAGE/NAME. It runs whenever
-// somebody asks, never twice at a time, and should come back well before its context
+// HealthCheck registers a check, which the host shows as STAGE/NAME. It runs whenever the
+// endpoint is requested, never twice at a time, and should return well before its context
 // ends, or it counts as failed.
 func (e *Env) HealthCheck(name string, kinds HealthKinds, f func(context.Context) error) {
 	e.register("HealthCheck "+name, func() error { return e.checks.add(name, kinds, f) })
@@ -113,15 +113,15 @@ type check struct {
 	running *checkRun
 }
 
-// checkRun is a check under way, for all who wait for it.
+// checkRun is a check under way, shared by all callers that wait for it.
 type checkRun struct {
 	began time.Time
 	done  chan struct{}
 	err   error // valid when done is closed
 }
 
-// result returns the check's error, or that it does not come back in time and for how
-// long it has been running.
+// result returns the check's error. For a check that has not returned when ctx ends, it
+// also returns how long the check has been running.
 func (c *check) result(ctx context.Context, e *Env) (running time.Duration, err error) {
 	if c == nil {
 		return 0, errors.New("there is no such health check")
@@ -135,8 +135,8 @@ func (c *check) result(ctx context.Context, e *Env) (running time.Duration, err 
 	}
 }
 
-// join starts the check if it is not running already. A check that never comes back
-// is thus not started again and again.
+// join starts the check if it is not running already. A check that never returns is thus
+// not started again and again.
 func (c *check) join(ctx context.Context, e *Env) *checkRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +160,8 @@ func (c *check) join(ctx context.Context, e *Env) *checkRun {
 // defaultCheckTimeout bounds a check whose caller sets no deadline.
 const defaultCheckTimeout = 10 * time.Second
 
-// checkContext is that of the stage with the caller's deadline: others may wait for the
-// check even if the caller gives up.
+// checkContext returns the stage's context with the caller's deadline: other callers may
+// wait for the check even if the first one gives up.
 func checkContext(caller, stage context.Context) (context.Context, context.CancelFunc) {
 	if deadline, ok := caller.Deadline(); ok {
 		return context.WithDeadline(stage, deadline)

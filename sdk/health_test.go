@@ -44,7 +44,7 @@ func TestHealth(t *testing.T) {
 			resp, err = stage.RPC.CheckHealth(ctx, &stagev1.CheckHealthRequest{})
 			cancel()
 			if status.Code(err) != codes.DeadlineExceeded {
-				break // else the answer, which comes just before that, was late on a busy machine
+				break // else the response, which comes just before that, was late on a busy machine
 			}
 		}
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // PostStartHook registers a function that runs once the server serves. All hooks
 // of all stages run at the same time, in no order; the server is ready when all have
 // returned. An error ends the server. The context ends when the stage stops, so a hook
-// may start what goes on until then.
+// may start goroutines that run until then.
 func (e *Env) PostStartHook(name string, f func(context.Context) error) {
 	e.register("PostStartHook "+name, func() error { return e.start.add(name, f) })
 }
@@ -54,7 +54,7 @@ func (h *hooks) running() []string {
 	return slices.DeleteFunc(h.names(), func(name string) bool { return !h.byName[name].running })
 }
 
-// take returns the hook to run, once.
+// take returns a hook that has not run yet, and marks it as run.
 func (h *hooks) take(name string) (*hook, error) {
 	k := h.byName[name]
 	switch {

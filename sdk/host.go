@@ -12,8 +12,8 @@ import (
 )
 
 // Host is how a stage reaches the host: HTTP/1.1 over a Unix socket, with the header
-// "Authorization: Bearer TOKEN". What is asked there goes through all filters of the
-// server, as a request of any client.
+// "Authorization: Bearer TOKEN". Requests to it pass all filters of the server, as those of
+// any client do.
 type Host struct {
 	// Socket is the path of the Unix socket.
 	Socket string
@@ -36,14 +36,14 @@ func hostFromWire(h *stagev1.Host) Host {
 	}
 }
 
-// hostName is the host's name in URLs. Nothing resolves it: all connections go to the socket.
+// hostName is the host's name in URLs. It is never resolved: all connections go to the socket.
 const hostName = "catena"
 
 // continueTimeout is how long the host may take to decide whether it wants the body of
 // a request that its client holds back. The host always decides.
 const continueTimeout = 10 * time.Minute
 
-// newHostTransport returns the connections from the stage to the host.
+// newHostTransport returns a transport that connects to the host's socket.
 func newHostTransport(socket string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -59,7 +59,7 @@ func newHostTransport(socket string) *http.Transport {
 	}
 }
 
-// authorized makes requests in the stage's own name.
+// authorized sends requests with the stage's own identity.
 type authorized struct {
 	transport http.RoundTripper
 	token     string
@@ -75,7 +75,7 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.transport.RoundTrip(r)
 }
 
-// dropInternal removes what only host and stage say to each other.
+// dropInternal removes the headers of the protocol.
 func dropInternal(h http.Header) {
 	for key := range h {
 		if strings.HasPrefix(key, stagev1.HeaderPrefix) {

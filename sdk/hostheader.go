@@ -12,61 +12,61 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// SetHostHeader sets a header that an answer has for the host alone (see stagev1), before
-// the answer begins. Such a header that a handler sets itself is dropped: it may be a copy
-// of what a server has sent that the handler proxies to, and that server is not to tell
-// the host who has had a request or what to audit.
+// SetHostHeader sets a header of a response that is for the host alone (see stagev1),
+// before the response begins. Such a header is dropped if a handler sets it itself: it may
+// come from a server that the handler proxies to, which must not decline requests or add
+// to the audit log.
 func SetHostHeader(w http.ResponseWriter, key, value string) {
-	x := exchangeOf(w)
-	if x == nil {
+	resp := responseOf(w)
+	if resp == nil {
 		w.Header().Set(key, value)
 		return
 	}
-	if x.forHost == nil {
-		x.forHost = http.Header{}
+	if resp.hostHeaders == nil {
+		resp.hostHeaders = http.Header{}
 	}
-	x.forHost.Set(key, value)
+	resp.hostHeaders.Set(key, value)
 }
 
-// ownHeaders replaces the host's headers among those of the answer by the stage's own.
-func (x *exchange) ownHeaders(h http.Header) {
+// setHostHeaders replaces the headers for the host by those of SetHostHeader.
+func (w *response) setHostHeaders(h http.Header) {
 	for key := range h {
 		if strings.HasPrefix(key, stagev1.HeaderPrefix) {
 			delete(h, key)
 		}
 	}
-	for key, values := range x.forHost {
+	for key, values := range w.hostHeaders {
 		h[key] = values
 	}
-	x.writeNotes(h)
+	w.addNotices(h)
 }
 
-// ownTrailers does so for the trailers.
-func (x *exchange) ownTrailers(h http.Header) {
+// setHostTrailers does the same for the trailers.
+func (w *response) setHostTrailers(h http.Header) {
 	for key := range h {
 		if strings.HasPrefix(strings.TrimPrefix(key, http.TrailerPrefix), stagev1.HeaderPrefix) {
 			delete(h, key)
 		}
 	}
-	x.writeLateNotes(h)
+	w.addTrailingNotices(h)
 }
 
-// maxHead bounds the head of an answer that a handler writes to the connection itself.
+// maxHead bounds the head of a response that a handler writes to a hijacked connection.
 const maxHead = 1 << 20
 
-var errLongHead = errors.New("the head of the answer on the connection that the stage has taken over does not end")
+var errLongHead = errors.New("the response head on the hijacked connection is too long")
 
-// takenOver is a connection that a handler has taken over. It drops the host's headers from
-// the head that the handler writes, except for the values in own.
-type takenOver struct {
+// hijackedConn is a connection that a handler has hijacked. It drops headers for the host
+// from the head that the handler writes, except for the values in own.
+type hijackedConn struct {
 	net.Conn
 	own  []string
 	head []byte
 	done bool
 }
 
-// Write implements net.Conn. What belongs to the head is written when that is complete.
-func (c *takenOver) Write(p []byte) (int, error) {
+// Write implements net.Conn. The head is written once it is complete.
+func (c *hijackedConn) Write(p []byte) (int, error) {
 	if c.done {
 		return c.Conn.Write(p)
 	}
@@ -92,13 +92,13 @@ func (c *takenOver) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// informational says whether another head follows this one.
+// informational reports whether another head follows this one.
 func informational(head []byte) bool {
 	_, status, _ := bytes.Cut(head, []byte(" "))
 	return len(status) >= 3 && status[0] == '1' && string(status[:3]) != "101"
 }
 
-func (c *takenOver) filtered(head []byte) []byte {
+func (c *hijackedConn) filtered(head []byte) []byte {
 	out := make([]byte, 0, len(head)+2)
 	for line := range bytes.Lines(head) {
 		key, value, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), ":")
@@ -110,9 +110,9 @@ func (c *takenOver) filtered(head []byte) []byte {
 	return append(out, "\r\n"...)
 }
 
-// ReadFrom implements io.ReaderFrom, so that the kernel can move the data where it does so
-// for the connection.
-func (c *takenOver) ReadFrom(r io.Reader) (int64, error) {
+// ReadFrom implements io.ReaderFrom, so that the kernel copies the data where the
+// connection allows it.
+func (c *hijackedConn) ReadFrom(r io.Reader) (int64, error) {
 	if !c.done {
 		return io.Copy(struct{ io.Writer }{c}, r)
 	}
@@ -120,10 +120,10 @@ func (c *takenOver) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // WriteTo implements io.WriterTo, for the same reason.
-func (c *takenOver) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Conn) }
+func (c *hijackedConn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Conn) }
 
-// CloseWrite ends one direction, where the connection can.
-func (c *takenOver) CloseWrite() error {
+// CloseWrite shuts down the writing side, where the connection can.
+func (c *hijackedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // TestHostHeaders shows that a server to which a stage proxies cannot speak to the host in
-// the stage's name, whatever way its answer takes.
+// the stage's name, whichever way it responds.
 func TestHostHeaders(t *testing.T) {
 	t.Parallel()
 	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,27 +67,27 @@ func TestHostHeaders(t *testing.T) {
 		}), nil
 	}}, stagetest.Options{})
 
-	t.Run("answer", func(t *testing.T) {
+	t.Run("response", func(t *testing.T) {
 		for _, method := range []string{"GET", "POST"} {
-			answer := ask(t, stage.Socket(), method, "/", "")
-			body, _ := io.ReadAll(answer.Body)
-			if string(body) != "mine" || forged(answer.Header)+forged(answer.Trailer) != "" {
-				t.Errorf("%s: %q, forged: %s %s", method, body, forged(answer.Header), forged(answer.Trailer))
+			resp := ask(t, stage.Socket(), method, "/", "")
+			body, _ := io.ReadAll(resp.Body)
+			if string(body) != "mine" || forged(resp.Header)+forged(resp.Trailer) != "" {
+				t.Errorf("%s: %q, forged: %s %s", method, body, forged(resp.Header), forged(resp.Trailer))
 			}
-			if got := answer.Header.Get(stagev1.HeaderLatency); got != "etcd=7" {
+			if got := resp.Header.Get(stagev1.HeaderLatency); got != "etcd=7" {
 				t.Errorf("%s: the stage's own header is %q", method, got)
 			}
 		}
 	})
 	for _, path := range []string{"/upgraded", "/raw"} {
 		t.Run(path, func(t *testing.T) {
-			answer := ask(t, stage.Socket(), "GET", path, "Connection: Upgrade\r\nUpgrade: test\r\n")
-			if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get(stagev1.HeaderDecline) != "" || answer.Header.Get(stagev1.HeaderAudit) != "" {
-				t.Errorf("%s %v", answer.Status, answer.Header)
+			resp := ask(t, stage.Socket(), "GET", path, "Connection: Upgrade\r\nUpgrade: test\r\n")
+			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get(stagev1.HeaderDecline) != "" || resp.Header.Get(stagev1.HeaderAudit) != "" {
+				t.Errorf("%s %v", resp.Status, resp.Header)
 			}
 			after := make([]byte, 5)
-			if _, err := io.ReadFull(answer.Body, after); err != nil || string(after) != "hello" {
-				t.Errorf("behind the head: %q, %v", after, err)
+			if _, err := io.ReadFull(resp.Body, after); err != nil || string(after) != "hello" {
+				t.Errorf("after the head: %q, %v", after, err)
 			}
 		})
 	}
@@ -112,12 +112,12 @@ func ask(t *testing.T, socket, method, path, headers string) *http.Response {
 	t.Cleanup(func() { c.Close() })
 	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: stage\r\n%s\r\n", method, path, headers)
 	r := bufio.NewReader(c)
-	answer, err := http.ReadResponse(r, &http.Request{Method: method})
+	resp, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.StatusCode == http.StatusSwitchingProtocols {
-		answer.Body = io.NopCloser(r)
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body = io.NopCloser(r)
 	}
-	return answer
+	return resp
 }

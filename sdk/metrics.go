@@ -30,7 +30,7 @@ func (e *Env) AddMetrics(g prometheus.Gatherer) { e.metrics.add(g) }
 type registries struct {
 	log hclog.Logger
 	own *prometheus.Registry
-	// process has what every process has, unless another gatherer has it already.
+	// process has the families of every process, where no other gatherer has them.
 	process *prometheus.Registry
 
 	mu      sync.Mutex
@@ -39,8 +39,8 @@ type registries struct {
 	warned  string
 }
 
-// gathering is under way, for all who wait for it: a collector that hangs is thus not
-// asked again and again.
+// gathering is a call of all gatherers that is under way, shared by all callers that wait
+// for it: a collector that hangs is thus not called again and again.
 type gathering struct {
 	done     chan struct{}
 	families []*dto.MetricFamily // valid when done is closed
@@ -85,7 +85,7 @@ func (r *registries) join() *gathering {
 		defer close(g.done)
 		var err error
 		if g.families, err = sources.Gather(); err != nil {
-			r.warn(err.Error()) // what could be gathered is there
+			r.warn(err.Error()) // the families that could be gathered are returned too
 		}
 		g.families = append(g.families, r.missing(g.families)...)
 		r.mu.Lock()
@@ -106,7 +106,7 @@ func (r *registries) guarded(g prometheus.Gatherer) prometheus.Gatherer {
 	})
 }
 
-// warn logs what is wrong, once for as long as it is the same.
+// warn logs a problem if it is not the one that was logged last.
 func (r *registries) warn(problem string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,10 +116,10 @@ func (r *registries) warn(problem string) {
 	r.warned = problem
 }
 
-// missing are those families of the process that are not there yet.
-func (r *registries) missing(there []*dto.MetricFamily) []*dto.MetricFamily {
-	names := make(map[string]bool, len(there))
-	for _, f := range there {
+// missing returns the families of the process that are not among those gathered.
+func (r *registries) missing(gathered []*dto.MetricFamily) []*dto.MetricFamily {
+	names := make(map[string]bool, len(gathered))
+	for _, f := range gathered {
 		names[f.GetName()] = true
 	}
 	process, err := r.process.Gather()
@@ -135,7 +135,7 @@ func (r *registries) missing(there []*dto.MetricFamily) []*dto.MetricFamily {
 	return missing
 }
 
-// metricsPiece is about the size of a message with metrics.
+// metricsPiece is the approximate size of a message with metrics.
 const metricsPiece = 256 << 10
 
 // GatherMetrics streams the stage's metrics.
@@ -157,7 +157,7 @@ func (s *Service) GatherMetrics(_ *stagev1.GatherMetricsRequest, stream stagev1.
 	return w.Flush()
 }
 
-// pieces sends what is written as messages.
+// pieces is a writer that sends each write as a message.
 type pieces struct {
 	stream stagev1.Stage_GatherMetricsServer
 }

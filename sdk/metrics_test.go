@@ -86,23 +86,23 @@ func TestMetricsHang(t *testing.T) {
 	}}, stagetest.Options{})
 	for i := range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
-		answered := make(chan error, 1)
+		returned := make(chan error, 1)
 		go func() {
 			stream, err := stage.RPC.GatherMetrics(ctx, &stagev1.GatherMetricsRequest{})
 			if err == nil {
 				_, err = stream.Recv()
 			}
-			answered <- err
+			returned <- err
 		}()
 		if i == 0 {
 			eventually(t, "the collector is asked", func() bool { return asked.Load() == 1 })
 		}
 		select {
-		case err := <-answered:
-			t.Errorf("answered before the collector: %v", err)
+		case err := <-returned:
+			t.Errorf("returned before the collector: %v", err)
 		case <-time.After(20 * time.Millisecond): // for the others to get there, if they can
 			cancel()
-			if err := <-answered; status.Code(err) != codes.Canceled {
+			if err := <-returned; status.Code(err) != codes.Canceled {
 				t.Errorf("%v", err)
 			}
 		}

@@ -19,7 +19,7 @@ func clumsy(env *sdk.Env) (http.Handler, error) {
 		switch r.URL.Path {
 		case "/declines-after-writing":
 			_, _ = io.WriteString(w, "half")
-			env.Next.ServeHTTP(w, r) // is a call, since an answer has begun
+			env.Next.ServeHTTP(w, r) // is a call, since the response has begun
 		case "/insists":
 			_, _ = io.WriteString(w, "half")
 			sdk.Decline(w)
@@ -53,11 +53,11 @@ func TestClumsyHandlers(t *testing.T) {
 		log      string
 	}{
 		"/declines-after-writing": {status: 200, body: "halfnext"},
-		"/insists":                {log: "declines a request after it has begun to answer it"},
-		"/writes-after-declining": {status: 200, body: "next", declined: true, log: "has answered a request that it had declined"},
+		"/insists":                {log: "declines a request after its response has begun"},
+		"/writes-after-declining": {status: 200, body: "next", declined: true, log: "has responded to a request that it had declined"},
 		"/declines-twice":         {status: 200, body: "next", declined: true},
-		"/calls-after-declining":  {status: 200, body: "next", declined: true, log: "has answered a request that it had declined"},
-		"/reads-and-declines":     {status: 500, log: "after it has read of its body"},
+		"/calls-after-declining":  {status: 200, body: "next", declined: true, log: "has responded to a request that it had declined"},
+		"/reads-and-declines":     {status: 500, log: "after reading from its body"},
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestClumsyHandlers(t *testing.T) {
 			}
 			eventually(t, "log: "+want.log, func() bool { return strings.Contains(stage.Log(), want.log) })
 			if got := stage.Get(t, "/fine"); got.Status != http.StatusOK {
-				t.Errorf("afterwards: %d", got.Status)
+				t.Errorf("writtenAfterDecline: %d", got.Status)
 			}
 		})
 	}

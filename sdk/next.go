@@ -12,41 +12,41 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// next hands requests on to the stages behind this one.
+// next passes requests on to the stages downstream.
 type next struct{ call http.Handler }
 
-// ServeHTTP declines where nobody can tell the difference, else it calls.
+// ServeHTTP declines if the request and the response are untouched, or else calls.
 func (n next) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if x, ok := w.(*exchange); ok && x.untouched(r) {
-		x.decline()
+	if resp, ok := w.(*response); ok && resp.untouched(r) {
+		resp.decline()
 		return
 	}
 	n.call.ServeHTTP(w, r)
 }
 
-// call asks the stages behind this one through the host.
+// call sends a request to the stages downstream, through the host.
 type call struct {
 	proxy *httputil.ReverseProxy
 	log   hclog.Logger
 }
 
 func (c call) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchangeFrom(r.Context())
-	if x == nil {
-		x = exchangeOf(w)
+	resp := responseFrom(r.Context())
+	if resp == nil {
+		resp = responseOf(w)
 	}
-	if x == nil || x.id == "" {
-		c.log.Error("a request that did not come from the host cannot be handed on", "method", r.Method, "path", r.URL.Path)
+	if resp == nil || resp.id == "" {
+		c.log.Error("a request that did not come from the host cannot be passed on", "method", r.Method, "path", r.URL.Path)
 		Error(w, "the request did not come from the host, so there is no next stage", http.StatusInternalServerError)
 		return
 	}
-	if x.refuse() {
-		return // the host asks the next stage already
+	if resp.refuseDeclined() {
+		return // the host has sent it to the next stage already
 	}
-	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, x.id))
+	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, resp.id))
 }
 
-// toDelegate asks one stage behind this one, in this stage's own name.
+// toDelegate sends requests to one stage downstream, with this stage's own identity.
 type toDelegate struct {
 	proxy *httputil.ReverseProxy
 	name  string
@@ -56,7 +56,7 @@ func (d toDelegate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderDelegate, d.name))
 }
 
-// hostHeader is what the host has to know of a request that is handed on.
+// hostHeader is the header that says where the host is to send a request.
 type hostHeader struct{ key, value string }
 
 type hostHeaderKey struct{}
@@ -65,35 +65,35 @@ func withHostHeader(r *http.Request, key, value string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), hostHeaderKey{}, hostHeader{key, value}))
 }
 
-// newProxy returns what hands requests on to the host, with streams, upgrades,
-// trailers and cancellation.
+// newProxy returns a proxy to the host that supports streams, upgrades, trailers and
+// cancellation.
 func newProxy(transport http.RoundTripper, token string, log hclog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:    transport,
 		Rewrite:      func(r *httputil.ProxyRequest) { rewrite(r, token) },
 		ErrorLog:     log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { notHandedOn(w, r, err, log) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { callFailed(w, r, err, log) },
 	}
 }
 
-// notHandedOn answers a request whose call has failed. A body that is larger than the
-// stage allows, by http.MaxBytesReader, is the client's fault; the others are logged.
-func notHandedOn(w http.ResponseWriter, r *http.Request, err error, log hclog.Logger) {
+// callFailed responds to a request whose call has failed. A body that is larger than the
+// stage allows, by http.MaxBytesReader, is the client's fault; other errors are logged.
+func callFailed(w http.ResponseWriter, r *http.Request, err error, log hclog.Logger) {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		Error(w, fmt.Sprintf("Request entity too large: limit is %d", large.Limit), http.StatusRequestEntityTooLarge)
 		return
 	}
 	if !errors.Is(r.Context().Err(), context.Canceled) {
-		log.Warn("request could not be handed on", "method", r.Method, "path", r.URL.Path, "error", err)
+		log.Warn("request could not be passed on", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	code := http.StatusBadGateway
 	if errors.Is(err, context.DeadlineExceeded) {
 		code = http.StatusGatewayTimeout
 	}
-	Error(w, "the request could not be handed on to the next stage", code)
+	Error(w, "the request could not be passed on to the next stage", code)
 }
 
-// rewrite leaves the request as it is, but for what addresses it.
+// rewrite changes nothing of the request but where it goes.
 func rewrite(r *httputil.ProxyRequest, token string) {
 	out := r.Out
 	out.URL.Scheme, out.URL.Host = "http", hostName

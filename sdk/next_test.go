@@ -18,7 +18,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// seen is what a stage behind sees of a request.
+// seen is what a stage downstream sees of a request.
 type seen struct {
 	Method, URI, Host, Body string
 	List                    []string
@@ -26,7 +26,7 @@ type seen struct {
 	Internal                []string
 }
 
-// mirror answers with what it sees.
+// mirror responds with what it sees.
 func mirror(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -46,7 +46,7 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(s)
 }
 
-// Next declines exactly if nobody can tell the difference.
+// Next declines exactly if request and response are untouched.
 func TestNextMatrix(t *testing.T) {
 	same := func(path string) seen {
 		return seen{Method: "POST", URI: path + "?q=1;2", Host: "example.com", Body: "body", List: []string{"a", "b"}, Forwarded: "192.0.2.1"}
@@ -75,7 +75,7 @@ func TestNextMatrix(t *testing.T) {
 		{path: "/call//path/..%2f%20x"},
 		{path: "/wrapped", header: "X-Wrapped"},
 		{path: "/lost-context", header: "X-Wrapped"},
-		{path: "/answer-header", header: "X-Mine"},
+		{path: "/response-header", header: "X-Mine"},
 		{path: "/change-method", want: with("/change-method", func(s *seen) { s.Method = "PUT" })},
 		{path: "/change-path", want: with("/other%20path", func(*seen) {})},
 		{path: "/change-in-place", want: with("/in/place", func(*seen) {})},
@@ -117,7 +117,7 @@ func TestNextMatrix(t *testing.T) {
 				t.Errorf("%s: %s is missing: %v", tc.path, tc.header, resp.Header)
 			}
 			if resp.Header.Get("X-Mine") != "" && tc.header != "X-Mine" {
-				t.Errorf("%s: a header of the declining stage is in the answer", tc.path)
+				t.Errorf("%s: a header of the declining stage is in the response", tc.path)
 			}
 		}
 	})
@@ -148,7 +148,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 }
 
 // A large body is handed on whole, by decline (the stage has not asked for it) and by
-// call (it flows through the stage), and connections stay in order afterwards.
+// call (it flows through the stage), and connections stay in order writtenAfterDecline.
 func TestNextLargeBody(t *testing.T) {
 	both(t, func(t *testing.T, start start) {
 		body := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
@@ -217,7 +217,7 @@ func TestNextContinue(t *testing.T) {
 	})
 }
 
-// What goes wrong behind is an error that a client can read, not a hang.
+// A failure downstream is an error that a client can read, not a hang.
 func TestNextFails(t *testing.T) {
 	both(t, func(t *testing.T, start start) {
 		stage := start(t, stagetest.Options{Next: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -247,12 +247,12 @@ func TestNextFails(t *testing.T) {
 // What a stage asks in its own name gets to the server, and to the delegate it names.
 func TestHostCalls(t *testing.T) {
 	both(t, func(t *testing.T, start start) {
-		answer := func(text string) http.Handler {
+		respond := func(text string) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, text, " ", r.URL.Path) })
 		}
 		stage := start(t, stagetest.Options{
-			API:       answer("api"),
-			Delegates: []sdk.Delegate{{Name: "other", Handler: answer("other")}},
+			API:       respond("api"),
+			Delegates: []sdk.Delegate{{Name: "other", Handler: respond("other")}},
 		})
 		for path, want := range map[string]string{"/api": "api /version", "/delegate": "other /delegate"} {
 			if resp, body := get(t, stage.URL+path); body != want {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf returns which process of which user has opened a connection.
+// peerOf returns the process and the user that have opened a connection.
 func peerOf(conn net.Conn) (pid, uid int, err error) {
 	local, ok := conn.(*net.UnixConn)
 	if !ok {
-		return 0, 0, fmt.Errorf("%T is no connection of a Unix socket", conn)
+		return 0, 0, fmt.Errorf("%T is not a connection of a Unix socket", conn)
 	}
 	raw, err := local.SyscallConn()
 	if err != nil {
@@ -26,12 +26,12 @@ func peerOf(conn net.Conn) (pid, uid int, err error) {
 		return 0, 0, err
 	}
 	if peerErr != nil {
-		return 0, 0, fmt.Errorf("who has connected: %w", peerErr)
+		return 0, 0, fmt.Errorf("credentials of the peer: %w", peerErr)
 	}
 	return int(peer.Pid), int(peer.Uid), nil
 }
 
-// checkPeer checks who has opened a connection: the process with this id, of this user.
+// checkPeer returns an error if another process or user has opened a connection.
 func checkPeer(conn net.Conn, pid, uid int) error {
 	peerPID, peerUID, err := peerOf(conn)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// checkPeer lets everybody in: only the permissions of the socket's folder, which
-// belongs to the host's user, protect it on this system.
+// checkPeer accepts every peer: on this system, the socket is protected only by the
+// permissions of its directory, which belongs to the host's user.
 func checkPeer(net.Conn, int, int) error { return nil }
 
-// peerOf takes everybody who could reach the socket for this user.
+// peerOf takes every peer for a process of this user.
 func peerOf(net.Conn) (pid, uid int, err error) { return 0, os.Geteuid(), nil }

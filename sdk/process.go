@@ -12,13 +12,13 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// inherited returns the file whose descriptor an environment variable names. What this
-// process starts itself does not inherit it.
+// inherited returns the file whose descriptor an environment variable names. Processes
+// that this one starts do not inherit it.
 func inherited(variable string) (*os.File, error) {
 	value := os.Getenv(variable)
 	fd, err := strconv.Atoi(value)
 	if err != nil || fd < 0 {
-		return nil, fmt.Errorf("%s=%q: is no file descriptor", variable, value)
+		return nil, fmt.Errorf("%s=%q: is not a file descriptor", variable, value)
 	}
 	syscall.CloseOnExec(fd)
 	file := os.NewFile(uintptr(fd), variable)
@@ -58,9 +58,9 @@ func exitWithHost() error {
 	return nil
 }
 
-// leaveSignalsToHost keeps the process alive when a signal goes to all processes of a
+// leaveSignalsToHost keeps the process running when a signal goes to all processes of a
 // terminal or of a service: the host gets it too, and stops its stages in order.
-// The signals are not ignored, since programs that the stage starts would inherit that.
+// The signals are caught, not ignored, since child processes would inherit that.
 func leaveSignalsToHost() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }

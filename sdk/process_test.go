@@ -103,9 +103,9 @@ func askAsStranger(socket string) int {
 		return 1
 	}
 	_, _ = conn.Write([]byte("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"))
-	answer := make([]byte, 100)
-	n, err := conn.Read(answer)
-	_, _ = os.Stdout.Write(answer[:n])
+	response := make([]byte, 100)
+	n, err := conn.Read(response)
+	_, _ = os.Stdout.Write(response[:n])
 	if err != nil {
 		return 2
 	}

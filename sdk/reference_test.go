@@ -149,7 +149,7 @@ func TestReferenceExamples(t *testing.T) {
 		{"hello", "one path"},
 		{"readonly", "refusing, exemptions by configuration, audit annotations"},
 		{"ratelimit", "state for each user, `Retry-After`, metrics"},
-		{"cache", "calling, keeping answers, and when that is right"},
+		{"cache", "calling, keeping responses, and when that is right"},
 		{"tenancy", "changing requests, and who may"},
 		{"wardle", "an API group: the types of Kubernetes' sample API server, with its admission plugin"},
 		{"notes", "an API group with storage of its own, in SQLite"},
@@ -161,7 +161,7 @@ func TestReferenceExamples(t *testing.T) {
 	checkGenerated(t, reference, "examples", b.String())
 }
 
-// linesOf counts the lines of a folder's programs, without tests and without what is
+// linesOf counts the lines of a directory's programs, without tests and without what is
 // generated.
 func linesOf(t *testing.T, dir string) (lines int) {
 	t.Helper()

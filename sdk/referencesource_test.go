@@ -111,7 +111,7 @@ func fields(typ *doc.Type) (all []structField) {
 	return all
 }
 
-// parsePackage reads the package in a folder below this one.
+// parsePackage reads the package in a directory below this one.
 func parsePackage(t *testing.T, dir string) *doc.Package {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))

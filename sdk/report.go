@@ -26,8 +26,8 @@ func (e *Env) addClaims(claim func(string) Claim, paths []string) {
 	}
 }
 
-// SetClaims replaces all claims. It can be called at any time; the host follows
-// within a moment.
+// SetClaims replaces all claims. It can be called at any time; the host applies them
+// shortly after.
 func (e *Env) SetClaims(claims ...Claim) {
 	if e.validClaims(claims) {
 		e.reports.update(func(r *reportState) { r.setClaims(slices.Clone(claims)) })
@@ -50,8 +50,8 @@ func (e *Env) validClaims(claims []Claim) bool {
 	return true
 }
 
-// ListPaths says which paths the stage adds to the index at /. It replaces what was
-// said before, and can be called at any time.
+// ListPaths sets the paths that the stage adds to the index at /. It replaces earlier
+// ones, and can be called at any time.
 func (e *Env) ListPaths(paths ...string) {
 	e.reports.update(func(r *reportState) { r.setPaths(slices.Clone(paths)) })
 }
@@ -65,14 +65,14 @@ type ResourceSize struct {
 	ObjectBytes int64
 }
 
-// ReportSizes tells the host the sizes of stored resources, from which it reckons the
-// cost of LIST requests. Resources that are not among them keep what was said before.
+// ReportSizes reports the sizes of stored resources to the host, which estimates the cost of
+// LIST requests from them. Resources that are not among them keep their last size.
 func (e *Env) ReportSizes(sizes []ResourceSize) {
 	e.reports.update(func(r *reportState) { r.setSizes(sizes) })
 }
 
-// MuxComplete registers a signal: until the channel is closed, the stage's "not found"
-// cannot be trusted, and the host answers 503 at the end of the chain.
+// MuxComplete registers a signal: until the channel is closed, the stage may not have all
+// of its paths, and the host responds with 503 instead of 404 at the end of the chain.
 func (e *Env) MuxComplete(name string, complete <-chan struct{}) {
 	e.register("MuxComplete "+name, func() error {
 		if !e.reports.expect(name) {
@@ -89,7 +89,7 @@ func (e *Env) MuxComplete(name string, complete <-chan struct{}) {
 	})
 }
 
-// reports is what the stage has reported, and lets others follow its changes.
+// reports is what the stage has reported. Its changes can be followed with since.
 type reports struct {
 	mu      sync.Mutex
 	state   reportState
@@ -171,7 +171,7 @@ func (r *reports) signals() []string {
 	return slices.Clone(r.state.expected)
 }
 
-// cursor is how far somebody has followed the reports. The zero cursor knows nothing.
+// cursor is how far a caller has followed the reports. The zero cursor is at the beginning.
 type cursor struct{ paths, signals, sizes int }
 
 // since returns what has changed since c, nil if nothing has, and a channel that is

@@ -41,8 +41,8 @@ func (s Stage) configSchema() (string, error) {
 	return string(text), err
 }
 
-// findTexts finds the types in t that are decoded by themselves: from text, which is a
-// string, or from any JSON.
+// findTexts finds the types in t that decode themselves: from text, which is a string in
+// the schema, or from any JSON.
 func findTexts(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Type]*jsonschema.Schema) {
 	if seen[t] {
 		return
@@ -52,7 +52,7 @@ func findTexts(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Typ
 	case p.Implements(reflect.TypeFor[json.Unmarshaler]()):
 		found[t] = &jsonschema.Schema{}
 		return
-	case decodesItself(p):
+	case hasUnmarshaler(p):
 		found[t] = &jsonschema.Schema{Type: "string"}
 		return
 	}
@@ -66,8 +66,8 @@ func findTexts(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Typ
 	}
 }
 
-// relax makes no key required, since those that are absent keep their defaults, and
-// says what these are.
+// relax makes all keys optional, since absent ones keep their defaults, and adds the
+// defaults to the schema.
 func relax(schema *jsonschema.Schema, defaults json.RawMessage) {
 	schema.Required = nil
 	if schema.Items != nil {
@@ -75,7 +75,7 @@ func relax(schema *jsonschema.Schema, defaults json.RawMessage) {
 	}
 	var values map[string]json.RawMessage
 	if len(schema.Properties) > 0 {
-		_ = json.Unmarshal(defaults, &values) // no object: no defaults
+		_ = json.Unmarshal(defaults, &values) // not an object: no defaults
 	} else if schema.AdditionalProperties != nil && schema.AdditionalProperties.Not == nil {
 		relax(schema.AdditionalProperties, nil)
 	}
@@ -87,7 +87,7 @@ func relax(schema *jsonschema.Schema, defaults json.RawMessage) {
 	}
 }
 
-// checkConfig finds the author's mistakes.
+// checkConfig returns what is wrong with the type or the defaults of Config.
 func (s Stage) checkConfig() error {
 	if _, err := s.configSchema(); err != nil {
 		return fmt.Errorf("Stage.Config: %w", err)

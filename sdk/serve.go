@@ -23,14 +23,14 @@ func Main(stage Stage) {
 	}
 }
 
-// Serve runs the stage in this process until the host has stopped it. The process gets
-// deaf to SIGINT, SIGTERM and SIGHUP, which are the host's business, and exits at once
-// when the host is gone. Nothing may be written to os.Stdout before Serve is called.
+// Serve runs the stage in this process until the host has stopped it. The process does
+// not react to SIGINT, SIGTERM and SIGHUP, which the host handles, and exits at once when
+// the host is gone. Nothing may be written to os.Stdout before Serve is called.
 //
-// Started by hand, not by a host, Serve reads the command line instead: see --help.
+// If no host has started the process, Serve reads the command line instead: see --help.
 func Serve(stage Stage) error {
 	if os.Getenv(stagev1.MagicCookieKey) != stagev1.MagicCookieValue {
-		return byHand(stage, os.Args[1:], os.Stdout)
+		return runCommandLine(stage, os.Args[1:], os.Stdout)
 	}
 	host := os.Getppid()
 	if err := exitWithHost(); err != nil {
@@ -44,7 +44,7 @@ func Serve(stage Stage) error {
 	logger := newLogger()
 	log.SetFlags(0)
 	log.SetOutput(logger.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true}))
-	service, err := NewService(stage, hostOnly{Listener: ln, pid: host, uid: os.Geteuid(), log: logger}, logger)
+	service, err := NewService(stage, hostListener{Listener: ln, pid: host, uid: os.Geteuid(), log: logger}, logger)
 	if err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func Serve(stage Stage) error {
 	return servePlugin(service, logger)
 }
 
-// newLogger returns a logger whose lines the host understands. It takes the standard
-// error of now, which go-plugin replaces.
+// newLogger returns a logger whose lines the host understands. It has to be called before
+// go-plugin replaces os.Stderr.
 func newLogger() hclog.Logger {
 	level := hclog.LevelFromString(os.Getenv(stagev1.EnvLogLevel))
 	if level == hclog.NoLevel {
@@ -62,10 +62,10 @@ func newLogger() hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Level: level, Output: os.Stderr, JSONFormat: true})
 }
 
-// maxMessage is the largest message of the host: flags and claims can be many.
+// maxMessage is the largest message of the host, which may have many flags and claims.
 const maxMessage = 64 << 20
 
-// servePlugin serves the RPCs until the stage has stopped or the host says so.
+// servePlugin serves the RPCs until the stage has stopped or the host ends it.
 func servePlugin(service *Service, logger hclog.Logger) error {
 	served := false
 	plugin.Serve(&plugin.ServeConfig{
@@ -77,7 +77,7 @@ func servePlugin(service *Service, logger hclog.Logger) error {
 			server := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage))...)
 			go func() {
 				<-service.Stopped()
-				time.Sleep(answerGrace)
+				time.Sleep(stopResponseGrace)
 				server.Stop()
 			}()
 			return server
@@ -89,6 +89,6 @@ func servePlugin(service *Service, logger hclog.Logger) error {
 	return nil
 }
 
-// answerGrace is how long the answer to Stop may take to reach the host. The host then
-// ends the process by go-plugin's own RPC; a process that it forgets ends by itself.
-const answerGrace = 500 * time.Millisecond
+// stopResponseGrace is how long the response to Stop may take to reach the host. The host
+// then ends the process by go-plugin's own RPC; without that, the process ends by itself.
+const stopResponseGrace = 500 * time.Millisecond

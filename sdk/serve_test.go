@@ -51,7 +51,7 @@ func TestHandler(t *testing.T) {
 	})
 }
 
-// A handler that panics or breaks the rules spoils its own answer and nothing else.
+// A handler that panics or breaks the rules spoils its own response and nothing else.
 func TestHandlerMisbehaves(t *testing.T) {
 	both(t, func(t *testing.T, start start) {
 		stage := start(t, stagetest.Options{})
@@ -74,16 +74,16 @@ func TestHandlerMisbehaves(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK && err == nil {
-				t.Errorf("%s: the answer looks complete: %s %q", path, resp.Status, body)
+				t.Errorf("%s: the response looks complete: %s %q", path, resp.Status, body)
 			}
 		}
 		if resp, _ := get(t, stage.URL+"/panic-hijacked"); resp.StatusCode != http.StatusBadGateway {
 			t.Errorf("panic-hijacked: %s", resp.Status)
 		}
 		if resp, _ := get(t, stage.URL+"/hello"); resp.StatusCode != http.StatusOK {
-			t.Errorf("afterwards: %s", resp.Status)
+			t.Errorf("writtenAfterDecline: %s", resp.Status)
 		}
-		for _, want := range []string{`"panic":"handler"`, `"panic":"late"`, `"panic":"hijacked"`, "stage_test.go", "after it has begun to answer", "after it has read of its body"} {
+		for _, want := range []string{`"panic":"handler"`, `"panic":"late"`, `"panic":"hijacked"`, "stage_test.go", "after its response has begun", "after reading from its body"} {
 			eventually(t, "the log has "+want, func() bool { return strings.Contains(stage.Log(), want) })
 		}
 	})
@@ -168,7 +168,7 @@ func TestCancellation(t *testing.T) {
 	})
 }
 
-// notes returns what the test stage has left behind.
+// notes returns what the test stage has written.
 func notes(stage *stagetest.Stage) string {
 	text, _ := os.ReadFile(filepath.Join(filepath.Dir(stage.Socket()), "files", "notes"))
 	return string(text)

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// maxHeaderBytes is above what the host takes from a client, since the host adds to it.
+// maxHeaderBytes is more than the host accepts from a client, since the host adds headers.
 const maxHeaderBytes = 4 << 20
 
 // serve begins to serve requests at the data socket. The server has no timeouts and
@@ -26,7 +26,7 @@ func (s *Service) serve() *http.Server {
 	}
 	go func() {
 		if err := server.Serve(s.data); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("data socket is not served any more", "error", err)
+			s.log.Error("data socket is no longer served", "error", err)
 		}
 	}()
 	return server
@@ -35,22 +35,22 @@ func (s *Service) serve() *http.Server {
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.drain.enter()
 	defer s.drain.leave()
-	x, r := newExchange(w, r, s.drain)
-	defer x.release()
-	defer s.recoverPanic(x, r)
-	s.handler.ServeHTTP(x, r)
-	x.end()
-	if x.afterwards {
-		s.log.Error("handler has answered a request that it had declined: nobody gets that answer", "method", r.Method, "path", r.URL.Path)
+	resp, r := newResponse(w, r, s.drain)
+	defer resp.release()
+	defer s.recoverPanic(resp, r)
+	s.handler.ServeHTTP(resp, r)
+	resp.end()
+	if resp.writtenAfterDecline {
+		s.log.Error("handler has responded to a request that it had declined: the response is dropped", "method", r.Method, "path", r.URL.Path)
 	}
 }
 
 // panicText is kube-apiserver's.
 const panicText = "This request caused apiserver to panic. Look in the logs for details."
 
-// recoverPanic answers in the place of a handler that has panicked. If the answer has
-// begun, it is broken off, so that it does not look complete.
-func (s *Service) recoverPanic(x *exchange, r *http.Request) {
+// recoverPanic responds in place of a handler that has panicked. A response that has
+// begun is aborted, so that it does not look complete.
+func (s *Service) recoverPanic(resp *response, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -61,12 +61,12 @@ func (s *Service) recoverPanic(x *exchange, r *http.Request) {
 	s.log.Error("panic", "in", "handler", "method", r.Method, "path", r.URL.Path,
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	switch {
-	case x.hijacked != nil:
-		_ = x.hijacked.Close()
-	case x.answered:
+	case resp.hijacked != nil:
+		_ = resp.hijacked.Close()
+	case resp.began:
 		panic(http.ErrAbortHandler)
 	default:
-		clear(x.Header())
-		http.Error(x, panicText, http.StatusInternalServerError)
+		clear(resp.Header())
+		http.Error(resp, panicText, http.StatusInternalServerError)
 	}
 }

@@ -16,9 +16,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// Service runs one stage: it answers the host's RPCs, and from PrepareRun on the
-// requests at the data socket. Main puts a Service into a process; tests can use one
-// as it is.
+// Service runs one stage: it serves the host's RPCs, and from PrepareRun on the requests
+// at the data socket. Main runs a Service in a process; tests can use one directly.
 type Service struct {
 	stagev1.UnimplementedStageServer
 
@@ -56,12 +55,12 @@ func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, err
 // Stopped is closed when the stage has stopped.
 func (s *Service) Stopped() <-chan struct{} { return s.stopped }
 
-// Describe says what the stage is.
+// Describe returns what the stage is.
 func (s *Service) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.DescribeResponse, error) {
 	return s.stage.describe(), nil
 }
 
-// ValidateConfig checks a configuration against the type of Stage.Config, and asks the
+// ValidateConfig checks a configuration against the type of Stage.Config, and with the
 // stage's own Validate.
 func (s *Service) ValidateConfig(_ context.Context, req *stagev1.ValidateConfigRequest) (*stagev1.ValidateConfigResponse, error) {
 	if s.stage.Validate == nil && s.stage.Config == nil {
@@ -113,7 +112,7 @@ func (s *Service) Configure(_ context.Context, req *stagev1.ConfigureRequest) (*
 	return &stagev1.ConfigureResponse{ListedPaths: listed, Claims: claims}, nil
 }
 
-// PrepareRun finishes the stage and begins to serve requests, unless it stands by.
+// PrepareRun finishes the stage and begins to serve requests, unless it is a standby.
 func (s *Service) PrepareRun(ctx context.Context, _ *stagev1.PrepareRunRequest) (*stagev1.PrepareRunResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +145,7 @@ func (s *Service) configured() (*Env, error) {
 	return s.env, nil
 }
 
-// Watch streams the stage's reports. Changes that come faster than they are sent are one.
+// Watch streams the stage's reports. Changes that come faster than they are sent are merged.
 func (s *Service) Watch(_ *stagev1.WatchRequest, stream stagev1.Stage_WatchServer) error {
 	env, err := s.configured()
 	if err != nil {
@@ -194,34 +193,34 @@ func (s *Service) CheckHealth(ctx context.Context, req *stagev1.CheckHealthReque
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := answerInTime(ctx)
+	ctx, cancel := beforeDeadline(ctx)
 	defer cancel()
 	return &stagev1.CheckHealthResponse{Results: env.checkHealth(ctx, req.GetNames())}, nil
 }
 
-// answerMargin is what an answer takes to reach the host.
-const answerMargin = 100 * time.Millisecond
+// responseMargin is how long a response takes to reach the host.
+const responseMargin = 100 * time.Millisecond
 
-// answerInTime returns a context that ends a moment before ctx does: an answer that
-// says what is not done is worth more to the host than none.
-func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
+// beforeDeadline returns a context that ends shortly before ctx does, so that the host
+// still gets a response, which says what has not been done.
+func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	margin := min(answerMargin, time.Until(deadline)/4)
+	margin := min(responseMargin, time.Until(deadline)/4)
 	return context.WithDeadline(ctx, deadline.Add(-margin))
 }
 
 // Drain waits for the end of the requests in flight.
 func (s *Service) Drain(ctx context.Context, req *stagev1.DrainRequest) (*stagev1.DrainResponse, error) {
 	s.drain.begin(req.GetSpread().AsDuration())
-	ctx, cancel := answerInTime(ctx)
+	ctx, cancel := beforeDeadline(ctx)
 	defer cancel()
 	return &stagev1.DrainResponse{Running: int64(s.drain.wait(ctx))}, nil
 }
 
-// stopGrace is how long handlers and hooks may take to notice that their contexts have ended.
+// stopGrace is how long handlers and hooks may take to return after their contexts have ended.
 const stopGrace = time.Second
 
 // Stop ends what still runs, and releases everything.

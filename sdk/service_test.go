@@ -156,7 +156,7 @@ func TestHooks(t *testing.T) {
 			{"complete", codes.FailedPrecondition, `hook "complete" has run already`},
 			{"fails", codes.Unknown, "the hook's own words"},
 			{"panics", codes.Unknown, "hook panics: panic: boom"},
-			{"nobody", codes.NotFound, `no hook "nobody"`},
+			{"none", codes.NotFound, `no hook "none"`},
 		} {
 			if err := run(tc.hook); status.Code(err) != tc.code || status.Convert(err).Message() != tc.want {
 				t.Errorf("%s: %v", tc.hook, err)

@@ -13,9 +13,9 @@ import (
 // Signal returns a channel that is closed when the server has come to a lifecycle
 // signal, by its name in kube-apiserver: HasBeenReady, MuxAndDiscoveryComplete,
 // ShutdownInitiated, AfterShutdownDelayDuration, PreShutdownHooksStopped,
-// NotAcceptingNewRequest, InFlightRequestsDrained or HTTPServerStoppedListening. A process
-// that comes later than a signal finds its channel closed soon after it was prepared. A
-// host that does not tell of signals never closes any.
+// NotAcceptingNewRequest, InFlightRequestsDrained or HTTPServerStoppedListening. For a
+// process that starts after a signal, the channel is closed soon after PrepareRun. A host
+// that does not send signals never closes any.
 func (e *Env) Signal(name string) <-chan struct{} { return e.signals.channel(name) }
 
 // signals are the channels of the server's lifecycle signals. The zero value is ready.
@@ -50,7 +50,7 @@ func (s *signals) signal(name string) {
 	}
 }
 
-// Notify passes a signal of the server on.
+// Notify closes the channel of a signal.
 func (s *Service) Notify(_ context.Context, req *stagev1.NotifyRequest) (*stagev1.NotifyResponse, error) {
 	env, err := s.configured()
 	if err != nil {

@@ -23,7 +23,7 @@ type Stage struct {
 	// the start and what Env.Config begins with. A field has the name of its json tag and
 	// the description of its jsonschema tag. A method Validate() error judges what the
 	// schema cannot; it should join a ConfigProblem for each key.
-	// struct{}{} means that there is nothing to configure, nil that the stage takes anything.
+	// struct{}{} means that there is nothing to configure, nil that any value is accepted.
 	Config any
 	// ConfigSchema is the JSON schema, if it is not to be derived from Config.
 	ConfigSchema string

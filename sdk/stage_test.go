@@ -23,7 +23,7 @@ type testConfig struct {
 	Fail string `json:"fail"`
 }
 
-// testStage answers the paths of handlers, and hands on the rest.
+// testStage serves the paths of handlers, and passes on the rest.
 func testStage() sdk.Stage {
 	return sdk.Stage{
 		Name: "test", Version: "v1.2.3", Summary: "is tested", ConfigSchema: `{"type":"object"}`,
@@ -242,17 +242,17 @@ func handingOn(env *sdk.Env) map[string]http.HandlerFunc {
 			sdk.Decline(struct{ http.ResponseWriter }{w})
 		},
 
-		"call":          env.Call.ServeHTTP,
-		"wrapped":       func(w http.ResponseWriter, r *http.Request) { env.Next.ServeHTTP(wrapped{w}, r) },
-		"answer-header": func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Mine", "1"); env.Next.ServeHTTP(w, r) },
-		"change-method": changed(func(r *http.Request) { r.Method = http.MethodPut }),
-		"change-path":   changed(func(r *http.Request) { r.URL.Path, r.URL.RawPath = "/other path", "" }),
-		"change-query":  changed(func(r *http.Request) { r.URL.RawQuery = "a=1;b" }),
-		"change-host":   changed(func(r *http.Request) { r.Host = "other" }),
-		"change-header": changed(func(r *http.Request) { r.Header.Set("X-More", "1") }),
-		"append-header": changed(func(r *http.Request) { r.Header.Add("X-List", "c") }),
-		"swap-header":   changed(func(r *http.Request) { l := r.Header["X-List"]; l[0], l[1] = l[1], l[0] }),
-		"drop-header":   changed(func(r *http.Request) { r.Header.Del("X-List") }),
+		"call":            env.Call.ServeHTTP,
+		"wrapped":         func(w http.ResponseWriter, r *http.Request) { env.Next.ServeHTTP(wrapped{w}, r) },
+		"response-header": func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Mine", "1"); env.Next.ServeHTTP(w, r) },
+		"change-method":   changed(func(r *http.Request) { r.Method = http.MethodPut }),
+		"change-path":     changed(func(r *http.Request) { r.URL.Path, r.URL.RawPath = "/other path", "" }),
+		"change-query":    changed(func(r *http.Request) { r.URL.RawQuery = "a=1;b" }),
+		"change-host":     changed(func(r *http.Request) { r.Host = "other" }),
+		"change-header":   changed(func(r *http.Request) { r.Header.Set("X-More", "1") }),
+		"append-header":   changed(func(r *http.Request) { r.Header.Add("X-List", "c") }),
+		"swap-header":     changed(func(r *http.Request) { l := r.Header["X-List"]; l[0], l[1] = l[1], l[0] }),
+		"drop-header":     changed(func(r *http.Request) { r.Header.Del("X-List") }),
 		"change-body": changed(func(r *http.Request) {
 			b := []byte("other")
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), 5

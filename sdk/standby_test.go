@@ -52,7 +52,7 @@ func TestStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-hooked
-	answer := make(chan int, 1)
+	status := make(chan int, 1)
 	go func() {
 		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -61,21 +61,21 @@ func TestStandby(t *testing.T) {
 		resp, err := client.Get("http://stage/")
 		if err != nil {
 			t.Error(err)
-			answer <- 0
+			status <- 0
 			return
 		}
 		resp.Body.Close()
-		answer <- resp.StatusCode
+		status <- resp.StatusCode
 	}()
 	select {
-	case code := <-answer:
-		t.Errorf("a standby has answered: %d", code)
+	case code := <-status:
+		t.Errorf("a standby has responded: %d", code)
 	case <-time.After(50 * time.Millisecond): // the longer, the surer to fail if it is wrong
 	}
 	if code := activate(); code != codes.OK {
 		t.Errorf("activate: %s", code)
 	}
-	if code := <-answer; code != http.StatusTeapot {
+	if code := <-status; code != http.StatusTeapot {
 		t.Errorf("the request that waited: %d", code)
 	}
 	if code := activate(); code != codes.FailedPrecondition {

@@ -16,15 +16,15 @@ const (
 )
 
 // Tracer makes spans. Those that begin with the context of a request are children of
-// the host's span, and what is asked of the stages behind and of the host joins the
-// trace. They are exported by the provider of Stage.Tracing, and go nowhere without one.
+// the host's span, and requests to the host and to stages downstream join the trace. They
+// are exported by the provider of Stage.Tracing; without one, they are not exported.
 func (e *Env) Tracer() trace.Tracer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.tracers.Tracer("github.com/catena-dev/catena/sdk")
 }
 
-// startTracing makes the tracers come from the stage's own provider.
+// startTracing sets the provider of the tracers to the stage's own.
 func (e *Env) startTracing(provide func(*Env) (trace.TracerProvider, error)) error {
 	if provide == nil {
 		return nil
@@ -41,7 +41,7 @@ func (e *Env) startTracing(provide func(*Env) (trace.TracerProvider, error)) err
 
 func noTracers() trace.TracerProvider { return noop.NewTracerProvider() }
 
-// withTrace returns a context with the span that a request says it is part of.
+// withTrace returns a context with the span that the headers of a request name.
 func withTrace(ctx context.Context, h http.Header) context.Context {
 	parent, ok := h[headerTraceParent]
 	if !ok || len(parent) != 1 {
@@ -80,7 +80,7 @@ func parseTraceParent(s string) (trace.SpanContext, bool) {
 	}), true
 }
 
-// putTrace makes a request part of the span of ctx, if there is one.
+// putTrace writes the span of ctx, if there is one, to the headers of a request.
 func putTrace(ctx context.Context, h http.Header) {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() || span.IsRemote() && h.Get(headerTraceParent) != "" {

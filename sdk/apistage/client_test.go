@@ -20,7 +20,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// newClient returns clients of the server in the stage's own name.
+// newClient returns clients of the server with the stage's own identity.
 func newClient(env *sdk.Env) (kubernetes.Interface, error) {
 	config := &rest.Config{
 		Host: "http://catena", // any name: all connections go to the host's socket

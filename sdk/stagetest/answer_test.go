@@ -26,8 +26,8 @@ func annotated(env *sdk.Env) (http.Handler, error) {
 		sdk.Warn(r, `a "quoted" \ text`+"\nof two lines, ü")
 		sdk.Warn(r, `a "quoted" \ text`+"\nof two lines, ü")
 		switch r.URL.Path {
-		case "/answer":
-			_, _ = io.WriteString(w, "answer")
+		case "/respond":
+			_, _ = io.WriteString(w, "response")
 		case "/empty":
 		case "/decline":
 			env.Next.ServeHTTP(w, r)
@@ -52,23 +52,23 @@ func (d discard) Header() http.Header       { return d.header }
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) WriteHeader(int)             {}
 
-// An answer says which of the two ways of handing on a request was taken, and what the
+// An Answer says in which of the two ways a request was passed on, and what the
 // stage has added for audit log and client.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	stage := stagetest.Start(t, sdk.Stage{Name: "annotated", New: annotated}, stagetest.Options{
 		Next: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Add("Warning", `299 - "from behind"`)
+			w.Header().Add("Warning", `299 - "from downstream"`)
 			_, _ = io.WriteString(w, "next")
 		}),
 	})
 	own := `a "quoted" \ text of two lines, ü`
 	for path, want := range map[string]stagetest.Answer{
-		"/answer":  {Status: 200, Body: "answer", Warnings: []string{own}},
+		"/respond": {Status: 200, Body: "response", Warnings: []string{own}},
 		"/empty":   {Status: 200, Warnings: []string{own}},
-		"/decline": {Status: 200, Body: "next", Declined: true, Warnings: []string{own, "from behind"}},
-		"/call":    {Status: 200, Body: "next", Called: 1, Warnings: []string{"from behind", own}},
-		"/twice":   {Status: 200, Body: "next", Called: 2, Warnings: []string{"from behind", own}},
+		"/decline": {Status: 200, Body: "next", Declined: true, Warnings: []string{own, "from downstream"}},
+		"/call":    {Status: 200, Body: "next", Called: 1, Warnings: []string{"from downstream", own}},
+		"/twice":   {Status: 200, Body: "next", Called: 2, Warnings: []string{"from downstream", own}},
 		"/late":    {Status: 200, Body: "late", Warnings: []string{own}},
 		"/panic":   {Status: 500, Body: "This request caused apiserver to panic. Look in the logs for details.\n", Warnings: []string{own}},
 	} {
@@ -145,7 +145,7 @@ func TestCancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req) // returns when the stage has begun to answer
+	resp, err := http.DefaultClient.Do(req) // returns when the response has begun
 	if err != nil {
 		t.Fatal(err)
 	}

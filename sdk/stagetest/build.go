@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Build builds the stage in a folder, such as ".", with flags of go build if there are
+// Build builds the stage in a directory, such as ".", with flags of go build if there are
 // any, and returns the command for StartProcess.
 func Build(t testing.TB, dir string, flags ...string) *exec.Cmd {
 	t.Helper()

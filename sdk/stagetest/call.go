@@ -18,20 +18,20 @@ import (
 type Call struct {
 	Method, Path, Body string
 	Header             http.Header
-	// User is who makes it; Options.User if nil.
+	// User makes the request; Options.User if nil.
 	User *sdk.User
 	// Context ends the request if it ends; the test's if nil.
 	Context context.Context
 }
 
-// Answer is what the client got, and how.
+// Answer is the response that the client got, and how it came about.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
-	// Declined: the stage has declined the request, and Options.Next has answered.
+	// Declined: the stage has declined the request, and Options.Next has responded.
 	Declined bool
-	// Called is how often the stage has called the stages behind it.
+	// Called is how often the stage has called the stages downstream.
 	Called int
 	// Annotations are what it has added to the audit event.
 	Annotations map[string]string
@@ -48,7 +48,7 @@ func (s *Stage) Get(t testing.TB, path string) Answer {
 	return s.Do(t, Call{Path: path})
 }
 
-// Do makes a request. It fails the test if there is no answer.
+// Do makes a request. It fails the test if there is no response.
 func (s *Stage) Do(t testing.TB, c Call) Answer {
 	t.Helper()
 	a, err := s.try(t, c)

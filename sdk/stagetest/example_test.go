@@ -13,7 +13,7 @@ import (
 // t is what a test gets.
 var t testing.TB
 
-// A stage in the test's own process, with what it hands on answered by a handler.
+// A stage in the test's own process, with a handler for what it passes on.
 func ExampleStart() {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "next") })
 	stage := stagetest.Start(t, sdk.Stage{Name: "hello", New: hello}, stagetest.Options{Next: next})
@@ -29,7 +29,7 @@ func ExampleStart() {
 	}
 }
 
-// The stage of this folder as a process of its own, as a host runs it.
+// The stage of this directory as a process of its own, as a host runs it.
 func ExampleStartProcess() {
 	stage := stagetest.StartProcess(t, stagetest.Build(t, "."), stagetest.Options{Config: map[string]any{"greeting": "hello"}})
 	if got := stage.Get(t, "/hello"); got.Body != "hello\n" {

@@ -12,7 +12,7 @@ import (
 // hostHandler is the host's side of the socket that the stage calls.
 type hostHandler struct{ stage *Stage }
 
-// ServeHTTP takes requests to the stages behind, and others to Options.API.
+// ServeHTTP sends requests to the stages downstream, and others to Options.API.
 func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+token {
 		http.Error(w, "wrong token", http.StatusUnauthorized)
@@ -36,7 +36,7 @@ func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // next ends when the original request does.
 func (h hostHandler) next(w http.ResponseWriter, r *http.Request, id string) {
-	original := h.stage.flights.get(id)
+	original := h.stage.inFlight.get(id)
 	if original == nil {
 		http.Error(w, "no such request is in flight", http.StatusForbidden)
 		return

@@ -95,9 +95,9 @@ func (s *Stage) Metrics(t testing.TB) string {
 	}
 }
 
-// Drain tells the stage that no new requests come, and returns how many are still
-// running when it has answered: at once if there is none, else when wait is over. It is
-// also how a test finds out whether a request that its client has left has ended.
+// Drain tells the stage that it gets no new requests, and returns how many are still
+// running when it has responded: at once if there is none, else when wait is over. Tests
+// also use it to find out whether a request has ended whose client is gone.
 func (s *Stage) Drain(t testing.TB, wait time.Duration) int {
 	t.Helper()
 	for {
@@ -107,7 +107,7 @@ func (s *Stage) Drain(t testing.TB, wait time.Duration) int {
 		if err == nil {
 			return int(resp.GetRunning())
 		}
-		// The answer may be late on a busy machine.
+		// The response may be late on a busy machine.
 		if status.Code(err) != codes.DeadlineExceeded || wait > timeout {
 			t.Fatalf("Drain: %v", err)
 		}
@@ -142,7 +142,7 @@ type followed struct {
 	changed  chan struct{} // closed at the next change
 }
 
-// follow keeps up with the stage's reports until ctx ends.
+// follow receives the stage's reports until ctx ends.
 func (s *Stage) follow(ctx context.Context) {
 	stream, err := s.RPC.Watch(ctx, &stagev1.WatchRequest{})
 	for err == nil {

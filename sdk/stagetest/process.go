@@ -78,7 +78,7 @@ func (s *Stage) PID() int {
 // LoseHost makes the stage's process believe that its host is gone.
 func (s *Stage) LoseHost() { _ = s.process.lifeline.Close() }
 
-// Exited tells whether the stage's process has ended.
+// Exited reports whether the stage's process has ended.
 func (s *Stage) Exited() bool { return s.process.plugin.Exited() }
 
 // ExitCode is the status of the stage's process, -1 if it has not ended or was killed.
@@ -89,7 +89,7 @@ func (s *Stage) ExitCode() int {
 	return s.process.command.ProcessState.ExitCode()
 }
 
-// stop ends the process: with Stop first, by force if that does not help.
+// stop ends the process: by Stop first, then by a signal.
 func (p *process) stop(ctx context.Context, t testing.TB, rpc stagev1.StageClient) {
 	t.Helper()
 	p.once.Do(func() {

@@ -40,7 +40,7 @@ func (r *record) annotate(values []string) {
 	}
 }
 
-// records are those of the calls under way.
+// records are those of the calls that have not ended.
 type records struct {
 	mu   sync.Mutex
 	last int

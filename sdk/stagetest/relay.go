@@ -16,7 +16,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// relay hands clients' requests to the stage, and on to Next what it declines.
+// relay sends clients' requests to the stage, and to Next what that declines.
 type relay struct {
 	stage     *Stage
 	transport *http.Transport
@@ -39,7 +39,7 @@ func newRelay(s *Stage) *relay {
 	r.proxy = &httputil.ReverseProxy{
 		Transport:      r.transport,
 		Rewrite:        r.rewrite,
-		ModifyResponse: r.sift,
+		ModifyResponse: r.filterResponse,
 		ErrorHandler:   r.failed,
 	}
 	return r
@@ -48,15 +48,15 @@ func newRelay(s *Stage) *relay {
 // hop is a client's request on its way to the stage, found in its context.
 type hop struct {
 	id string
-	// again is the request for Next.
-	again *http.Request
+	// replay is the request for Next.
+	replay *http.Request
 }
 
 type hopKey struct{}
 
 func hopFrom(r *http.Request) hop { return r.Context().Value(hopKey{}).(hop) }
 
-// ServeHTTP answers a client.
+// ServeHTTP serves a client.
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	record := r.stage.records.find(req.Header.Get(callHeader))
 	req.Header.Del(callHeader)
@@ -72,8 +72,8 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		first.Body = io.NopCloser(bytes.NewReader(body))
 		req.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	h := hop{id: r.stage.flights.begin(req), again: req}
-	defer r.stage.flights.end(h.id)
+	h := hop{id: r.stage.inFlight.begin(req), replay: req}
+	defer r.stage.inFlight.end(h.id)
 	r.proxy.ServeHTTP(w, first.WithContext(context.WithValue(req.Context(), hopKey{}, h)))
 }
 
@@ -105,8 +105,8 @@ type declinedError struct{ warnings []string }
 
 func (declinedError) Error() string { return "declined" }
 
-// sift finds declines, keeps what is for the host, and drops what is not for clients.
-func (r *relay) sift(resp *http.Response) error {
+// filterResponse finds declines, records the headers for the host, and removes them.
+func (r *relay) filterResponse(resp *http.Response) error {
 	recordFrom(resp.Request).annotate(resp.Header[stagev1.HeaderAudit])
 	declined := resp.Header.Get(stagev1.HeaderDecline) != ""
 	for _, key := range []string{stagev1.HeaderDecline, stagev1.HeaderAudit, stagev1.HeaderLatency} {
@@ -117,18 +117,18 @@ func (r *relay) sift(resp *http.Response) error {
 		return declinedError{resp.Header["Warning"]}
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &siftedBody{ReadCloser: resp.Body, resp: resp}
+		resp.Body = &trailerBody{ReadCloser: resp.Body, resp: resp}
 	}
 	return nil
 }
 
-// siftedBody keeps what comes behind the body for the host.
-type siftedBody struct {
+// trailerBody records the trailers for the host.
+type trailerBody struct {
 	io.ReadCloser
 	resp *http.Response
 }
 
-func (b *siftedBody) Read(p []byte) (int, error) {
+func (b *trailerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		recordFrom(b.resp.Request).annotate(b.resp.Trailer[stagev1.HeaderAudit])
@@ -148,7 +148,7 @@ func (r *relay) failed(w http.ResponseWriter, req *http.Request, err error) {
 	for _, text := range declined.warnings {
 		w.Header().Add("Warning", text)
 	}
-	r.stage.next().ServeHTTP(w, hopFrom(req).again)
+	r.stage.next().ServeHTTP(w, hopFrom(req).replay)
 }
 
 func (s *Stage) next() http.Handler {

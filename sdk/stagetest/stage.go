@@ -19,26 +19,26 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// Options are what the host tells the stage, and what it would find in the chain.
+// Options are what the stage gets from the host, and what surrounds it in the chain.
 // The zero value is a chain of this stage alone.
 type Options struct {
 	// Config is the stage's own configuration. It is encoded as JSON.
 	Config any
 	// Flags are the API server's, each as name=value.
 	Flags []string
-	// User is who makes the requests; somebody in the group system:authenticated if nil.
+	// User makes the requests; one named somebody in the group system:authenticated if nil.
 	User *sdk.User
-	// Next answers what the stage hands on; 404 if nil.
+	// Next serves what the stage passes on; 404 if nil.
 	Next http.Handler
-	// Delegates are the stages behind; each Handler answers for its stage.
+	// Delegates are the stages downstream; each Handler serves the requests to its stage.
 	Delegates []sdk.Delegate
-	// API answers what the stage asks in its own name; 404 if nil.
+	// API serves the requests that the stage makes with its own identity; 404 if nil.
 	API http.Handler
 }
 
 // Stage is a stage under test.
 type Stage struct {
-	// URL is where clients reach the stage: what the stage declines, Next answers.
+	// URL is where clients reach the stage. Next serves what the stage declines.
 	URL string
 	// RPC calls the stage as the host does.
 	RPC stagev1.StageClient
@@ -51,7 +51,7 @@ type Stage struct {
 	dir      string
 	data     *net.UnixListener
 	client   *http.Client
-	flights  flights
+	inFlight inFlight
 	records  records
 	followed followed
 	declined atomic.Int64
@@ -98,7 +98,7 @@ func LaunchProcess(t testing.TB, command *exec.Cmd, opts Options) *Stage {
 	return s
 }
 
-// newStage makes the folder and the data socket.
+// newStage creates the directory and the data socket.
 func newStage(t testing.TB, opts Options) *Stage {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stage") // t.TempDir is too long for a socket
@@ -120,7 +120,7 @@ func newStage(t testing.TB, opts Options) *Stage {
 	return s
 }
 
-// serve starts what the host serves, and asks the stage for its name.
+// serve starts the servers of the host, and asks the stage for its name.
 func (s *Stage) serve(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("unix", filepath.Join(s.dir, "host.sock"))
@@ -191,7 +191,7 @@ func (s *Stage) Configure() error {
 		},
 	}
 	for _, d := range s.opts.Delegates {
-		req.Delegates = append(req.Delegates, delegateToWire(d))
+		req.Delegates = append(req.Delegates, encodeDelegate(d))
 	}
 	if err := os.MkdirAll(req.DataDir, 0o700); err != nil {
 		return err
@@ -210,7 +210,7 @@ func encodeConfig(config any) ([]byte, error) {
 	return text, nil
 }
 
-func delegateToWire(d sdk.Delegate) *stagev1.Delegate {
+func encodeDelegate(d sdk.Delegate) *stagev1.Delegate {
 	return &stagev1.Delegate{Name: d.Name, ListedPaths: d.ListedPaths, Claims: stagev1.EncodeClaims(d.Claims)}
 }
 
@@ -223,11 +223,11 @@ func (s *Stage) PrepareRun() error {
 	return err
 }
 
-// Claims are what the stage claimed when it was prepared. AwaitClaimed knows of later ones.
+// Claims are what the stage claimed when it was prepared. AwaitClaimed sees later changes.
 func (s *Stage) Claims() []sdk.Claim { return stagev1.DecodeClaims(s.Prepared.GetClaims()) }
 
-// Claimed tells whether the host would ask the stage for path. Requests to URL get to
-// the stage whether it claims them or not.
+// Claimed reports whether the host would send the stage requests for path. Requests to URL
+// get to the stage whether it claims them or not.
 func (s *Stage) Claimed(path string) bool {
 	return slices.ContainsFunc(s.Claims(), func(c sdk.Claim) bool { return c.Covers(path) })
 }

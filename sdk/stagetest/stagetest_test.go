@@ -14,7 +14,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// hello answers one path. It claims more than it answers.
+// hello serves one path. It claims more than it serves.
 func hello(env *sdk.Env) (http.Handler, error) {
 	env.ClaimPrefix("/hello")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

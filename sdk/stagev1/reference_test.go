@@ -36,7 +36,7 @@ var (
 )
 
 // reference makes tables of a proto file in the style of stage.proto: one declaration
-// to a line, comments in front of it.
+// to a line, comments above it.
 func reference(proto string) string {
 	var b strings.Builder
 	b.WriteString("# Reference of the control protocol\n\nMade from [stage.proto](../sdk/stagev1/stage.proto) by `go test ./sdk/stagev1 -update`.\n" +

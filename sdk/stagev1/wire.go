@@ -1,12 +1,12 @@
 // Package stagev1 is the protocol between the Catena host and a stage: the gRPC
 // service of the control plane (stage.proto), the handshake of go-plugin and the
-// headers of the data plane. docs/protocol.md tells the whole story.
+// headers of the data plane. docs/protocol.md describes all of it.
 package stagev1
 
 import "github.com/catena-dev/catena/sdk/stagev1/header"
 
-// The handshake of hashicorp/go-plugin. The cookie keeps people from starting a
-// stage by hand; it protects nothing.
+// The handshake of hashicorp/go-plugin. The cookie only shows that a host has started the
+// stage; it protects nothing.
 const (
 	ProtocolVersion  = 1
 	MagicCookieKey   = "CATENA_STAGE_COOKIE"

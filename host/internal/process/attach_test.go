@@ -57,7 +57,7 @@ func TestAttachRefuses(t *testing.T) {
 		{name: "another stage", want: `reports the name "test", but is configured as "other"`, stage: "other", sockets: both},
 		{name: "no process", want: "no process to attach to"},
 		{name: "no data socket", want: "data socket", sockets: both[:1]},
-		{name: "file", want: "is no folder", change: func(dir string) error {
+		{name: "file", want: "is not a directory", change: func(dir string) error {
 			if err := os.Remove(dir); err != nil {
 				return err
 			}

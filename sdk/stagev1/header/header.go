@@ -1,9 +1,9 @@
 // Package header has the headers of the data plane, which only host and stages exchange.
-// It needs nothing else, so that who relays HTTP need not know the control plane.
+// It imports only the standard library, so that the relay does not depend on gRPC.
 package header
 
 // Prefix begins every header that only host and stages exchange. The host
-// drops such headers from clients' requests and from stages' answers.
+// drops such headers from clients' requests and from stages' responses.
 const Prefix = "X-Catena-"
 
 // Headers of a request from the host to a stage.
@@ -12,7 +12,7 @@ const (
 	// name, uid, groups and extra, all characters beyond ASCII escaped.
 	User = "X-Catena-User"
 	// Request is the id of the request while it is in flight. A stage sends
-	// it back to the host to hand on a changed request (see Next).
+	// it back to the host to pass on a changed request (see Next).
 	Request = "X-Catena-Request"
 	// Timeout is the time left for the request in whole milliseconds.
 	// A request without it has no deadline.
@@ -26,10 +26,11 @@ const (
 	AuditLevel = "X-Catena-Audit-Level"
 )
 
-// Headers of an answer from a stage to the host.
+// Headers of a response from a stage to the host.
 const (
-	// Decline, with any value, says "not mine": the host discards the
-	// answer and asks the next stage. The stage must not have read the body.
+	// Decline, with any value, means that the request is not for the stage: the host
+	// discards the response and sends the request to the next stage. The stage must not
+	// have read the body.
 	Decline = "X-Catena-Decline"
 	// Undelivered comes from the host itself on connections that no process of the
 	// stage has accepted: the request has not been executed. Its value is a secret of the
@@ -48,11 +49,11 @@ const (
 // Headers of a request from a stage to the host, on the host's socket.
 const (
 	// Next is the value of Request of a request that the host has
-	// sent to this stage and that is still in flight: the host hands the request
-	// that carries it to the stages behind this one, with the identity, the audit
+	// sent to this stage and that is still in flight: the host sends the request
+	// that carries it to the stages downstream, with the identity, the audit
 	// id and the deadline of the original.
 	Next = "X-Catena-Next"
-	// Delegate names a stage behind this one, which then gets the
+	// Delegate names a stage downstream, which then gets the
 	// request, whatever it claims, with the calling stage's own identity.
 	Delegate = "X-Catena-Delegate"
 )

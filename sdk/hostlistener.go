@@ -6,15 +6,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// hostOnly is a listener that accepts the host's connections and closes all others.
-type hostOnly struct {
+// hostListener is a listener that accepts the host's connections and closes all others.
+type hostListener struct {
 	net.Listener
 	pid, uid int
 	log      hclog.Logger
 }
 
 // Accept returns the next connection of the host.
-func (l hostOnly) Accept() (net.Conn, error) {
+func (l hostListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {

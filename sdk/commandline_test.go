@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a stage says to somebody who starts it by hand.
+// What a stage prints when a user starts it.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	open := filepath.Join(t.TempDir(), "open")
@@ -49,7 +49,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// A second process cannot take the folder of the first, and a signal ends the wait.
+// A second process cannot use the directory of the first, and a signal ends the wait.
 func TestDebugTakesFolder(t *testing.T) {
 	t.Parallel()
 	base, err := os.MkdirTemp("", "dbg")

@@ -9,18 +9,18 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// shape is what a handler can change of a request, in a form that == compares.
-type shape struct {
+// fingerprint is what a handler can change of a request, comparable with ==.
+type fingerprint struct {
 	method, host         string
 	path, rawPath, query string
 	header               uint64
 	body                 io.ReadCloser
 	length               int64
-	done                 <-chan struct{} // of the context: a new deadline is a change, a new value is none
+	done                 <-chan struct{} // of the context: a new deadline is a change, a new value is not
 }
 
-func shapeOf(r *http.Request) shape {
-	return shape{
+func fingerprintOf(r *http.Request) fingerprint {
+	return fingerprint{
 		method: r.Method, host: r.Host,
 		path: r.URL.Path, rawPath: r.URL.RawPath, query: r.URL.RawQuery,
 		header: headerSum(r.Header),
@@ -31,9 +31,9 @@ func shapeOf(r *http.Request) shape {
 
 var headerSeed = maphash.MakeSeed()
 
-// headerSum is a checksum of a header, whatever the order of its keys. It leaves out
-// what only host and SDK use. A copy to compare with would cost each request more
-// than all else that the SDK does for it.
+// headerSum returns a checksum of a header that does not depend on the order of the keys.
+// Headers of the protocol are left out. A copy to compare with would cost each request more
+// than everything else that the SDK does for it.
 func headerSum(h http.Header) (sum uint64) {
 	type field struct {
 		key, value string

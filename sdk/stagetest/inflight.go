@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// flights are the requests that the stage is working on, by the host's id.
-type flights struct {
+// inFlight are the requests that the stage is serving, by the host's id.
+type inFlight struct {
 	mu      sync.Mutex
 	last    int
 	running map[string]*http.Request
 }
 
-func (f *flights) begin(r *http.Request) string {
+func (f *inFlight) begin(r *http.Request) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
@@ -25,13 +25,13 @@ func (f *flights) begin(r *http.Request) string {
 	return id
 }
 
-func (f *flights) end(id string) {
+func (f *inFlight) end(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.running, id)
 }
 
-func (f *flights) get(id string) *http.Request {
+func (f *inFlight) get(id string) *http.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.running[id]

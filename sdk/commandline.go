@@ -12,16 +12,16 @@ import (
 
 const usage = `is a stage of Catena and runs as a part of it: put the file into one of the
 pluginDirs of catena's configuration, name it among the stages, and start catena, which
-starts it. Started by hand, it takes one of these:
+starts it. On the command line, it takes one of these flags:
 
-  --debug[=FOLDER]  wait, under a debugger for instance, for a host that attaches to this
-                    process instead of starting one: catena serve --attach %s
-  --describe        print what the stage is, and the schema of its configuration, as JSON
-  --version         print its name and version
-  --help            print this`
+  --debug[=DIRECTORY]  wait, under a debugger for instance, for a host that attaches to this
+                       process instead of starting one: catena serve --attach %s
+  --describe           print what the stage is, and the schema of its configuration, as JSON
+  --version            print its name and version
+  --help               print this`
 
-// byHand is what a stage does that no host has started.
-func byHand(stage Stage, args []string, out io.Writer) error {
+// runCommandLine runs a stage that was started by a user and not by a host.
+func runCommandLine(stage Stage, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(stage.Name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	var debug debugFlag
@@ -49,7 +49,7 @@ func byHand(stage Stage, args []string, out io.Writer) error {
 	return fmt.Errorf(usage, stage.Name)
 }
 
-// debugFlag is a flag that may have a value.
+// debugFlag is a flag whose value may be left out.
 type debugFlag struct {
 	set bool
 	dir string
@@ -59,7 +59,7 @@ func (f *debugFlag) IsBoolFlag() bool { return true }
 
 func (f *debugFlag) String() string { return f.dir }
 
-// Set gets "true" if there is no value.
+// Set implements flag.Value. The value is "true" if there is none.
 func (f *debugFlag) Set(value string) error {
 	f.set = value != "false"
 	if value != "true" && value != "false" {
@@ -68,7 +68,7 @@ func (f *debugFlag) Set(value string) error {
 	return nil
 }
 
-// printDescription prints the answer to Describe as JSON, the schema as a part of it.
+// printDescription prints the response of Describe as JSON, with the schema as a part of it.
 func printDescription(out io.Writer, d *stagev1.DescribeResponse) error {
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")

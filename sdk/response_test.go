@@ -36,14 +36,14 @@ func BenchmarkExchange(b *testing.B) {
 	b.ReportAllocs()
 	r, w, d := request(b), httptest.NewRecorder(), newDrain()
 	for b.Loop() {
-		x, _ := newExchange(w, r, d)
+		x, _ := newResponse(w, r, d)
 		x.release()
 	}
 }
 
 func BenchmarkUntouched(b *testing.B) {
 	b.ReportAllocs()
-	x, r := newExchange(httptest.NewRecorder(), request(b), newDrain())
+	x, r := newResponse(httptest.NewRecorder(), request(b), newDrain())
 	defer x.release()
 	for b.Loop() {
 		if !x.untouched(r) {
@@ -52,13 +52,13 @@ func BenchmarkUntouched(b *testing.B) {
 	}
 }
 
-// A user that no host would send is nobody, not somebody without a name.
+// A malformed user is none, not one without a name.
 func TestUserFrom(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]string{"": "", "x": "", `{"name":"a"}`: "a", `["a"]`: "", `{"name":"\u00fc"}`: "ü"} {
 		r := request(t)
 		r.Header.Set("X-Catena-User", header)
-		x, r := newExchange(httptest.NewRecorder(), r, newDrain())
+		x, r := newResponse(httptest.NewRecorder(), r, newDrain())
 		switch user := UserFrom(r.Context()); {
 		case user == nil && want != "", user != nil && user.Name != want:
 			t.Errorf("%q: %v, want %q", header, user, want)

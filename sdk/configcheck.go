@@ -12,43 +12,43 @@ import (
 	"strings"
 )
 
-// strictness finds all that is wrong with a JSON value for a type, where encoding/json
-// stops at the first error, and does not say where an unknown key is.
-type strictness struct{ problems []error }
+// configChecker finds all problems of a JSON value for a type. encoding/json stops at the
+// first error and does not say where an unknown key is.
+type configChecker struct{ problems []error }
 
-func (s *strictness) wrong(key, format string, args ...any) {
-	s.problems = append(s.problems, ConfigProblem{Key: key, Message: fmt.Sprintf(format, args...)})
+func (c *configChecker) add(key, format string, args ...any) {
+	c.problems = append(c.problems, ConfigProblem{Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
-// check checks the value at the dotted path key. Null is as good as nothing.
-func (s *strictness) check(key string, raw json.RawMessage, t reflect.Type) {
+// check checks the value at the dotted path key. Null counts as absent.
+func (c *configChecker) check(key string, raw json.RawMessage, t reflect.Type) {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
 		return
 	}
-	for t.Kind() == reflect.Pointer && !decodesItself(t) {
+	for t.Kind() == reflect.Pointer && !hasUnmarshaler(t) {
 		t = t.Elem()
 	}
 	switch {
-	case decodesItself(reflect.PointerTo(t)):
-		s.leaf(key, raw, t)
+	case hasUnmarshaler(reflect.PointerTo(t)):
+		c.scalar(key, raw, t)
 	case t.Kind() == reflect.Struct:
-		s.object(key, raw, t)
+		c.object(key, raw, t)
 	case t.Kind() == reflect.Map:
-		s.values(key, raw, t.Elem())
+		c.values(key, raw, t.Elem())
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8, t.Kind() == reflect.Array:
-		s.list(key, raw, t.Elem())
+		c.list(key, raw, t.Elem())
 	default:
-		s.leaf(key, raw, t)
+		c.scalar(key, raw, t)
 	}
 }
 
-func decodesItself(t reflect.Type) bool {
+func hasUnmarshaler(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Unmarshaler]()) || t.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// leaf leaves the check to encoding/json.
-func (s *strictness) leaf(key string, raw json.RawMessage, t reflect.Type) {
+// scalar leaves the check to encoding/json.
+func (c *configChecker) scalar(key string, raw json.RawMessage, t reflect.Type) {
 	err := json.Unmarshal(raw, reflect.New(t).Interface())
 	if err == nil {
 		return
@@ -56,63 +56,63 @@ func (s *strictness) leaf(key string, raw json.RawMessage, t reflect.Type) {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case ok && wrong.Type != nil:
-		s.wrong(key, "want %s, got %s", wanted(wrong.Type), wrong.Value)
+		c.add(key, "want %s, got %s", wanted(wrong.Type), wrong.Value)
 	default:
-		s.wrong(key, "%v", err)
+		c.add(key, "%v", err)
 	}
 }
 
-// wanted is what an operator is to write for a type.
+// wanted returns the name of a type for operators.
 func wanted(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if decodesItself(reflect.PointerTo(t)) {
+	if hasUnmarshaler(reflect.PointerTo(t)) {
 		return "string"
 	}
 	return t.Kind().String()
 }
 
-func (s *strictness) object(key string, raw json.RawMessage, t reflect.Type) {
-	members, ok := s.members(key, raw)
+func (c *configChecker) object(key string, raw json.RawMessage, t reflect.Type) {
+	members, ok := c.members(key, raw)
 	if !ok {
 		return
 	}
 	fields := fieldsOf(t)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if f, ok := fields.find(name); ok {
-			s.check(join(key, name), members[name], f.Type)
+			c.check(join(key, name), members[name], f.Type)
 		} else {
-			s.wrong(join(key, name), "unknown key%s", fields.suggest(name))
+			c.add(join(key, name), "unknown key%s", fields.suggest(name))
 		}
 	}
 }
 
-func (s *strictness) values(key string, raw json.RawMessage, t reflect.Type) {
-	members, _ := s.members(key, raw)
+func (c *configChecker) values(key string, raw json.RawMessage, t reflect.Type) {
+	members, _ := c.members(key, raw)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		s.check(join(key, name), members[name], t)
+		c.check(join(key, name), members[name], t)
 	}
 }
 
 // members returns the members of an object.
-func (s *strictness) members(key string, raw json.RawMessage) (map[string]json.RawMessage, bool) {
+func (c *configChecker) members(key string, raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		s.wrong(key, "want an object, got %s", kindOf(raw))
+		c.add(key, "want an object, got %s", kindOf(raw))
 		return nil, false
 	}
 	return members, true
 }
 
-func (s *strictness) list(key string, raw json.RawMessage, t reflect.Type) {
+func (c *configChecker) list(key string, raw json.RawMessage, t reflect.Type) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {
-		s.wrong(key, "want a list, got %s", kindOf(raw))
+		c.add(key, "want a list, got %s", kindOf(raw))
 		return
 	}
 	for i, item := range items {
-		s.check(fmt.Sprintf("%s[%d]", key, i), item, t)
+		c.check(fmt.Sprintf("%s[%d]", key, i), item, t)
 	}
 }
 
@@ -157,7 +157,8 @@ func fieldsOf(t reflect.Type) fields {
 	return all
 }
 
-// find finds a field whose name has no tag in any case, as encoding/json does.
+// find returns the field of a name. As in encoding/json, the case of a name without a tag
+// does not matter.
 func (all fields) find(name string) (reflect.StructField, bool) {
 	if f, ok := all[name]; ok {
 		return f, true
@@ -170,7 +171,7 @@ func (all fields) find(name string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// suggest names the key that may have been meant.
+// suggest returns the rest of the message about an unknown key.
 func (all fields) suggest(name string) string {
 	for _, known := range slices.Sorted(maps.Keys(all)) {
 		if strings.EqualFold(known, name) {

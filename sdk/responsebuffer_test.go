@@ -11,9 +11,9 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// A handler may begin its answer before it reads the body, also if the host holds the
-// body back until it is asked for.
-func TestAnswerBeginsBeforeTheBodyIsRead(t *testing.T) {
+// A handler may begin its response before it reads the body, also if the host sends the
+// body only when it is asked for.
+func TestResponseBeginsBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	stage := stagetest.Start(t, sdk.Stage{Name: "echo", New: func(env *sdk.Env) (http.Handler, error) {
 		env.Claim("/echo")
@@ -39,7 +39,7 @@ func TestAnswerBeginsBeforeTheBodyIsRead(t *testing.T) {
 			want = "you said: 100000 <nil>\n"
 		}
 		if err != nil || string(text) != want {
-			t.Errorf("%s: answer is %q (%v), want %q", name, text, err, want)
+			t.Errorf("%s: response is %q (%v), want %q", name, text, err, want)
 		}
 	}
 }

@@ -1,0 +1,56 @@
+package sdk
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
+)
+
+// AuditAnnotation adds an annotation to the audit event of a request, if there is one.
+// A key is like that of a label, prefixed with the name of an organisation:
+// example.com/reason. Annotations are added until the response begins, also if the request
+// is then declined or passed on; later ones reach the host only in the trailer of a response
+// of unknown length. The first value of a key stays, as in kube-apiserver.
+func AuditAnnotation(r *http.Request, key, value string) {
+	resp := responseFrom(r.Context())
+	if resp == nil || resp.auditLevel == "" {
+		return
+	}
+	resp.mu.Lock()
+	defer resp.mu.Unlock()
+	if resp.annotations == nil {
+		resp.annotations = map[string]string{}
+	}
+	if _, ok := resp.annotations[key]; !ok {
+		resp.annotations[key] = value
+	}
+}
+
+// addAnnotations moves the annotations to h, under key. The caller holds the lock.
+func (w *response) addAnnotations(h http.Header, key string) {
+	if len(w.annotations) == 0 {
+		return
+	}
+	text, err := json.Marshal(map[string]any{"annotations": w.annotations})
+	if err == nil {
+		h.Add(key, header.EscapeJSON(text))
+	}
+	w.annotations = nil
+}
+
+// addNotices moves warnings and annotations to the head of a response.
+func (w *response) addNotices(h http.Header) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addWarnings(h)
+	w.addAnnotations(h, stagev1.HeaderAudit)
+}
+
+// addTrailingNotices moves annotations to the trailer of a response.
+func (w *response) addTrailingNotices(h http.Header) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addAnnotations(h, http.TrailerPrefix+stagev1.HeaderAudit)
+}

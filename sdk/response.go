@@ -1,0 +1,266 @@
+package sdk
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// response is the response to a request from the host, and what is known of that request.
+// It is the ResponseWriter that the stage's handler gets, and a value of the request's
+// context.
+type response struct {
+	writer http.ResponseWriter
+	// id is the host's name for the request.
+	id string
+	// original is the request as the host has sent it.
+	original fingerprint
+	bodyRead atomic.Bool
+
+	buffer responseBuffer
+	// began is set when the final status has been written or the connection hijacked.
+	began    bool
+	declined bool
+	hijacked net.Conn
+	// writtenAfterDecline is set when the handler has written to a response after Decline.
+	writtenAfterDecline bool
+
+	// hostHeaders are headers for the host alone, see SetHostHeader.
+	hostHeaders http.Header
+
+	userHeader string
+	auditLevel string
+	cancel     context.CancelFunc
+	drain      *drain
+
+	mu     sync.Mutex
+	user   *User         // parsed when it is first needed
+	signal chan struct{} // of the drain, made when it is first needed
+	over   bool
+	// annotations and warnings are written with the head of the response.
+	annotations map[string]string
+	warnings    []string
+}
+
+var errDeclined = errors.New("the request was declined: its response cannot be written any more")
+
+// newResponse returns the response to a request from the host, and the request for the
+// stage's handler.
+func newResponse(w http.ResponseWriter, r *http.Request, d *drain) (*response, *http.Request) {
+	resp := &response{
+		writer: w, drain: d,
+		id:         r.Header.Get(stagev1.HeaderRequest),
+		userHeader: r.Header.Get(stagev1.HeaderUser),
+		auditLevel: r.Header.Get(stagev1.HeaderAuditLevel),
+	}
+	ctx := r.Context()
+	ctx, resp.cancel = withTimeout(ctx, r.Header.Get(stagev1.HeaderTimeout))
+	// net/http looks at the body of its own request, so that one is not changed.
+	r = r.WithContext(context.WithValue(withTrace(ctx, r.Header), responseKey{}, resp))
+	if r.Body != http.NoBody {
+		r.Body = &requestBody{ReadCloser: r.Body, read: &resp.bodyRead, lost: &resp.buffer.bodyLost}
+	}
+	resp.original = fingerprintOf(r)
+	resp.buffer.active = r.ContentLength != 0 && r.Header.Get("Expect") != ""
+	return resp, r
+}
+
+// release is called when the handler has returned.
+func (w *response) release() {
+	w.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	if w.signal != nil {
+		w.drain.forget(w.signal)
+	}
+}
+
+// authenticatedUser returns the user of the request, nil if the host does not name one.
+func (w *response) authenticatedUser() *User {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.user == nil {
+		w.user = parseUser(w.userHeader)
+	}
+	return w.user
+}
+
+func (w *response) draining() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.signal == nil && !w.over {
+		w.signal = w.drain.signal()
+	}
+	return w.signal
+}
+
+// maxTimeout keeps the arithmetic with durations from overflowing.
+const maxTimeout = 1 << 40
+
+func withTimeout(ctx context.Context, millis string) (context.Context, context.CancelFunc) {
+	ms, err := strconv.ParseInt(millis, 10, 64)
+	if err != nil || ms > maxTimeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+}
+
+type responseKey struct{}
+
+// responseFrom returns the response to the request that ctx belongs to, or nil.
+func responseFrom(ctx context.Context) *response {
+	resp, _ := ctx.Value(responseKey{}).(*response)
+	return resp
+}
+
+// responseOf returns the response that a writer is or wraps, or nil.
+func responseOf(w http.ResponseWriter) *response {
+	for {
+		switch v := w.(type) {
+		case *response:
+			return v
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// untouched reports whether r is still the request that the host has sent, and the
+// response has not begun.
+func (w *response) untouched(r *http.Request) bool {
+	return !w.began && len(w.writer.Header()) == 0 && !w.bodyRead.Load() && fingerprintOf(r) == w.original
+}
+
+// requestBody records whether the handler has read from it.
+type requestBody struct {
+	io.ReadCloser
+	read *atomic.Bool
+	lost *atomic.Bool // see responseBuffer
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.read.Store(true)
+	if b.lost.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// beginResponse is called before the head of the final response is written.
+func (w *response) beginResponse() {
+	if !w.began {
+		w.began = true
+		w.setHostHeaders(w.writer.Header())
+	}
+}
+
+// end is called when the handler has returned without a panic.
+func (w *response) end() {
+	switch {
+	case w.hijacked != nil, w.declined:
+	case w.began:
+		w.flushBuffer()
+		w.setHostTrailers(w.writer.Header())
+	default:
+		w.beginResponse() // the server writes the head
+	}
+}
+
+// The methods below are those of net/http's own writer.
+
+func (w *response) Unwrap() http.ResponseWriter { return w.writer }
+
+func (w *response) Header() http.Header { return w.writer.Header() }
+
+func (w *response) WriteHeader(code int) {
+	if w.refuseDeclined() {
+		return
+	}
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		w.beginResponse()
+	}
+	if !w.bufferStatus(code) {
+		w.writer.WriteHeader(code)
+	}
+}
+
+func (w *response) Write(p []byte) (int, error) {
+	if w.refuseDeclined() {
+		return 0, errDeclined
+	}
+	w.beginResponse()
+	if w.bufferBody(p) {
+		return len(p), nil
+	}
+	return w.writer.Write(p)
+}
+
+func (w *response) WriteString(s string) (int, error) {
+	if w.refuseDeclined() {
+		return 0, errDeclined
+	}
+	w.beginResponse()
+	if w.bufferBody([]byte(s)) {
+		return len(s), nil
+	}
+	return io.WriteString(w.writer, s)
+}
+
+func (w *response) ReadFrom(r io.Reader) (int64, error) {
+	if w.refuseDeclined() {
+		return 0, errDeclined
+	}
+	if w.buffering() {
+		return io.Copy(struct{ io.Writer }{w}, r)
+	}
+	w.beginResponse()
+	w.flushBuffer()
+	return io.Copy(w.writer, r)
+}
+
+func (w *response) Flush() { _ = w.FlushError() }
+
+func (w *response) FlushError() error {
+	if w.refuseDeclined() {
+		return errDeclined
+	}
+	w.beginResponse()
+	w.flushBuffer()
+	return http.NewResponseController(w.writer).Flush()
+}
+
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.refuseDeclined() {
+		return nil, nil, errDeclined
+	}
+	header := w.writer.Header()
+	w.setHostHeaders(header) // the handler may write the head from it
+	conn, buffered, err := http.NewResponseController(w.writer).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.began, w.hijacked = true, conn
+	filter := &hijackedConn{Conn: conn, own: header[stagev1.HeaderAudit]}
+	buffered.Writer.Reset(filter)
+	return filter, buffered, nil
+}
+
+// CloseNotify is for k8s.io/apiserver, which streams only to writers that have it.
+func (w *response) CloseNotify() <-chan bool {
+	if n, ok := w.writer.(interface{ CloseNotify() <-chan bool }); ok {
+		return n.CloseNotify()
+	}
+	return nil
+}
