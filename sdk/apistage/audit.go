@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 	"maps"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
+
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // omitManagedFields follows the level in stagev1.HeaderAuditLevel.
@@ -70,7 +70,7 @@ func (x *exchange) auditHeader() string {
 	if err != nil {
 		return ""
 	}
-	return ascii(encoded)
+	return header.EscapeJSON(encoded)
 }
 
 func (c *carriedAudit) empty() bool {
@@ -84,37 +84,4 @@ func rawJSON(object *runtime.Unknown) json.RawMessage {
 		return nil
 	}
 	return object.Raw
-}
-
-// ascii escapes all characters of a JSON text that a header value may not have:
-// those beyond ASCII, and DEL. They can only be inside strings.
-func ascii(text []byte) string {
-	const del = 0x7f
-	i := 0
-	for i < len(text) && text[i] < del {
-		i++
-	}
-	if i == len(text) {
-		return string(text)
-	}
-	const digits = "0123456789abcdef"
-	out := append(make([]byte, 0, len(text)+len(text)/4), text[:i]...)
-	escape := func(unit rune) {
-		out = append(out, '\\', 'u', digits[unit>>12&15], digits[unit>>8&15], digits[unit>>4&15], digits[unit&15])
-	}
-	for i < len(text) {
-		r, size := utf8.DecodeRune(text[i:])
-		i += size
-		switch {
-		case r < del:
-			out = append(out, byte(r))
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			escape(high)
-			escape(low)
-		default:
-			escape(r)
-		}
-	}
-	return string(out)
 }
