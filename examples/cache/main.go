@@ -1,4 +1,4 @@
-// Stage cache answers reads that may be old from memory: those with resourceVersion=0.
+// Stage cache serves reads from memory that may be old: those with resourceVersion=0.
 package main
 
 import (
@@ -15,12 +15,12 @@ import (
 
 // Config of the stage, with the defaults in main.
 type Config struct {
-	TTL      sdk.Duration `json:"ttl" jsonschema:"how old an answer may be"`
-	MaxBytes int          `json:"maxBytes" jsonschema:"size of all answers that are kept"`
-	PerUser  bool         `json:"perUser" jsonschema:"whether each user has answers of their own; false only if no stage behind answers by user"`
+	TTL      sdk.Duration `json:"ttl" jsonschema:"how old a response may be"`
+	MaxBytes int          `json:"maxBytes" jsonschema:"size of all responses that are kept"`
+	PerUser  bool         `json:"perUser" jsonschema:"whether each user has responses of their own; false only if no stage downstream responds to each user differently"`
 }
 
-// Validate finds what no cache can do.
+// Validate returns an error for values with which no cache can work.
 func (c *Config) Validate() error {
 	switch {
 	case c.TTL <= 0:
@@ -36,7 +36,7 @@ func defaults() Config {
 }
 
 func main() {
-	sdk.Main(sdk.Stage{Name: "cache", Summary: "answers reads that may be old from memory", New: cache, Config: defaults()})
+	sdk.Main(sdk.Stage{Name: "cache", Summary: "serves reads from memory that may be old", New: cache, Config: defaults()})
 }
 
 func cache(env *sdk.Env) (http.Handler, error) {
@@ -64,7 +64,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case ok && writes(r):
 		h.result("write")
-		h.store.invalidate(t.resource) // no answer that was read before the write is kept
+		h.store.invalidate(t.resource) // no response that was read before the write is kept
 		h.env.Call.ServeHTTP(w, r)
 		h.store.invalidate(t.resource)
 	case ok && t.whole() && mayBeOld(r):
@@ -95,7 +95,7 @@ func (h *handler) serveOld(w http.ResponseWriter, r *http.Request, resource stri
 	}
 }
 
-// keyOf has all that an answer may depend on.
+// keyOf has all that a response may depend on.
 func (h *handler) keyOf(r *http.Request) string {
 	key := r.URL.RequestURI() + "\n" + r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
 	if h.cfg.PerUser {

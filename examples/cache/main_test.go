@@ -16,7 +16,7 @@ import (
 
 const pods = "/api/v1/namespaces/default/pods"
 
-// counting answers with the number of requests that it has had.
+// counting responds with the number of requests that it has had.
 func counting() http.Handler {
 	var n atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,7 @@ func TestHit(t *testing.T) {
 	}
 }
 
-// What must be new, or is not the same for all, is never answered from memory.
+// What must be new, or is not the same for all, is never served from memory.
 func TestBypass(t *testing.T) {
 	t.Parallel()
 	stage := start(t, map[string]any{"ttl": "1h"}, counting())
@@ -79,7 +79,7 @@ func TestBypass(t *testing.T) {
 	}
 }
 
-// Answers differ by all that they may depend on.
+// Responses differ by all that they may depend on.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	table := http.Header{"Accept": {"application/json;as=Table;v=v1;g=meta.k8s.io"}}
@@ -97,7 +97,7 @@ func TestKey(t *testing.T) {
 			}
 		}
 		if len(seen) != distinct {
-			t.Errorf("per user %t: %d answers, want %d", perUser, len(seen), distinct)
+			t.Errorf("per user %t: %d responses, want %d", perUser, len(seen), distinct)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// An answer that was read before a write is not kept after it.
+// A response that was read before a write is not kept after it.
 func TestRace(t *testing.T) {
 	t.Parallel()
 	reading, written := make(chan struct{}), make(chan struct{})
@@ -182,7 +182,7 @@ func TestStore(t *testing.T) {
 	for i := range 10 {
 		put(fmt.Sprint(i), 1000)
 		if s.size > s.most || len(s.entries) == 0 {
-			t.Fatalf("%d bytes in %d answers", s.size, len(s.entries))
+			t.Fatalf("%d bytes in %d responses", s.size, len(s.entries))
 		}
 	}
 	begun := s.begin("/nodes")
@@ -190,7 +190,7 @@ func TestStore(t *testing.T) {
 		s.invalidate(fmt.Sprint("/made-up", i))
 	}
 	if s.put("n", "/nodes", begun, &entry{}); s.entries["n"] != nil || len(s.written) > maxWritten {
-		t.Errorf("%d resources are remembered, and one was forgotten in favour of an old answer", len(s.written))
+		t.Errorf("%d resources are remembered, and one was forgotten in favour of an old response", len(s.written))
 	}
 }
 

@@ -33,10 +33,10 @@ func targetOf(path string) (target, bool) {
 	return target{resource: group + "/" + parts[0], rest: parts[1:]}, parts[0] != ""
 }
 
-// whole tells whether it is a list or an object, and no part of one.
+// whole reports whether it is a list or an object, and not a part of one.
 func (t target) whole() bool { return len(t.rest) == 0 || len(t.rest) == 1 && t.rest[0] != "" }
 
-// writes tells whether a request can change a resource. An upgrade is a way into a
+// writes reports whether a request can change a resource. An upgrade is a way into a
 // container.
 func writes(r *http.Request) bool {
 	switch r.Method {
@@ -46,9 +46,9 @@ func writes(r *http.Request) bool {
 	return false
 }
 
-// mayBeOld tells whether the client takes any version of an object or a list, which is
+// mayBeOld reports whether the client accepts any version of an object or a list, which is
 // what resourceVersion=0 means. All other reads want the newest, a given version or
-// what comes after it: to answer those from memory would be wrong.
+// what comes after it: to response those from memory would be wrong.
 func mayBeOld(r *http.Request) bool {
 	if r.Method != http.MethodGet || r.Header.Get("Upgrade") != "" || r.Header.Get("Range") != "" {
 		return false

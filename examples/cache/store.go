@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// entry is an answer that is kept. Nothing in it changes.
+// entry is a response that is kept. Nothing in it changes.
 type entry struct {
 	resource string
 	header   http.Header
@@ -17,10 +17,10 @@ type entry struct {
 	size     int
 }
 
-// overhead is about what an answer takes besides its body.
+// overhead is about the memory that a response takes besides its body.
 const overhead = 2048
 
-// store keeps answers for a while, as long as nobody writes to their resource.
+// store keeps responses for a while, as long as their resource is not written.
 type store struct {
 	ttl  time.Duration
 	most int
@@ -30,7 +30,7 @@ type store struct {
 	entries map[string]*entry
 	size    int
 	// written is the number of the latest write to a resource, or else known, so that an
-	// answer that was read before one is not put after it.
+	// response that was read before one is not put after it.
 	written       map[string]int
 	known, latest int
 }
@@ -42,7 +42,7 @@ func newStore(ttl time.Duration, most int, now func() time.Time) *store {
 	return &store{ttl: ttl, most: most, now: now, entries: map[string]*entry{}, written: map[string]int{}}
 }
 
-// get returns the answer for key and its age; nil if there is none.
+// get returns the response for key and its age; nil if there is none.
 func (s *store) get(key string) (*entry, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,13 +58,13 @@ func (s *store) get(key string) (*entry, time.Duration) {
 	return e, age
 }
 
-// reading is where a resource was when the reading of an answer began.
+// reading is where a resource was when the reading of a response began.
 type reading struct {
 	written int
 	at      time.Time
 }
 
-// begin is called before an answer is read that is to be put.
+// begin is called before a response is read that is to be put.
 func (s *store) begin(resource string) reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *store) lastWrite(resource string) int {
 	return s.known
 }
 
-// put keeps an answer, unless its resource has been written since.
+// put keeps a response, unless its resource has been written since.
 func (s *store) put(key, resource string, begun reading, e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *store) remove(key string) {
 	}
 }
 
-// invalidate forgets all answers about a resource.
+// invalidate forgets all responses about a resource.
 func (s *store) invalidate(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *store) invalidate(resource string) {
 	}
 }
 
-// tee passes an answer on, and keeps a copy if it is not too large.
+// tee passes a response on, and keeps a copy if it is not too large.
 type tee struct {
 	http.ResponseWriter
 	most   int
@@ -147,7 +147,7 @@ func (t *tee) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// entry returns the answer, nil if it is none to keep.
+// entry returns the response, nil if it is none to keep.
 func (t *tee) entry() *entry {
 	header := t.Header().Clone()
 	if t.status != http.StatusOK || t.large || header.Get("Warning") != "" || header.Get("Set-Cookie") != "" {

@@ -16,9 +16,9 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// What docs/sdk.md says that a stage costs: its limits. The machine may be busy, and the
-// time to the first answer is that of the quickest of five starts, with ten times as much
-// as allowed there.
+// The limits are what docs/sdk.md says that a stage costs. As the machine may be busy, the
+// time to the first response is that of the quickest of five starts, and ten times as much
+// is allowed.
 const (
 	maxLines    = 15
 	maxBinary   = 20_000_000
@@ -59,9 +59,9 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%d kB resident, at most %d", least, maxMemory)
 	}
 	if took[0] > maxFirst {
-		t.Errorf("%s from the start to the first answer, at most %s: %s", took[0], maxFirst, took)
+		t.Errorf("%s from the start to the first response, at most %s: %s", took[0], maxFirst, took)
 	}
-	t.Logf("%.1f MB, %d kB resident, from the start to the first answer %s",
+	t.Logf("%.1f MB, %d kB resident, from the start to the first response %s",
 		float64(info.Size())/1e6, memory[len(memory)/2], took[len(took)/2].Round(time.Millisecond))
 }
 

@@ -1,4 +1,4 @@
-// Stage hello answers one path, and knows nothing of all others.
+// Stage hello serves one path, and gets no other requests.
 package main
 
 import (
@@ -10,6 +10,6 @@ func main() { sdk.Main(sdk.Stage{Name: "hello", New: hello}) }
 
 func hello(env *sdk.Env) (http.Handler, error) {
 	env.Claim("/hello")
-	answer := func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello\n")) }
-	return http.HandlerFunc(answer), nil
+	serve := func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello\n")) }
+	return http.HandlerFunc(serve), nil
 }

@@ -1,4 +1,4 @@
-// A stage of Catena in TypeScript: greets at /node-hello and hands on what is not its own.
+// A stage of Catena in TypeScript: greets at /node-hello and declines all other requests.
 // docs/protocol.md, whose sections are named below, is all that it is made from.
 import fs from 'node:fs';
 import http from 'node:http';
@@ -39,7 +39,7 @@ const streams = new Set<http.ServerResponse>(); // those that end when the stage
 
 type Handler = (req: http.IncomingMessage, res: http.ServerResponse) => void;
 
-/** Answers "not mine": the host asks the next stage. */
+/** Declines: the host sends the request to the next stage. */
 const decline: Handler = (req, res) => {
   const asked = req.headers.expect ? { Connection: 'close' } : {}; // the body has not been sent
   res.writeHead(404, { 'X-Catena-Decline': '1', 'Content-Length': '0', ...asked }).end();
@@ -92,11 +92,11 @@ server.on('upgrade', (req, socket, head) => {
   socket.pipe(socket);
 });
 
-// 4. RPCs: those that are not here are answered with UNIMPLEMENTED.
+// 4. RPCs: those that are not here are UNIMPLEMENTED.
 const paths = { claims: [{ path: PREFIX, match: 'PREFIX' as const }], listedPaths: [PREFIX] };
 const stage: Pick<StageHandlers, 'Describe' | 'Configure' | 'PrepareRun' | 'Drain' | 'Stop'> = {
   Describe: (_, reply) => reply(null, {
-    name: 'node-hello', version: 'v0.1.0', sdk: `node ${process.version}`, summary: 'greets whoever asks',
+    name: 'node-hello', version: 'v0.1.0', sdk: `node ${process.version}`, summary: 'greets its user',
     configSchema: '{"type":"object","properties":{"greeting":{"type":"string"}},"additionalProperties":false}',
   }),
   Configure(call, reply) {
@@ -123,7 +123,7 @@ const stage: Pick<StageHandlers, 'Describe' | 'Configure' | 'PrepareRun' | 'Drai
 };
 const shutdown: grpc.handleUnaryCall<object, object> = (_, reply) => { reply(null, {}); setTimeout(() => process.exit(0), 100); };
 
-// 2. Handshake: no certificate, the folder of mode 0700 protects the control socket.
+// 2. Handshake: no certificate, the directory of mode 0700 protects the control socket.
 const file = ['../stage.proto', '../../../sdk/stagev1/stage.proto'].map((f) => path.join(__dirname, f)).find(fs.existsSync);
 const definition = loader.loadSync(file ?? 'stage.proto', { longs: Number, enums: String, defaults: true });
 const proto = grpc.loadPackageDefinition(definition) as unknown as ProtoGrpcType;

@@ -13,8 +13,8 @@ import (
 	"github.com/catena-dev/catena/examples/notes/v1"
 )
 
-// database has the notes as they are, and what has lately happened to them. The number
-// of a change is the resourceVersion of the note after it, and of lists.
+// database has the notes and their latest changes. The number of a change is the
+// resourceVersion of the note after it, and of lists.
 type database struct{ *sql.DB }
 
 const tables = `
@@ -42,7 +42,7 @@ func openDatabase(ctx context.Context, file string) (*database, error) {
 	return &database{db}, nil
 }
 
-// errStale says that a note is no more at the revision at which it was read.
+// errStale is the error of a write to a note that has changed since it was read.
 var errStale = errors.New("the note has been changed")
 
 // get returns a note; it is sql.ErrNoRows if there is none.
@@ -88,8 +88,8 @@ func (db *database) list(ctx context.Context, namespace string) (*v1.NoteList, i
 	return list, revision, rows.Err()
 }
 
-// write makes after of before, in one transaction: nil stands for no note. It is
-// errStale if the note is not before. after gets its new resourceVersion.
+// write replaces before by after, in one transaction; nil stands for no note. The error is
+// errStale if the stored note is not before. after gets its new resourceVersion.
 func (db *database) write(ctx context.Context, before, after *v1.Note) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -136,14 +136,14 @@ func (db *database) write(ctx context.Context, before, after *v1.Note) error {
 	return nil
 }
 
-// change is what has happened to a note.
+// change is one change of a note.
 type change struct {
 	revision      int64
 	before, after *v1.Note
 }
 
-// since returns the changes after a revision, the oldest first, and whether there were
-// others, which are no more known.
+// since returns the changes after a revision, the oldest first. It also reports whether
+// some of them are no longer kept.
 func (db *database) since(ctx context.Context, revision int64) (changes []change, lost bool, err error) {
 	rows, err := db.QueryContext(ctx, "SELECT revision, before, after FROM changes WHERE revision > ? ORDER BY revision LIMIT 1000", revision)
 	if err != nil {

@@ -46,7 +46,7 @@ func group() apistage.Group {
 	}
 }
 
-// text is the note as it is, for pipes.
+// text serves the text of a note alone.
 func text(call apistage.Call[*v1.Note], w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintln(w, call.Object.Spec.Text)

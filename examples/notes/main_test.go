@@ -91,12 +91,12 @@ func TestVerbs(t *testing.T) {
 	if list, err := client.List(ctx, metav1.ListOptions{FieldSelector: "spec.title=applied"}); err != nil || len(list.Items) != 1 {
 		t.Errorf("selected are %v (%v)", list, err)
 	}
-	answer, err := http.Get(stage.URL + "/apis/notes.example.com/v1/namespaces/default/notes/one/text")
+	resp, err := http.Get(stage.URL + "/apis/notes.example.com/v1/namespaces/default/notes/one/text")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if text, _ := io.ReadAll(answer.Body); string(text) != "first line\nsecond\n" {
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); string(text) != "first line\nsecond\n" {
 		t.Errorf("text is %q", text)
 	}
 	wrong := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("other")}
@@ -242,7 +242,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// What is older than the history is told to be lost, so that clients list again.
+// Changes older than the history are reported as lost, so that clients list again.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	db, err := openDatabase(t.Context(), t.TempDir()+"/notes.db")

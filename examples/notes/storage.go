@@ -23,8 +23,8 @@ import (
 
 var resource = schema.GroupResource{Group: "notes.example.com", Resource: "notes"}
 
-// storage has the notes behind the interfaces of upstream's handlers. Patch, apply and
-// selectors are theirs; rest.BeforeCreate and its like call the functions of the Kind.
+// storage implements the interfaces of Kubernetes' handlers, which add patch, apply and
+// selectors; rest.BeforeCreate and the like call the functions of the Kind.
 type storage struct {
 	apistage.Strategy
 	db      *database
@@ -101,7 +101,7 @@ func (s *storage) Create(ctx context.Context, object runtime.Object, validate re
 	return note, err
 }
 
-// write stores a change, unless it is only for show.
+// write stores a change, unless it is a dry run.
 func (s *storage) write(ctx context.Context, before, after *v1.Note, dry bool) error {
 	if dry {
 		return nil
@@ -141,7 +141,7 @@ func (s *storage) Update(ctx context.Context, name string, info rest.UpdatedObje
 	return nil, false, apierrors.NewConflict(resource, name, errStale)
 }
 
-// update makes one attempt. It tells whether the client insists on a resourceVersion.
+// update makes one attempt. It reports whether the client insists on a resourceVersion.
 func (s *storage) update(ctx context.Context, before *v1.Note, info rest.UpdatedObjectInfo, validate rest.ValidateObjectUpdateFunc, dry bool) (*v1.Note, bool, error) {
 	object, err := info.UpdatedObject(ctx, before.DeepCopyObject())
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // poll is how often a watch looks for what another generation of the stage has written.
 const poll = 200 * time.Millisecond
 
-// selector returns what the options select.
+// selector returns whether the options select a note.
 func (s *storage) selector(options *internalversion.ListOptions) func(*v1.Note) bool {
 	label, field := labels.Everything(), fields.Everything()
 	if options != nil && options.LabelSelector != nil {
@@ -37,8 +37,8 @@ func (s *storage) selector(options *internalversion.ListOptions) func(*v1.Note) 
 	}
 }
 
-// Watch begins with the notes that there are, if the options say no resourceVersion or
-// ask for them, and goes on with the changes.
+// Watch begins with the existing notes, if the options have no resourceVersion or ask for
+// them, and continues with the changes.
 func (s *storage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseInt("0"+options.ResourceVersion, 10, 64)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *follower) run(ctx context.Context, list *v1.NoteList, bookmark bool) {
 	}
 }
 
-// sendChanges sends what has happened since. It reports whether the watch goes on.
+// sendChanges sends the changes since the last call. It reports whether the watch goes on.
 func (f *follower) sendChanges(ctx context.Context) bool {
 	changes, lost, err := f.db.since(ctx, f.revision)
 	switch {
@@ -124,7 +124,7 @@ func (f *follower) sendChanges(ctx context.Context) bool {
 	return true
 }
 
-// event is what a change means to those who see only what they have selected.
+// event returns the event of a change for a watch that sees only what it has selected.
 func (f *follower) event(c change) (watch.Event, bool) {
 	was, is := f.shows(c.before), f.shows(c.after)
 	switch {
@@ -153,13 +153,13 @@ func (f *follower) send(ctx context.Context, event watch.Event) bool {
 	}
 }
 
-// broadcast wakes all who wait. The zero value is ready.
+// broadcast wakes all waiting watches. The zero value is ready.
 type broadcast struct {
 	lock    sync.Mutex
 	waiting chan struct{}
 }
 
-// next is closed by the next send.
+// next returns a channel that is closed by the next send.
 func (b *broadcast) next() <-chan struct{} {
 	b.lock.Lock()
 	defer b.lock.Unlock()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// buckets hold tokens, each user's own: so many at most, and so many more a second.
+// buckets are the token buckets of the users: each holds most tokens, and gets rate more a
+// second.
 type buckets struct {
 	rate, most float64
 	now        func() time.Time
@@ -49,7 +50,7 @@ func (b *buckets) filled(u bucket, now time.Time) float64 {
 	return min(b.most, u.tokens+now.Sub(u.at).Seconds()*b.rate)
 }
 
-// sweep forgets those whose bucket is full, who are as good as new, once a minute.
+// sweep removes full buckets, which are the same as new ones, once a minute.
 func (b *buckets) sweep(now time.Time) {
 	if now.Sub(b.swept) < time.Minute {
 		return

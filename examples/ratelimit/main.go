@@ -1,4 +1,4 @@
-// Stage ratelimit lets each user make so many requests a second, and no more.
+// Stage ratelimit limits the requests a second of each user.
 package main
 
 import (
@@ -19,7 +19,7 @@ type Config struct {
 	Exempt []string `json:"exempt" jsonschema:"groups whose members are not limited"`
 }
 
-// Validate finds what would let nobody in.
+// Validate returns an error for limits that would refuse every request.
 func (c *Config) Validate() error {
 	switch {
 	case c.Rate <= 0:
@@ -45,7 +45,7 @@ func ratelimit(env *sdk.Env) (http.Handler, error) {
 	}
 	users := newBuckets(cfg.Rate, cfg.Burst, time.Now)
 	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimit_refused_total", Help: "Requests that were refused."})
-	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ratelimit_users", Help: "Users who have been here lately."}, users.size)
+	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ratelimit_users", Help: "Users whose bucket is not full."}, users.size)
 	env.Metrics().MustRegister(refused, known)
 	env.ClaimPrefix("/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -67,7 +67,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Users who have gone are forgotten, those who are waiting are not.
+// Users with full buckets are removed, those who wait are not.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)

@@ -1,4 +1,4 @@
-// Stage readonly freezes a server: nobody changes anything, but who is exempt.
+// Stage readonly freezes a server: only exempt users and paths can be written.
 package main
 
 import (
@@ -13,9 +13,9 @@ import (
 // Config of the stage, with the defaults in main.
 type Config struct {
 	Frozen  bool     `json:"frozen" jsonschema:"whether the server is frozen"`
-	Message string   `json:"message" jsonschema:"what those who are refused are told"`
-	Groups  []string `json:"groups" jsonschema:"groups whose members may go on writing"`
-	Paths   []string `json:"paths" jsonschema:"beginnings of paths that may be written"`
+	Message string   `json:"message" jsonschema:"message of the error for refused requests"`
+	Groups  []string `json:"groups" jsonschema:"groups whose members may still write"`
+	Paths   []string `json:"paths" jsonschema:"prefixes of paths that may be written"`
 }
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 func defaults() Config {
 	return Config{
 		Frozen: true, Message: "this server is frozen",
-		// The server's own parts, and those who keep it going.
+		// The server's own components, and its operators.
 		Groups: []string{"system:masters", "system:catena:stages", "system:nodes"},
 		Paths:  []string{"/apis/coordination.k8s.io/", "/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"},
 	}
@@ -34,7 +34,7 @@ func defaults() Config {
 func readonly(env *sdk.Env) (http.Handler, error) {
 	var cfg Config
 	if err := env.Config(&cfg); err != nil || !cfg.Frozen {
-		return nil, err // without a handler and a claim, nothing comes this way
+		return nil, err // without a claim, the stage gets no requests
 	}
 	env.ClaimPrefix("/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,8 @@ func readonly(env *sdk.Env) (http.Handler, error) {
 	}), nil
 }
 
-// reads tells whether a request changes nothing. A GET that asks for another protocol
-// is a way into a container.
+// reads reports whether a request changes nothing. A GET that asks for another protocol
+// can run commands in a container.
 func reads(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -57,7 +57,7 @@ func reads(r *http.Request) bool {
 	return false
 }
 
-// exempt looks at paths that mean what they say alone.
-func exempt(p string, beginnings []string) bool {
-	return p == path.Clean(p) && slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(p, b) })
+// exempt reports whether a path has one of the prefixes. A path that is not clean is never exempt.
+func exempt(p string, prefixes []string) bool {
+	return p == path.Clean(p) && slices.ContainsFunc(prefixes, func(b string) bool { return strings.HasPrefix(p, b) })
 }

@@ -47,7 +47,7 @@ func TestReadonly(t *testing.T) {
 	} {
 		got := stage.Do(t, tc.call)
 		if got.Declined != tc.allowed {
-			t.Errorf("%s: %d %q, handed on: %t", name, got.Status, got.Body, got.Declined)
+			t.Errorf("%s: %d %q, passed on: %t", name, got.Status, got.Body, got.Declined)
 		}
 		if tc.allowed {
 			if !strings.HasSuffix(got.Body, " "+tc.call.Body) {
@@ -64,7 +64,7 @@ func TestReadonly(t *testing.T) {
 	}
 }
 
-// A server that is not frozen does not even send its requests this way.
+// If the server is not frozen, the stage gets no requests.
 func TestThawed(t *testing.T) {
 	t.Parallel()
 	if stage := start(t, Config{}); len(stage.Claims()) != 0 {

@@ -15,10 +15,10 @@ import (
 // Config of the stage, with the defaults in main.
 type Config struct {
 	Prefix    string `json:"prefix" jsonschema:"path below which the tenants are"`
-	Namespace string `json:"namespace" jsonschema:"beginning of the names of their namespaces"`
+	Namespace string `json:"namespace" jsonschema:"prefix of the names of their namespaces"`
 }
 
-// Validate finds a prefix that is none, or somebody else's.
+// Validate returns an error for a prefix that is malformed or belongs to Kubernetes.
 func (c *Config) Validate() error {
 	if c.Prefix != path.Clean(c.Prefix) || !strings.HasPrefix(c.Prefix, "/") || len(c.Prefix) < 2 || strings.HasPrefix(c.Prefix, "/api") {
 		return sdk.ConfigProblem{Key: "prefix", Message: "want a path such as /tenants"}
@@ -53,7 +53,7 @@ func tenancy(env *sdk.Env) (http.Handler, error) {
 	}), nil
 }
 
-// label is what the name of a namespace looks like.
+// label is the form of a namespace's name.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 var errOutside = errors.New("outside of the namespace")
@@ -78,7 +78,7 @@ func confine(method, p, namespace string) (string, error) {
 	}
 	version := strings.TrimSuffix(p, "/"+strings.Join(rest, "/"))
 	switch {
-	case rest[0] == "watch" || rest[0] == "proxy": // of old
+	case rest[0] == "watch" || rest[0] == "proxy": // deprecated forms
 		return "", errOutside
 	case rest[0] != "namespaces":
 		return version + "/namespaces/" + namespace + "/" + strings.Join(rest, "/"), nil

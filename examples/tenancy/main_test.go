@@ -11,7 +11,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagetest"
 )
 
-// echo answers with what the stages behind get.
+// echo responds with what the stages downstream get.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %d", r.Method, r.RequestURI, len(body))

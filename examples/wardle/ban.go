@@ -11,8 +11,8 @@ import (
 	"github.com/catena-dev/catena/sdk/apistage"
 )
 
-// ban runs upstream's admission plugin: the flunders that a fischer disallows are
-// refused.
+// ban runs the admission plugin of the sample API server: flunders that a fischer disallows
+// are refused.
 type ban struct {
 	informers informers.SharedInformerFactory
 }

@@ -30,7 +30,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// served is the stage, which its own requests lead to.
+// served starts the stage. Requests that it makes to the host come back to it.
 func served(t *testing.T) *stagetest.Stage {
 	t.Helper()
 	var self atomic.Pointer[url.URL]
@@ -61,16 +61,16 @@ func call(t *testing.T, stage *stagetest.Stage, method, path, body string) (int,
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.StatusCode, string(text)
+	return resp.StatusCode, string(text)
 }
 
 func flunder(name, reference string) string {

@@ -1,5 +1,5 @@
-// Package thirdparty tests what people do who have nothing but the SDK as a module and
-// the catena command: outside of this repository, in an empty folder.
+// Package thirdparty tests the work of stage authors who have only the SDK as a module and
+// the catena command: outside of this repository, in an empty directory.
 package thirdparty
 
 import (
@@ -33,7 +33,7 @@ func TestStageNew(t *testing.T) {
 			t.Logf("stage new took %s", time.Since(begun).Round(100*time.Millisecond))
 			w.dir = filepath.Join(w.dir, tc.name)
 			w.run(t, "go", "test", "./...")
-			t.Logf("%s from stage new to a passing test, of an SDK that nobody has compiled before", time.Since(begun).Round(100*time.Millisecond))
+			t.Logf("%s from stage new to a passing test, of an SDK that was not compiled before", time.Since(begun).Round(100*time.Millisecond))
 			w.run(t, "make", "build")
 			binary := filepath.Join(w.dir, "bin", "catena-stage-"+tc.name)
 			out := w.run(t, w.catena(t), append([]string{"stage", "check", binary, "--requests", "2000", "--timeout", "2m"}, tc.check...)...)
@@ -48,7 +48,7 @@ func TestStageNew(t *testing.T) {
 	}
 }
 
-// workshop is somebody's folder.
+// workshop is the directory of a stage author.
 type workshop struct {
 	dir string
 	env []string
@@ -66,7 +66,7 @@ func (w workshop) catena(t *testing.T) string {
 // patience is how long a command may take; some compile a lot.
 const patience = 8 * time.Minute
 
-// run runs a command in the folder, which must succeed.
+// run runs a command in the directory, which must succeed.
 func (w workshop) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
