@@ -85,10 +85,11 @@ func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 			happen(t, s, c, r, e, stage)
 		}
 	})
+	began := time.Now()
 	if err := s.restore(t.Context()); err != nil {
 		t.Error(err)
 	}
-	r.happened(event{kind: "restored"}, "", time.Now(), time.Now(), c)
+	r.happened(event{kind: "restored"}, "", began, time.Now(), c)
 	after, err := awaitHoldings(t.Context(), s, c, before)
 	if err != nil {
 		t.Error(err)
