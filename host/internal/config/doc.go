@@ -38,7 +38,7 @@
 //	holdTimeout (duration)
 //	    How long requests wait for the next process of a stage that has died before
 //	    they get 503. More than half a minute is of little use: clients have
-//	    time-outs of their own.
+//	    timeouts of their own.
 //	    Default: 10s
 //	holdRequests (integer)
 //	    How many requests may wait for one such stage; those above get 503 at once.
@@ -81,7 +81,7 @@
 //	    Size up to which the embedded etcd may grow, 0 for etcd's default of 2 GiB.
 //	    Default: 0
 //	stages.*.disabled (true or false)
-//	    Whether the stage is left out of the chain. The stage before it then
+//	    Whether the stage is left out of the chain. The stage upstream of it then
 //	    delegates to its delegate.
 //	    Default: false
 //	stages.*.delegate (string)

@@ -70,7 +70,7 @@ func hostKeys() []Key {
 		{Path: "watchPlugins", Type: Bool, Default: false,
 			Doc: "Whether a stage is swapped as soon as its binary in a plugin directory, or that of stages.NAME.binary, is replaced by another."},
 		{Path: "holdTimeout", Type: Duration, Default: 10 * time.Second, check: notNegative,
-			Doc: "How long requests wait for the next process of a stage that has died before they get 503. More than half a minute is of little use: clients have time-outs of their own."},
+			Doc: "How long requests wait for the next process of a stage that has died before they get 503. More than half a minute is of little use: clients have timeouts of their own."},
 		{Path: "holdRequests", Type: Integer, Default: int64(1000), check: positive,
 			Doc: "How many requests may wait for one such stage; those above get 503 at once."},
 		{Path: "preShutdownTimeout", Type: Duration, Default: 10 * time.Second, check: positive,
@@ -107,7 +107,7 @@ func storeKeys() []Key {
 func stageKeys() []Key {
 	return []Key{
 		{Path: "stages.*.disabled", Type: Bool, Default: false,
-			Doc: "Whether the stage is left out of the chain. The stage before it then delegates to its delegate."},
+			Doc: "Whether the stage is left out of the chain. The stage upstream of it then delegates to its delegate."},
 		{Path: "stages.*.delegate", Type: String, Default: "",
 			Doc: "The stage that gets the requests which this one does not serve. The tail of the chain has none."},
 		{Path: "stages.*.binary", Type: String, DefaultDoc: "catena-stage-NAME in pluginDirs",
