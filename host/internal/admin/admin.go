@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -22,6 +23,7 @@ type Host interface {
 	Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped, error)
 	Reload(ctx context.Context) (*Reload, error)
 	Explain(ctx context.Context, r ExplainRequest) (*Explanation, error)
+	Source() Source
 }
 
 // ErrStarting is why a host that starts does not change its chain.
@@ -41,6 +43,37 @@ type Status struct {
 type Signal struct {
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
+}
+
+// Source is what the configuration of a running host is read from: the layers above the
+// defaults, from the lowest to the highest.
+type Source struct {
+	// Dir is the working directory of the host, to which all paths are relative.
+	Dir string `json:"dir"`
+	// Files are those of --config.
+	Files []string `json:"files,omitempty"`
+	// Env are the variables of Catena in the environment, each as NAME=VALUE.
+	Env []string `json:"env,omitempty"`
+	// Set has KEY=VALUE for each --set.
+	Set []string `json:"set,omitempty"`
+	// Flags are the other flags that stand for a key.
+	Flags []config.CommandFlag `json:"flags,omitempty"`
+}
+
+// Validity is the result of a check of a configuration.
+type Validity struct {
+	Valid  bool          `json:"valid"`
+	Errors []ConfigError `json:"errors"`
+}
+
+// ConfigError is one thing that is wrong with a configuration.
+type ConfigError struct {
+	// Source is the path of a file, "env NAME", "--set KEY" or "--FLAG". It is empty, as Line
+	// and Key are, if it is not known or part of the message.
+	Source  string `json:"source,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Key     string `json:"key,omitempty"`
+	Message string `json:"message"`
 }
 
 // SwapRequest asks for a new process of a stage.

@@ -59,6 +59,13 @@ func (c *Client) Explain(ctx context.Context, r ExplainRequest) (*Explanation, e
 	return e, err
 }
 
+// Source returns what the configuration of the host is read from.
+func (c *Client) Source(ctx context.Context) (Source, error) {
+	var s Source
+	err := c.call(ctx, http.MethodGet, "/source", nil, &s)
+	return s, err
+}
+
 // call decodes the response into result.
 func (c *Client) call(ctx context.Context, method, path string, body, result any) error {
 	client := &http.Client{Transport: &http.Transport{
@@ -104,7 +111,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 			break
 		}
 	}
-	return nil, fmt.Errorf("no host answers for the data folder %s: is it running, and with this dataDir? (%w)", c.DataDir, err)
+	return nil, fmt.Errorf("no host runs on the data directory %s; --data-dir, --config or CATENA_DATA_DIR name another one (%w)", c.DataDir, err)
 }
 
 // cutOff explains an error of a connection that broke off before the host could say how a

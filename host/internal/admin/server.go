@@ -44,6 +44,7 @@ func Serve(runtimeDir string, h Host, errorLog *log.Logger) (closeSocket func() 
 func handler(h Host) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { respond(w, h.Status(), nil, 0) })
+	mux.HandleFunc("GET /source", func(w http.ResponseWriter, _ *http.Request) { respond(w, h.Source(), nil, 0) })
 	mux.HandleFunc("POST /swap", func(w http.ResponseWriter, r *http.Request) {
 		var req SwapRequest
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -20,6 +21,10 @@ type fakeHost struct {
 }
 
 func (*fakeHost) Status() Status { return Status{Signals: []Signal{{Name: "ServerStarted"}}} }
+
+func (*fakeHost) Source() Source {
+	return Source{Dir: "/d", Files: []string{"a", "b"}, Env: []string{"CATENA_A=b"}, Set: []string{"c=d"}, Flags: []config.CommandFlag{{Name: "--data-dir", Key: "dataDir", Value: "e"}}}
+}
 
 func (h *fakeHost) Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped, error) {
 	if r.Stage == "slow" {
@@ -59,6 +64,9 @@ func TestClientAndServer(t *testing.T) {
 	c, _ := serve(t, h)
 	if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, h.Status()) {
 		t.Errorf("status: %+v, %v", got, err)
+	}
+	if got, err := c.Source(t.Context()); err != nil || !reflect.DeepEqual(got, h.Source()) {
+		t.Errorf("source: %+v, %v", got, err)
 	}
 	swap := SwapRequest{Stage: "core", Binary: "/b", Rollback: supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}}
 	if got, err := c.Swap(t.Context(), swap); err != nil || got.Stage != "core" || !reflect.DeepEqual(h.asked, swap) {

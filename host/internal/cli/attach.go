@@ -9,13 +9,13 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// parseAttachments takes what --attach was given: NAME or NAME=FOLDER.
+// parseAttachments takes what --attach was given: NAME or NAME=DIRECTORY.
 func parseAttachments(values []string) (server.Attachments, error) {
 	all := server.Attachments{}
 	for _, value := range values {
 		name, dir, given := strings.Cut(value, "=")
 		if name == "" || given && dir == "" {
-			return nil, fmt.Errorf("--attach %s: want the name of a stage, or NAME=FOLDER", value)
+			return nil, fmt.Errorf("--attach %s: want the name of a stage, or NAME=DIRECTORY", value)
 		}
 		if all[name] != "" {
 			return nil, fmt.Errorf("--attach: stage %q is named twice", name)

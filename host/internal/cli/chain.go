@@ -35,9 +35,12 @@ delegates to, and the paths that it claims. A stage reports its claims when it
 runs, so what is printed are those of the last run on the data folder, if there
 was one. A claim that ends in /** covers the path and everything below it, one that
 ends in /* the paths with one more segment.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json", "dot"); err != nil {
+				return err
+			}
+			if err := flags.adopt(cmd.Context()); err != nil {
 				return err
 			}
 			cfg, err := flags.load()

@@ -22,7 +22,7 @@ func Main(version string) int {
 	if errors.As(err, &code) {
 		return int(code)
 	}
-	fmt.Fprintf(os.Stderr, "catena: %v\n", err)
+	fmt.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
 	return 1
 }
 
@@ -38,18 +38,25 @@ func rootCommand(version string) *cobra.Command {
 		Long: `Catena is an API server built as a chain of processes. A small host terminates
 TLS, authenticates, authorizes and audits each request once, and relays it to the
 stage that owns its path. Every stage is a plugin binary, catena-stage-NAME, in a
-plugin folder; the configuration says which stage delegates to which.
+plugin directory; the configuration says which stage delegates to which.
 
 A first session:
 
   catena serve --config configs/catena.yaml
   export KUBECONFIG=$PWD/data/admin.kubeconfig
   kubectl get namespaces`,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(os.Stdout)
+	root.SetVersionTemplate(versionsOf(version).String())
+	root.SetFlagErrorFunc(badFlag)
 	root.AddCommand(serveCommand(), statusCommand(), swapCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(),
 		kubeconfigCommand(), stageCommand(version), versionCommand(version))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	completeNothingElse(root)
+	refuseUnknown(root)
 	return root
 }

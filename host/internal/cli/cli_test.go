@@ -171,7 +171,7 @@ func TestKubeconfigNeedsAFirstStart(t *testing.T) {
 func TestStatusOfNoHost(t *testing.T) {
 	dir := t.TempDir()
 	_, _, err := run(t, "status", "--data-dir", dir)
-	if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder "+dir) {
+	if err == nil || !strings.Contains(err.Error(), "no host runs on the data directory "+dir) {
 		t.Errorf("got %v", err)
 	}
 }

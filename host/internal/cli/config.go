@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/server"
@@ -17,7 +19,6 @@ func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check or show the configuration",
-		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(configValidateCommand(), configShowCommand(), configSchemaCommand())
 	return cmd
@@ -26,6 +27,7 @@ func configCommand() *cobra.Command {
 func configValidateCommand() *cobra.Command {
 	var flags configFlags
 	var withStages bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Print every error of the configuration",
@@ -37,22 +39,60 @@ started, created or changed. The exit code is 1 if there is an error.
 What is below stages.NAME.config only the stage knows. With --with-stages, each stage's
 binary is started, asked for the schema of its configuration and for its own opinion,
 and ended; none is configured, and nothing is served.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
+			if err := flags.adopt(cmd.Context()); err != nil {
+				return err
+			}
 			wrong := validate(cmd.Context(), &flags, nil, withStages)
-			for _, p := range wrong {
-				fmt.Fprintln(cmd.ErrOrStderr(), p)
+			if err := printValidity(cmd, output, &flags, wrong); err != nil {
+				return err
 			}
 			if len(wrong) > 0 {
 				return exitCode(1)
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
-			return err
+			return nil
 		},
 	}
 	flags.register(cmd)
+	registerOutput(cmd, &output, "text", "json")
 	cmd.Flags().BoolVar(&withStages, "with-stages", false, "start each stage's binary and have it check its own configuration")
 	return cmd
+}
+
+// printValidity prints errors on standard error, and otherwise which configuration has none. As
+// JSON, all of it goes to standard output.
+func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong []error) error {
+	if format == "json" {
+		result := admin.Validity{Valid: len(wrong) == 0, Errors: []admin.ConfigError{}}
+		for _, err := range wrong {
+			e := admin.ConfigError{Message: err.Error()}
+			var p *config.Problem
+			if errors.As(err, &p) {
+				e = admin.ConfigError{Source: p.Source, Line: p.Line, Key: p.Key, Message: p.Message}
+			}
+			result.Errors = append(result.Errors, e)
+		}
+		return printJSON(cmd.OutOrStdout(), result)
+	}
+	for _, err := range wrong {
+		fmt.Fprintln(cmd.ErrOrStderr(), err)
+	}
+	if len(wrong) > 0 {
+		return nil
+	}
+	what := "the configuration"
+	if flags.host != nil {
+		what += " of the running host"
+	}
+	if files := flags.options().Files; len(files) > 0 {
+		what += " (" + strings.Join(files, ", ") + ")"
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), what, "is valid")
+	return err
 }
 
 func configShowCommand() *cobra.Command {
@@ -64,9 +104,12 @@ func configShowCommand() *cobra.Command {
 		Long: `Print every value that is in effect and where it came from. If there are errors, they
 follow on standard error, the values that are wrong are left out, and the exit code is 1.
 Binaries are not looked for.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
+			if err := flags.adopt(cmd.Context()); err != nil {
 				return err
 			}
 			cfg, err := flags.inspect()

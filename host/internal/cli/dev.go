@@ -30,9 +30,9 @@ The binaries are in DATA_DIR/dev, where the host finds them if it has to start a
 again. It goes back to the configured ones when it is started anew. Ctrl-C ends.`,
 		Example: `  catena dev ./stages/hello
   catena dev --data-dir /tmp/catena ./hello ./tenancy`,
-		Args: cobra.MinimumNArgs(1),
+		Args: wantSomeArgs(1, "the directory of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := flags.loadDirs()
+			cfg, err := flags.dirs()
 			if err != nil {
 				return err
 			}
@@ -52,6 +52,9 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 			})
 		},
 	}
-	flags.register(cmd)
+	flags.registerHost(cmd)
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
 	return cmd
 }

@@ -159,7 +159,7 @@ func TestDevSwapsIntoARunningHost(t *testing.T) {
 func TestDevWithoutAHost(t *testing.T) {
 	t.Parallel()
 	_, _, err := run(t, "dev", t.TempDir(), "--data-dir", t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder") {
+	if err == nil || !strings.Contains(err.Error(), "no host runs on the data directory") {
 		t.Errorf("got %v", err)
 	}
 }

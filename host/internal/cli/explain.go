@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -36,7 +35,7 @@ For a request that is really made, send the header "X-Catena-Explain: 1": if you
 get /debug/catena/chain, the answer has the way that it went in "X-Catena-Trail".`,
 		Example: `  catena explain GET /api/v1/namespaces
   catena explain DELETE /apis/apps/v1/namespaces/default/deployments/web --as jane --as-group dev`,
-		Args: cobra.ExactArgs(2),
+		Args: wantArgs(2, "a method and a path"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
@@ -44,7 +43,7 @@ get /debug/catena/chain, the answer has the way that it went in "X-Catena-Trail"
 			if as == "" && len(groups) > 0 {
 				return errors.New("--as-group needs --as")
 			}
-			e, err := explain(cmd.Context(), &flags, strings.ToUpper(args[0]), args[1], as, groups)
+			e, err := explain(cmd, &flags, strings.ToUpper(args[0]), args[1], as, groups)
 			if err != nil {
 				return err
 			}
@@ -52,14 +51,23 @@ get /debug/catena/chain, the answer has the way that it went in "X-Catena-Trail"
 		},
 	}
 	flags.register(cmd)
+	cmd.ValidArgsFunction = completeMethod
 	registerOutput(cmd, &output, "text", "json")
 	cmd.Flags().StringVar(&as, "as", "", "`user` whose rights are looked up")
 	cmd.Flags().StringArrayVar(&groups, "as-group", nil, "`group` of that user; may be given more than once")
 	return cmd
 }
 
+// completeMethod offers the methods as the first argument.
+func completeMethod(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, onlyThese
+	}
+	return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}, onlyThese
+}
+
 // explain asks the running host, or else what the last one has left.
-func explain(ctx context.Context, flags *configFlags, method, target, as string, groups []string) (*admin.Explanation, error) {
+func explain(cmd *cobra.Command, flags *configFlags, method, target, as string, groups []string) (*admin.Explanation, error) {
 	if !strings.HasPrefix(target, "/") {
 		return nil, fmt.Errorf("path %q: must begin with /", target)
 	}
@@ -71,16 +79,19 @@ func explain(ctx context.Context, flags *configFlags, method, target, as string,
 	if err != nil {
 		return nil, err
 	}
-	e, err := client.Explain(ctx, admin.ExplainRequest{Method: method, Path: target, As: as, Groups: groups})
+	e, err := client.Explain(cmd.Context(), admin.ExplainRequest{Method: method, Path: target, As: as, Groups: groups})
 	if !admin.IsNotRunning(err) {
-		return e, err
+		return e, errors.Join(flags.useless(cmd), err)
 	}
 	if as != "" {
 		return nil, fmt.Errorf("who may do what is known to a running host only: %w", err)
 	}
+	if err := flags.adopt(cmd.Context()); err != nil {
+		return nil, err
+	}
 	full, err := flags.load()
 	if err != nil {
-		return nil, fmt.Errorf("no host runs on the data folder %s, and without one it takes a configuration: %w", client.DataDir, err)
+		return nil, fmt.Errorf("no host runs on the data directory %s, and without one it takes a configuration: %w", client.DataDir, err)
 	}
 	return explainOffline(full, method, parsed.Path), nil
 }

@@ -33,11 +33,11 @@ func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"must begin with /":             {"GET", "api"},
-		"--as-group needs --as":         {"GET", "/api", "--as-group", "x"},
-		"known to a running host only":  {"GET", "/api", "--as", "jane"},
-		"accepts 2 arg(s), received 1":  {"GET"},
-		`"xml": this command prints te`: {"GET", "/", "-o", "xml"},
+		"must begin with /":                 {"GET", "api"},
+		"--as-group needs --as":             {"GET", "/api", "--as-group", "x"},
+		"known to a running host only":      {"GET", "/api", "--as", "jane"},
+		"explain needs a method and a path": {"GET"},
+		`"xml": this command prints te`:     {"GET", "/", "-o", "xml"},
 	} {
 		_, _, err := run(t, append([]string{"explain", "--config", file, "--data-dir", data}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -49,7 +49,7 @@ func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 func TestExplainWithoutHostAndConfiguration(t *testing.T) {
 	data := t.TempDir()
 	_, _, err := run(t, "explain", "GET", "/api", "--data-dir", data)
-	if err == nil || !strings.Contains(err.Error(), "no host runs on the data folder "+data) {
+	if err == nil || !strings.Contains(err.Error(), "no host runs on the data directory "+data) {
 		t.Errorf("got %v", err)
 	}
 }

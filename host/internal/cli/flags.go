@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,33 +15,78 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 )
 
-// configFlags are the flags of every command that reads a configuration.
+// configFlags are the flags that give a configuration.
 type configFlags struct {
 	files   []string
 	set     []string
 	dataDir string
 	// more are a command's own flags that stand for a key.
 	more []config.CommandFlag
+	// findsHost means that the command takes no more of a configuration than where its
+	// host is.
+	findsHost bool
+	// host is the configuration of the running host, if the command has adopted it.
+	host *admin.Source
 }
 
+// register is for the commands that read a configuration.
 func (f *configFlags) register(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringSliceVar(&f.files, "config", nil,
-		"configuration `file` (YAML, JSON or TOML); more than one may be given, later ones win")
-	fs.StringArrayVar(&f.set, "set", nil,
+	f.add(cmd, "configuration `file` (YAML, JSON or TOML); more than one may be given, later ones win (default $CATENA_CONFIG)",
 		"one `key=value` of the configuration, such as apiserver.secure-port=7443; wins over files and environment")
-	fs.StringVar(&f.dataDir, "data-dir", "", "`folder` for all state (dataDir of the configuration)")
+}
+
+// registerHost is for the commands that only look for a running host or its directories.
+func (f *configFlags) registerHost(cmd *cobra.Command) {
+	f.findsHost = true
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return f.useless(cmd) }
+	f.add(cmd, "configuration `file` of the host, if its dataDir or runtimeDir is needed to find it (default $CATENA_CONFIG)",
+		"dataDir or runtimeDir of the host, as `key=value`")
+}
+
+func (f *configFlags) add(cmd *cobra.Command, file, set string) {
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.files, "config", nil, file)
+	fs.StringArrayVar(&f.set, "set", nil, set)
+	fs.StringVar(&f.dataDir, "data-dir", "", "`directory` of all state (dataDir of the configuration)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json", "toml")
 	_ = cmd.MarkFlagDirname("data-dir")
+	_ = cmd.RegisterFlagCompletionFunc("set", f.completeSet)
+}
+
+// configVariable has the files of the configuration if no flag does.
+const configVariable = "CATENA_CONFIG"
+
+// configFiles returns the files of --config or, if there are none, of the environment.
+func (f *configFlags) configFiles() []string {
+	if len(f.files) > 0 {
+		return f.files
+	}
+	separates := func(r rune) bool { return r == ',' || r == os.PathListSeparator }
+	return strings.FieldsFunc(os.Getenv(configVariable), separates)
 }
 
 // options are all layers of the configuration by now.
 func (f *configFlags) options() config.Options {
+	if f.host != nil {
+		set := slices.DeleteFunc(slices.Clone(f.set), func(kv string) bool { return isDirectory(keyOf(kv)) })
+		return config.Options{Files: f.host.Files, Env: f.host.Env, Set: append(slices.Clone(f.host.Set), set...), Flags: f.host.Flags}
+	}
 	flags := slices.Clone(f.more)
 	if f.dataDir != "" {
 		flags = append(flags, config.CommandFlag{Name: "--data-dir", Key: "dataDir", Value: f.dataDir})
 	}
-	return config.Options{Files: f.files, Set: f.set, Flags: flags, Env: os.Environ()}
+	return config.Options{Files: f.configFiles(), Set: f.set, Flags: flags, Env: os.Environ()}
+}
+
+// source are the options for those who ask the host for its configuration.
+func (f *configFlags) source() (admin.Source, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return admin.Source{}, err
+	}
+	o := f.options()
+	env := slices.DeleteFunc(o.Env, func(kv string) bool { return !strings.HasPrefix(kv, "CATENA_") })
+	return admin.Source{Dir: dir, Files: o.Files, Env: env, Set: o.Set, Flags: o.Flags}, nil
 }
 
 func (f *configFlags) load() (*config.Config, error) { return config.Load(f.options()) }
@@ -44,25 +94,70 @@ func (f *configFlags) load() (*config.Config, error) { return config.Load(f.opti
 // inspect also returns what is right of a configuration that is wrong.
 func (f *configFlags) inspect() (*config.Config, error) { return config.Inspect(f.options()) }
 
-// loadDirs is load for commands that need no more of a configuration than its
-// directories, and so do without one if no file is given.
-func (f *configFlags) loadDirs() (*config.Config, error) {
-	if len(f.files) > 0 || len(f.set) > 0 {
-		return f.load()
+// adopt makes the configuration that of the host that runs on the data directory, if the flags and
+// the environment give none. The process changes to the working directory of the host, to which
+// the paths are relative.
+func (f *configFlags) adopt(ctx context.Context) error {
+	if len(f.configFiles()) > 0 || slices.ContainsFunc(f.set, func(kv string) bool { return strings.HasPrefix(kv, "stages.") }) {
+		return nil
 	}
-	dataDir := f.dataDir
-	if dataDir == "" {
-		dataDir = os.Getenv("CATENA_DATA_DIR")
+	client, err := f.client()
+	if err != nil {
+		return err
 	}
-	if dataDir == "" {
-		dataDir = "./data"
+	source, err := client.Source(ctx)
+	if admin.IsNotRunning(err) {
+		return fmt.Errorf("no configuration: pass --config FILE or set %s; without them it is that of the running host, but no host runs on the data directory %s",
+			configVariable, client.DataDir)
 	}
-	return &config.Config{DataDir: dataDir, RuntimeDir: os.Getenv("CATENA_RUNTIME_DIR")}, nil
+	if err != nil {
+		return fmt.Errorf("read the configuration of the host that runs on the data directory %s, as there is neither --config nor %s: %w",
+			client.DataDir, configVariable, err)
+	}
+	if wd, err := os.Getwd(); err != nil || wd != source.Dir {
+		if err := os.Chdir(source.Dir); err != nil {
+			return fmt.Errorf("working directory of the running host: %w", err)
+		}
+	}
+	f.host = &source
+	return nil
+}
+
+// isDirectory reports whether a key says where a host is.
+func isDirectory(key string) bool { return key == "dataDir" || key == "runtimeDir" }
+
+// takes reports whether --set has a use for a key.
+func (f *configFlags) takes(key string) bool { return !f.findsHost || isDirectory(key) }
+
+func keyOf(kv string) string {
+	key, _, _ := strings.Cut(kv, "=")
+	return key
+}
+
+// useless returns an error if --set has a key that does not help to find the host.
+func (f *configFlags) useless(cmd *cobra.Command) error {
+	for _, kv := range f.set {
+		if key := keyOf(kv); !isDirectory(key) {
+			return fmt.Errorf("--set %s: has no effect: the running host has a configuration of its own, and %s only looks for the host "+
+				"(by --data-dir, --config, or --set of dataDir or runtimeDir); to change a key, change the host's configuration, then catena reload",
+				key, called(cmd))
+		}
+	}
+	return nil
+}
+
+// dirs returns a configuration of which only the directories are sure to be right.
+func (f *configFlags) dirs() (*config.Config, error) {
+	cfg, err := f.inspect()
+	if cfg == nil || cfg.Hides("dataDir") || cfg.Hides("runtimeDir") {
+		return nil, cmp.Or(err, errors.New("the configuration has no dataDir"))
+	}
+	return cfg, nil
 }
 
 // client returns a client of the host that runs on the data directory.
 func (f *configFlags) client() (*admin.Client, error) {
-	cfg, err := f.loadDirs()
+	cfg, err := f.dirs()
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/pki"
@@ -15,18 +17,24 @@ import (
 func kubeconfigCommand() *cobra.Command {
 	var flags configFlags
 	var id pki.Identity
-	var server string
+	var server, output string
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --user NAME [--group NAME]...",
 		Short: "Print a kubeconfig with a client certificate for an identity",
 		Long: `Print a kubeconfig with a new client certificate, valid for a year, signed by the
-authority in the data folder. What the identity may do is up to the server's
+authority in the data directory. What the identity may do is up to the server's
 authorization. A certificate cannot be revoked.`,
 		Example: `  catena kubeconfig --user jane --group developers > jane.kubeconfig
   kubectl --kubeconfig jane.kubeconfig auth whoami`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.loadDirs()
+			if err := checkOutput(output, "yaml", "json"); err != nil {
+				return err
+			}
+			if id.User == "" {
+				return fmt.Errorf("kubeconfig needs a user: %s", synopsis(cmd))
+			}
+			cfg, err := flags.dirs()
 			if err != nil {
 				return err
 			}
@@ -40,23 +48,29 @@ authorization. A certificate cannot be revoked.`,
 				}
 			}
 			out, err := p.Kubeconfig(id, server, nil)
+			if err == nil && output == "json" {
+				out, err = yaml.YAMLToJSON(out)
+			}
 			if err != nil {
 				return err
+			}
+			if output == "json" {
+				return printJSON(cmd.OutOrStdout(), json.RawMessage(out))
 			}
 			_, err = cmd.OutOrStdout().Write(out)
 			return err
 		},
 	}
-	flags.register(cmd)
+	flags.registerHost(cmd)
+	registerOutput(cmd, &output, "yaml", "json")
 	fs := cmd.Flags()
 	fs.StringVar(&id.User, "user", "", "`name` of the user (required)")
 	fs.StringArrayVar(&id.Groups, "group", nil, "`name` of a group of the user; may be given more than once")
 	fs.StringVar(&server, "server", "", "`URL` of the server; that of the last run if not given")
-	_ = cmd.MarkFlagRequired("user")
 	return cmd
 }
 
-// lastServer is where the last run on the data folder has served.
+// lastServer returns where the last run on the data directory served.
 func lastServer(dataDir string) (string, error) {
 	path := datadir.AdminKubeconfig(dataDir)
 	cfg, err := clientcmd.LoadFromFile(path)

@@ -12,7 +12,7 @@ import (
 // registerOutput adds the flag --output with its values, for people and for shells.
 func registerOutput(cmd *cobra.Command, output *string, formats ...string) {
 	last := len(formats) - 1
-	usage := fmt.Sprintf("output format: %s or %s", strings.Join(formats[:last], ", "), formats[last])
+	usage := fmt.Sprintf("output `format`: %s or %s", strings.Join(formats[:last], ", "), formats[last])
 	cmd.Flags().StringVarP(output, "output", "o", formats[0], usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -44,9 +44,12 @@ func pluginsCommand() *cobra.Command {
 protocol, how its control socket is protected (mtls: by one-time certificates;
 folder: by the mode of its folder alone), checksum and path, or why a binary is refused. Each one that is not
 refused is started and asked what it is; none is configured.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
+			if err := flags.adopt(cmd.Context()); err != nil {
 				return err
 			}
 			cfg, err := flags.load()

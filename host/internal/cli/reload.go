@@ -8,16 +8,20 @@ import (
 
 func reloadCommand() *cobra.Command {
 	var flags configFlags
+	var output string
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Have a running host read its configuration again",
-		Long: `Have the host that runs on the data folder read its configuration again, the same
+		Long: `Have the host that runs on the data directory read its configuration again, the same
 files, environment and flags that it was started with, and apply it: stages are
 swapped, added, removed and put into another order without a failed request. It
-prints what was done. A configuration that is wrong, or that changes what only a
+prints what was done. The flags of this command only look for the host. A configuration that is wrong, or that changes what only a
 restart can change, changes nothing, and the command says why. SIGHUP does the same.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
 			client, err := flags.client()
 			if err != nil {
 				return err
@@ -26,10 +30,14 @@ restart can change, changes nothing, and the command says why. SIGHUP does the s
 			if err != nil {
 				return err
 			}
+			if output == "json" {
+				return printJSON(cmd.OutOrStdout(), result)
+			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "configuration", result.String())
 			return err
 		},
 	}
-	flags.register(cmd)
+	flags.registerHost(cmd)
+	registerOutput(cmd, &output, "text", "json")
 	return cmd
 }

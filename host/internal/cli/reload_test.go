@@ -7,12 +7,12 @@ import (
 
 func TestBadFlagsOfSwap(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"swap", "accepts 1 arg(s), received 0"},
+		{"swap", "swap needs the name of a stage"},
 		{"swap core --rollback-on errors=5", `--rollback-on: want errors=N%`},
 		{"swap core --rollback-on crash", `--rollback-on: want errors=N% or health, have "crash"`},
 		{"swap core --probation -1s", "--probation -1s: must not be negative"},
 		{"swap core --probation soon", "invalid argument"},
-		{"reload now", "unknown command"},
+		{"reload now", "reload takes no arguments"},
 		{"status -o xml", `--output "xml": this command prints text, json`},
 	} {
 		_, _, err := run(t, append(strings.Fields(c.args), "--data-dir", t.TempDir())...)
@@ -26,7 +26,7 @@ func TestCommandsOfNoHost(t *testing.T) {
 	for _, args := range []string{"swap core", "reload", "status"} {
 		dir := t.TempDir()
 		_, _, err := run(t, append(strings.Fields(args), "--data-dir", dir)...)
-		if err == nil || !strings.Contains(err.Error(), "no host answers for the data folder "+dir) {
+		if err == nil || !strings.Contains(err.Error(), "no host runs on the data directory "+dir) {
 			t.Errorf("%s: got %v", args, err)
 		}
 	}

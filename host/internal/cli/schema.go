@@ -31,8 +31,11 @@ func configSchemaCommand() *cobra.Command {
 started, asked, and ended; the stage need not be in the chain, a file in pluginDirs is
 enough.`,
 		Example: `  catena config schema hello --config configs/hello.yaml`,
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs(1, "the name of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.adopt(cmd.Context()); err != nil {
+				return err
+			}
 			cfg, err := flags.load()
 			if err != nil {
 				return err
@@ -57,6 +60,7 @@ enough.`,
 		},
 	}
 	flags.register(cmd)
+	cmd.ValidArgsFunction = flags.completeStages(1)
 	return cmd
 }
 

@@ -3,7 +3,9 @@ package cli
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +42,7 @@ comes up and, when the server is ready, the lines to paste for a first session.`
   catena serve --config configs/catena.yaml --secure-port 7443 --data-dir /var/lib/catena
   catena serve --config configs/catena.yaml --set apiserver.audit-policy-file=audit.yaml
   catena serve --config configs/hello.yaml --attach hello`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range slices.Sorted(maps.Keys(servingFlags)) {
 				if f := cmd.Flags().Lookup(name); f.Changed {
@@ -59,14 +61,22 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			defer stop()
 			reload, stopReload := hangups()
 			defer stopReload()
-			return server.Run(ctx, server.Options{Config: cfg, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force})
+			source, err := flags.source()
+			if err != nil {
+				return err
+			}
+			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force})
 		},
 	}
 	flags.register(cmd)
 	cmd.Flags().StringArrayVar(&attached, "attach", nil,
-		"use the running process of a stage that was started with --debug instead of starting one: `NAME`, or NAME=FOLDER if --debug has a folder")
+		"use the running process of a stage that was started with --debug instead of starting one: `NAME`, or NAME=DIRECTORY if --debug has a directory")
+	_ = cmd.RegisterFlagCompletionFunc("attach", flags.completeStages(math.MaxInt))
 	for name, usage := range servingFlags {
 		cmd.Flags().String(name, "", usage)
+		if strings.Contains(usage, "`file`") {
+			_ = cmd.MarkFlagFilename(name)
+		}
 	}
 	return cmd
 }

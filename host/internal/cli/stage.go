@@ -28,7 +28,6 @@ func stageCommand(version string) *cobra.Command {
 		Use:   "stage",
 		Short: "Write and check stages",
 		Long:  "What authors of stages need. docs/tutorial.md goes from nothing to a running stage.",
-		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(stageNewCommand(version), stageCheckCommand())
 	return cmd
@@ -53,14 +52,14 @@ The go command then finds out which modules it needs, the SDK among them. Where 
 release of the SDK can be had, --sdk names a folder with a clone of Catena.`,
 		Example: `  catena stage new greeter
   catena stage new greeter --module github.com/me/greeter --sdk ~/src/catena`,
-		Args: cobra.ExactArgs(1),
+		Args: wantArgs(1, "the name of the stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
 			return runStageNew(cmd, opts)
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar((*string)(&opts.Kind), "kind", string(opts.Kind), "what the stage `is`: "+strings.Join(scaffold.Kinds(), " or "))
+	fs.StringVar((*string)(&opts.Kind), "kind", string(opts.Kind), "`kind` of stage: "+strings.Join(scaffold.Kinds(), " or "))
 	fs.StringVar(&opts.Module, "module", "", "`path` of the Go module (default example.com/NAME)")
 	fs.StringVar(&opts.Dir, "dir", "", "`folder` to create (default ./NAME)")
 	fs.StringVar(&opts.SDK, "sdk", opts.SDK, "`version` of the SDK, or folder of a clone of Catena (default: the latest release)")
@@ -88,8 +87,9 @@ func stageCheckCommand() *cobra.Command {
 	var output, config string
 	var withStore bool
 	cmd := &cobra.Command{
-		Use:   "check BINARY",
-		Short: "Check whether a stage keeps the protocol, whatever it is written in",
+		Use:         "check BINARY",
+		Annotations: map[string]string{takesFiles: "BINARY"},
+		Short:       "Check whether a stage keeps the protocol, whatever it is written in",
 		Long: `Launch a stage as the host does, and check from outside what docs/protocol.md asks of
 it, from the handshake to its end. Nothing else is needed: no configuration of the
 host, no store, no other stage.
@@ -102,7 +102,7 @@ only be checked with the stage's help is checked on the endpoints that it serves
 The exit code is 0 if no check has failed.`,
 		Example: `  catena stage check bin/catena-stage-hello --config hello.yaml
   catena stage check bin/catena-stage-hello --endpoints /hello/check -o junit > hello.xml`,
-		Args: cobra.ExactArgs(1),
+		Args: wantArgs(1, "the binary of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output, "text", "json", "junit"); err != nil {
 				return err

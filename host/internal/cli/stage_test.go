@@ -24,7 +24,7 @@ func TestStageCommandsRefuse(t *testing.T) {
 		{[]string{"new", "greeter", "--kind", "plugin"}, "want middleware or api"},
 		{[]string{"new", "greeter", "--dir", filepath.Dir(broken)}, "is not empty"},
 		{[]string{"new", "greeter", "--sdk", "1.0"}, "neither a version"},
-		{[]string{"new"}, "accepts 1 arg"},
+		{[]string{"new"}, "needs the name of the stage"},
 		{[]string{"check", "/no/such/stage"}, "/no/such/stage: no such file"},
 		{[]string{"check", "x", "-o", "yaml"}, "text, json, junit"},
 		{[]string{"check", "x", "--config", "/no/such/config"}, "--config: open /no/such/config"},

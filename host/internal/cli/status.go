@@ -1,17 +1,24 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -20,16 +27,18 @@ func statusCommand() *cobra.Command {
 	var output string
 	var watch bool
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Print where each stage of a running host stands",
-		Long: `Print where each stage of the host that runs on the data folder stands: its state,
-since when, its process and version, how often it was restarted, its standby, how the
-latest swap ended and what it is on probation for, why the latest process that failed
-did, and how the latest reload of the configuration went. With -o json also the
-lifecycle signals that the server has come to.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, "text", "json"); err != nil {
+		Use:   "status [STAGE]...",
+		Short: "Print the state of the stages of a running host",
+		Long: `Print the state of each stage of the host that runs on the data directory, or of the
+stages that are named: since when, its process and version, how often it was restarted,
+its standby, how the latest swap ended and what it is on probation for, why the latest
+process that failed did, and how the latest reload of the configuration went. A stage
+without a process shows when the next start is tried. With -o json also the lifecycle
+signals that the server has reached; with -o pid nothing but the process of each stage.`,
+		Example: `  catena status
+  kill -9 $(catena status core -o pid)`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output, "text", "json", "pid"); err != nil {
 				return err
 			}
 			client, err := flags.client()
@@ -39,6 +48,9 @@ lifecycle signals that the server has come to.`,
 			last := ""
 			for {
 				all, err := client.Status(cmd.Context())
+				if err == nil {
+					all.Stages, err = pick(all.Stages, args)
+				}
 				if err != nil {
 					return err
 				}
@@ -54,10 +66,31 @@ lifecycle signals that the server has come to.`,
 			}
 		},
 	}
-	flags.register(cmd)
-	registerOutput(cmd, &output, "text", "json")
+	flags.registerHost(cmd)
+	registerOutput(cmd, &output, "text", "json", "pid")
+	cmd.ValidArgsFunction = flags.completeStages(math.MaxInt)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print again whenever something has changed")
 	return cmd
+}
+
+// pick returns the stages that are named, in that order, or all if none is.
+func pick(all []supervisor.Status, names []string) ([]supervisor.Status, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	picked := make([]supervisor.Status, 0, len(names))
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(st supervisor.Status) bool { return st.Stage == name })
+		if i < 0 {
+			known := make([]string, len(all))
+			for i, st := range all {
+				known[i] = st.Stage
+			}
+			return nil, fmt.Errorf("there is no stage %q%s in the chain, which is %s", name, suggest.DidYouMean(name, known), strings.Join(known, ", "))
+		}
+		picked = append(picked, all[i])
+	}
+	return picked, nil
 }
 
 // fingerprint is the same for two states that an operator would not tell apart.
@@ -87,18 +120,26 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func printStatus(out io.Writer, format string, all admin.Status) error {
-	if format == "json" {
+	switch format {
+	case "json":
 		return printJSON(out, all)
+	case "pid":
+		return printPIDs(out, all.Stages)
 	}
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "STAGE\tSTATE\tFOR\tGENERATION\tPID\tVERSION\tRESTARTS\tCLAIMS")
+	w, on := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0), coloursOf(out)
+	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tVERSION\tRESTARTS\tCLAIMS\n", on.paint(plain, "STATE"))
 	for _, s := range all.Stages {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\n", s.Stage, s.State, age(s.Since), s.Generation, s.PID, s.Version, s.Restarts, s.Claims)
+		state, pid := s.State+nextStart(s), "-"
+		if hasProcess(s) {
+			pid = strconv.Itoa(s.PID)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
+			s.Stage, on.paint(colourOf(s.State), state), age(s.Since), dash(s.Generation), pid, dash(s.Version), s.Restarts, s.Claims)
 		if s.Standby != nil {
-			printGeneration(w, "standby", *s.Standby)
+			printGeneration(w, on, "standby", *s.Standby)
 		}
 		for _, g := range s.Others {
-			printGeneration(w, "other", g)
+			printGeneration(w, on, "other", g)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -118,9 +159,59 @@ func printStatus(out io.Writer, format string, all admin.Status) error {
 	return err
 }
 
-func printGeneration(w io.Writer, role string, g supervisor.Generation) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t\t\t\n", role, g.State, age(g.Since), g.Generation, g.PID)
+func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t\t\t\n", role, on.paint(colourOf(g.State), g.State), age(g.Since), g.Generation, g.PID)
 }
+
+// printPIDs prints the process of each stage. It fails if one has none.
+func printPIDs(out io.Writer, stages []supervisor.Status) error {
+	var errs []error
+	for _, s := range stages {
+		if !hasProcess(s) {
+			errs = append(errs, fmt.Errorf("stage %q has no process: it is %s%s", s.Stage, s.State, nextStart(s)))
+			continue
+		}
+		fmt.Fprintln(out, s.PID)
+	}
+	return errors.Join(errs...)
+}
+
+// hasProcess reports whether the process of the stage runs. One that has ended keeps its
+// number until there is another.
+func hasProcess(s supervisor.Status) bool { return s.PID > 0 && !isGone(s.State) }
+
+// isGone reports whether a state is one without a process.
+func isGone(state string) bool {
+	switch state {
+	case supervisor.Down, lifecycle.BackingOff.String(), lifecycle.Failed.String(), lifecycle.Stopped.String():
+		return true
+	}
+	return false
+}
+
+// nextStart tells of a stage without a process when it gets one.
+func nextStart(s supervisor.Status) string {
+	if hasProcess(s) || s.NextStart.IsZero() {
+		return ""
+	}
+	if left := time.Until(s.NextStart); left > 0 {
+		return fmt.Sprintf(" (next start in %s)", max(left, time.Second).Round(time.Second))
+	}
+	return " (starting)"
+}
+
+// colourOf returns green for what serves or could, and red for what does not.
+func colourOf(state string) colour {
+	switch {
+	case state == lifecycle.Serving.String() || state == lifecycle.StandingBy.String():
+		return green
+	case isGone(state):
+		return red
+	}
+	return yellow
+}
+
+func dash(text string) string { return cmp.Or(text, "-") }
 
 // remarks is what has no column.
 func remarks(s supervisor.Status) []string {

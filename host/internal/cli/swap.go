@@ -16,7 +16,7 @@ import (
 
 func swapCommand() *cobra.Command {
 	var flags configFlags
-	var binary string
+	var binary, output string
 	var rollbackOn []string
 	var probation time.Duration
 	cmd := &cobra.Command{
@@ -35,8 +35,11 @@ probation of the configuration are in force.`,
 		Example: `  catena swap core
   catena swap hello --binary ./catena-stage-hello-v2
   catena swap hello --rollback-on errors=5%,health --probation 30s`,
-		Args: cobra.ExactArgs(1),
+		Args: wantArgs(1, "the name of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output, "text", "json"); err != nil {
+				return err
+			}
 			req := admin.SwapRequest{Stage: args[0], Binary: binary}
 			var err error
 			if req.Rollback, err = parseRollback(rollbackOn, probation); err != nil {
@@ -55,14 +58,17 @@ probation of the configuration are in force.`,
 			if err != nil {
 				return err
 			}
-			return printSwapped(cmd.OutOrStdout(), swapped)
+			return printSwapped(cmd.OutOrStdout(), output, swapped)
 		},
 	}
-	flags.register(cmd)
+	flags.registerHost(cmd)
+	registerOutput(cmd, &output, "text", "json")
+	cmd.ValidArgsFunction = flags.completeStages(1)
 	cmd.Flags().StringVar(&binary, "binary", "", "`file` of the new process; the present one if not given")
 	cmd.Flags().StringSliceVar(&rollbackOn, "rollback-on", nil, "go back to the old process on `errors=N%`, on health, or on both, separated by a comma")
-	cmd.Flags().DurationVar(&probation, "probation", 0, "how `long` the old process is kept to go back to")
+	cmd.Flags().DurationVar(&probation, "probation", 0, "`time` for which the old process is kept to go back to")
 	_ = cmd.MarkFlagFilename("binary")
+	_ = cmd.RegisterFlagCompletionFunc("rollback-on", cobra.FixedCompletions([]string{"errors=5%", "health", "errors=5%,health"}, onlyThese))
 	return cmd
 }
 
@@ -78,7 +84,10 @@ func parseRollback(conditions []string, probation time.Duration) (supervisor.Rol
 	return supervisor.Rollback{ErrorRate: r.ErrorRate, Health: r.Health, Probation: probation}, nil
 }
 
-func printSwapped(out io.Writer, s supervisor.Swapped) error {
+func printSwapped(out io.Writer, format string, s supervisor.Swapped) error {
+	if format == "json" {
+		return printJSON(out, s)
+	}
 	also := ""
 	if len(s.Also) > 0 {
 		also = ", and with it " + strings.Join(s.Also, ", ")

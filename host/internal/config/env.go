@@ -14,6 +14,8 @@ const (
 	// stagePrefix begins the variables of the protocol between host and stages.
 	stagePrefix = "CATENA_STAGE_"
 	flagPrefix  = "CATENA_APISERVER_"
+	// filesVariable has the files of the configuration, and is read by the commands.
+	filesVariable = "CATENA_CONFIG"
 	// stagesPrefix begins the variables of the keys of stages.
 	stagesPrefix = "CATENA_STAGES_"
 )
@@ -36,13 +38,13 @@ func envLayers(environ, stages []string, p *problems) []*layer {
 	return layers
 }
 
-// variables returns what begins with CATENA_ but is not of the stage protocol. Of a
+// variables returns what begins with CATENA_ but is neither of the stage protocol nor the files. Of a
 // variable that is there twice, the first counts, as in os.Getenv.
 func variables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if _, twice := vars[name]; !twice && strings.HasPrefix(name, envPrefix) && !strings.HasPrefix(name, stagePrefix) {
+		if _, twice := vars[name]; !twice && strings.HasPrefix(name, envPrefix) && !strings.HasPrefix(name, stagePrefix) && name != filesVariable {
 			vars[name] = value
 		}
 	}

@@ -18,6 +18,7 @@ import (
 // commands are what the admin socket can ask for.
 type commands struct {
 	log      hclog.Logger
+	source   admin.Source
 	signals  *signals
 	front    *front.Front
 	stages   *supervisor.Supervisor
@@ -33,6 +34,9 @@ var _ admin.Host = (*commands)(nil)
 func (c *commands) Status() admin.Status {
 	return admin.Status{Stages: c.stages.Status(), Signals: c.signals.list(), LastReload: c.reloader.last.Load()}
 }
+
+// Source is what the configuration is read from.
+func (c *commands) Source() admin.Source { return c.source }
 
 // Reload applies the configuration as it is now.
 func (c *commands) Reload(ctx context.Context) (*admin.Reload, error) {

@@ -24,6 +24,8 @@ import (
 // Options say what to run.
 type Options struct {
 	Config *config.Config
+	// Source is what Config was read from, for commands that read it too.
+	Source admin.Source
 	// Load reads the configuration anew, for reloads.
 	Load   func() (*config.Config, error)
 	Attach Attachments
@@ -146,7 +148,7 @@ func (r *run) openStore(ctx context.Context) error {
 func (r *run) openAdmin(context.Context) error {
 	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain}
 	r.reloader.current.Store(r.Config)
-	r.commands = &commands{log: r.logs.host, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader}
+	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
 	if err != nil {
 		return err

@@ -60,16 +60,18 @@ type SwapOptions struct {
 
 // Swapped says how a swap went.
 type Swapped struct {
-	Stage, From, To string // generations
-	Version         string
+	Stage   string `json:"stage"`
+	From    string `json:"from"` // generation
+	To      string `json:"to"`   // generation
+	Version string `json:"version"`
 	// Ready is the time from the beginning until the new generation was ready to
 	// take over.
-	Ready time.Duration
+	Ready time.Duration `json:"readyNanoseconds"`
 	// Also are stages upstream that had to be swapped with it, since it lists other
 	// paths than the generation before.
-	Also []string
+	Also []string `json:"also,omitempty"`
 	// Probation is how long the old generation can take its place again.
-	Probation time.Duration
+	Probation time.Duration `json:"probationNanoseconds,omitempty"`
 }
 
 // Swap brings up a new generation of a stage beside the one that serves, waits

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// colour is an escape sequence of a terminal. All have the same length, so that cells of a
+// column that are all painted stay aligned.
+type colour string
+
+const (
+	plain  colour = "\x1b[39m"
+	red    colour = "\x1b[31m"
+	green  colour = "\x1b[32m"
+	yellow colour = "\x1b[33m"
+	reset         = "\x1b[0m"
+)
+
+// colours reports whether the output is painted.
+type colours bool
+
+// coloursOf returns true for a terminal, unless the environment asks for none.
+func coloursOf(out io.Writer) colours {
+	f, ok := out.(*os.File)
+	return colours(ok && term.IsTerminal(int(f.Fd())) && wantsColours(os.Getenv))
+}
+
+// wantsColours goes by the conventions of no-color.org and bixense.com/clicolors.
+func wantsColours(env func(string) string) bool {
+	return env("NO_COLOR") == "" && env("CLICOLOR") != "0" && env("TERM") != "dumb"
+}
+
+func (on colours) paint(c colour, text string) string {
+	if !on {
+		return text
+	}
+	return string(c) + text + reset
+}
