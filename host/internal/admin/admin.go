@@ -81,7 +81,9 @@ type SwapRequest struct {
 	Stage string `json:"stage"`
 	// Binary is the absolute path of the new binary; empty for the present one.
 	Binary string `json:"binary,omitempty"`
-	// Rollback takes the place of what the configuration says, if it is not zero.
+	// Rollback takes the place of what the configuration says. Conditions alone are in
+	// force for the configured probation, a probation alone is for the configured
+	// conditions; if it is zero, the configuration alone counts.
 	Rollback supervisor.Rollback `json:"rollback,omitzero"`
 }
 

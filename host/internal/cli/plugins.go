@@ -4,21 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/sdk/klogr"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
-
-// describeTimeout bounds the start of a plugin that is only asked what it is.
-const describeTimeout = 15 * time.Second
 
 // plugin is a row of "catena plugins".
 type plugin struct {
@@ -57,11 +50,7 @@ refused is started and asked what it is; none is configured.`,
 				return err
 			}
 			found, scanErr := process.Scan(cfg.PluginDirs)
-			rows, err := describeAll(cmd.Context(), found)
-			if err != nil {
-				return err
-			}
-			if err := printPlugins(cmd.OutOrStdout(), output, rows); err != nil {
+			if err := printPlugins(cmd.OutOrStdout(), output, describeAll(cmd.Context(), found)); err != nil {
 				return err
 			}
 			return scanErr
@@ -73,47 +62,24 @@ refused is started and asked what it is; none is configured.`,
 }
 
 // describeAll asks every plugin that is not refused what it is.
-func describeAll(ctx context.Context, found []process.Found) ([]plugin, error) {
-	// gRPC, which logs through klog here, has a lot to say about connections that end.
-	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "catena-")
-	if err != nil {
-		return nil, fmt.Errorf("folder for sockets: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func describeAll(ctx context.Context, found []process.Found) []plugin {
 	rows := make([]plugin, 0, len(found))
 	for _, f := range found {
 		row := plugin{Name: f.Name, Path: f.Path, SHA256: f.SHA256}
 		if f.Refused == nil {
-			f.Refused = describe(ctx, filepath.Clean(dir), f.Binary, &row)
+			f.Refused = askPlugin(ctx, f.Binary, config.Stage{}, func(_ context.Context, p *process.Process) error {
+				d := p.Description()
+				row.Version, row.SDK, row.Summary, row.Protocol = d.GetVersion(), d.GetSdk(), d.GetSummary(), stagev1.ProtocolVersion
+				row.Control = string(p.Control())
+				return nil
+			})
 		}
 		if f.Refused != nil {
 			row.Refused = f.Refused.Error()
 		}
 		rows = append(rows, row)
 	}
-	return rows, nil
-}
-
-func describe(ctx context.Context, dir string, b process.Binary, row *plugin) error {
-	l, err := process.NewListener(dir, b.Name, "describe")
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	p, err := process.Start(ctx, process.Spec{
-		Stage: b.Name, Binary: b.Path, Listener: l, RuntimeDir: dir,
-		StartTimeout: describeTimeout, Logger: hclog.NewNullLogger(),
-	})
-	if err != nil {
-		return err
-	}
-	d := p.Description()
-	row.Version, row.SDK, row.Summary, row.Protocol = d.GetVersion(), d.GetSdk(), d.GetSummary(), stagev1.ProtocolVersion
-	row.Control = string(p.Control())
-	return p.Kill(ctx)
+	return rows
 }
 
 func printPlugins(out io.Writer, format string, rows []plugin) error {

@@ -6,20 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
 	"github.com/catena-dev/catena/host/internal/server"
-	"github.com/catena-dev/catena/sdk/klogr"
-	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 func configSchemaCommand() *cobra.Command {
@@ -40,8 +33,12 @@ enough.`,
 			if err != nil {
 				return err
 			}
+			b, err := pluginOf(cfg, args[0])
+			if err != nil {
+				return err
+			}
 			var text string
-			err = askPlugin(cmd.Context(), cfg, args[0], func(_ context.Context, p *process.Process) error {
+			err = askPlugin(cmd.Context(), b, cfg.Stages[args[0]], func(_ context.Context, p *process.Process) error {
 				text = p.Description().GetConfigSchema()
 				return nil
 			})
@@ -64,80 +61,27 @@ enough.`,
 	return cmd
 }
 
-// askPlugin starts a stage's binary, without configuring it, for as long as ask takes.
-func askPlugin(ctx context.Context, cfg *config.Config, name string, ask func(context.Context, *process.Process) error) error {
-	// gRPC, which logs through klog here, has a lot to say about connections that end.
-	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
-		return err
-	}
-	var b process.Binary
-	var err error
-	if st, ok := cfg.Stages[name]; ok && st.Binary != "" {
-		b, err = server.FindBinary(cfg, name)
-	} else {
-		b, err = process.Find(cfg.PluginDirs, name)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "catena-")
-	if err != nil {
-		return fmt.Errorf("folder for sockets: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	l, err := process.NewListener(filepath.Clean(dir), name, "ask")
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	p, err := process.Start(ctx, process.Spec{
-		Stage: name, Binary: b.Path, SHA256: cfg.Stages[name].Sha256, Env: cfg.Stages[name].Env,
-		Listener: l, RuntimeDir: dir, StartTimeout: describeTimeout, Logger: hclog.NewNullLogger(),
-	})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
-	defer cancel()
-	err = ask(ctx, p)
-	return errors.Join(err, p.Kill(context.WithoutCancel(ctx)))
-}
-
-// validateWithStages has every stage of the chain say what is wrong with its
-// configuration. The error joins that. A stage without a good binary is skipped, since
-// that is told anyway.
+// validateWithStages has every stage of the chain check its configuration. The error joins
+// the problems. A stage without a good binary is skipped: that is reported anyway.
 func validateWithStages(ctx context.Context, cfg *config.Config, flags []string) error {
 	var errs []error
 	for _, name := range cfg.Order {
-		if _, err := server.FindBinary(cfg, name); err != nil {
+		b, err := server.FindBinary(cfg, name)
+		if err != nil {
 			continue
 		}
-		errs = append(errs, askPlugin(ctx, cfg, name, func(ctx context.Context, p *process.Process) error {
-			return validateStage(ctx, p, name, cfg.Stages[name].Config, flags)
+		st := cfg.Stages[name]
+		errs = append(errs, askPlugin(ctx, b, st, func(ctx context.Context, p *process.Process) error {
+			return schema.CheckStage(ctx, name, p, st.Config, flags)
 		}))
 	}
 	return errors.Join(errs...)
 }
 
-// validateStage is what the supervisor does before it configures a stage.
-func validateStage(ctx context.Context, p *process.Process, name string, own map[string]any, flags []string) error {
-	problems, err := schema.Check(p.Description().GetConfigSchema(), own)
-	if err != nil {
-		return fmt.Errorf("stage %q: %w", name, err)
+// pluginOf is the binary of a stage that need not be in the chain.
+func pluginOf(cfg *config.Config, name string) (process.Binary, error) {
+	if _, ok := cfg.Stages[name]; ok {
+		return server.FindBinary(cfg, name)
 	}
-	if len(problems) > 0 {
-		return schema.Errors(name, problems)
-	}
-	encoded, err := json.Marshal(own)
-	if err != nil {
-		return fmt.Errorf("stages.%s.config: %w", name, err)
-	}
-	resp, err := p.Client().ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: encoded, Flags: flags})
-	if status.Code(err) == codes.Unimplemented {
-		return nil
-	}
-	for _, problem := range resp.GetProblems() {
-		problems = append(problems, schema.Problem{Key: problem.GetKey(), Message: problem.GetMessage()})
-	}
-	return errors.Join(err, schema.Errors(name, problems))
+	return process.Find(cfg.PluginDirs, name)
 }

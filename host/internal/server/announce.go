@@ -3,13 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
-	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/pki"
 )
 
@@ -21,56 +20,26 @@ func (r *run) announce(ctx context.Context) {
 		r.front.Fail(err)
 		return
 	}
-	for !r.ready(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(50 * time.Millisecond):
-		}
+	select {
+	case <-r.front.Ready():
+	case <-ctx.Done():
+		return
 	}
 	if wd, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
 			path = "$PWD/" + rel
 		}
 	}
-	fmt.Fprintf(r.Out, "ready after %s; in another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get namespaces\n\n",
-		time.Since(r.started).Round(10*time.Millisecond), path)
+	fmt.Fprintf(r.Out, "ready after %s; in another terminal:\n\n  export KUBECONFIG=%s\n  %s\n\n",
+		time.Since(r.started).Round(10*time.Millisecond), path, firstCommand(r.chain.listedPaths()))
 }
 
-// ready asks the server's own /readyz. When ctx ends in the midst of that, the filters
-// break the request off with a panic, which in a server would end the connection.
-func (r *run) ready(ctx context.Context) (ok bool) {
-	defer func() {
-		if aborted := recover(); aborted != nil && aborted != http.ErrAbortHandler { //nolint:errorlint // panics with this very value
-			panic(aborted)
-		}
-	}()
-	req, err := http.NewRequestWithContext(front.WithLoopbackUser(ctx, "system:apiserver", []string{"system:masters"}), http.MethodGet, "/readyz", nil)
-	if err != nil {
-		return false
+// firstCommand is a command that works with what the stages serve.
+func firstCommand(listedPaths []string) string {
+	if slices.Contains(listedPaths, "/api/v1") {
+		return "kubectl get namespaces"
 	}
-	w := statusWriter{header: http.Header{}}
-	r.front.Handler().ServeHTTP(&w, req)
-	return w.status == http.StatusOK
-}
-
-// statusWriter is an http.ResponseWriter that keeps nothing but the status.
-type statusWriter struct {
-	header http.Header
-	status int
-}
-
-func (w *statusWriter) Header() http.Header { return w.header }
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return len(p), nil
+	return "kubectl get --raw /"
 }
 
 // writeAdminKubeconfig makes the kubeconfig that trusts the certificate with which

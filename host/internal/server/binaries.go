@@ -30,6 +30,7 @@ func FindBinary(cfg *config.Config, stage string) (process.Binary, error) {
 		key := "stages." + stage + ".binary"
 		return process.Binary{}, fmt.Errorf("%s: %s: %w", cfg.Where(key), key, err)
 	}
+	b.Name = stage // the file may have another
 	return b, nil
 }
 

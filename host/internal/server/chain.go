@@ -3,14 +3,10 @@ package server
 import (
 	"context"
 	"io"
-	"maps"
-	"slices"
 	"sync/atomic"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/catena-dev/catena/host/internal/chain"
-	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -19,19 +15,12 @@ import (
 )
 
 // chainState is the state of the chain that the supervisor has published last: the relay
-// routes by it, and pages, metrics and discovery show it.
+// routes by it, and the front, pages and metrics show it.
 type chainState struct {
-	log   hclog.Logger
-	relay *relay.Chain // set before the first publication
-	last  atomic.Pointer[[]supervisor.Published]
-
-	dataDir string
-	// saved are the claims in the data directory, for publish alone.
-	saved map[string][]claim.Claim
-}
-
-func newChainState(dataDir string, log hclog.Logger) *chainState {
-	return &chainState{log: log, dataDir: dataDir, saved: datadir.ReadClaims(dataDir)}
+	front  *front.Frontend
+	relay  *relay.Chain
+	claims *claimsFile
+	last   atomic.Pointer[[]supervisor.Published]
 }
 
 // stages are those of the chain, head first; none before the first publication.
@@ -42,44 +31,30 @@ func (c *chainState) stages() []supervisor.Published {
 	return nil
 }
 
-// publish gives the relay a new state of the chain. Calls do not overlap.
+// publish gives the relay and the front a new state of the chain. Calls do not overlap; the
+// caller holds the lock of the supervisor.
 func (c *chainState) publish(stages []supervisor.Published) {
 	c.last.Store(&stages)
 	routes := make([]relay.Stage, len(stages))
 	claims := make([]chain.StageClaims, len(stages))
+	saved := map[string][]claim.Claim{}
 	for i, st := range stages {
 		routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
 		claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
+		known := claims[i].Claims
+		if st.Absent { // what is only assumed of it is not saved
+			known = c.claims.of(st.Name)
+		}
+		if len(known) > 0 {
+			saved[st.Name] = known
+		}
 	}
 	c.relay.Set(chain.NewTable(claims), routes)
-	if err := c.saveClaims(stages); err != nil {
-		c.log.Warn("claims could not be saved for \"catena chain\"", "error", err)
-	}
+	c.front.SetListedPaths(c.listedPaths())
+	c.claims.save(saved)
 }
 
-// saveClaims leaves the claims for "catena chain", and for a later start on which a stage
-// that is not required does not come up. What is only assumed of such a stage is not saved.
-func (c *chainState) saveClaims(stages []supervisor.Published) error {
-	all := map[string][]claim.Claim{}
-	for _, st := range stages {
-		claims := stagev1.DecodeClaims(st.Claims)
-		if st.Absent {
-			claims = c.saved[st.Name]
-		}
-		if len(claims) > 0 {
-			all[st.Name] = claims
-		}
-	}
-	if maps.EqualFunc(all, c.saved, slices.Equal) {
-		return nil
-	}
-	if err := datadir.WriteClaims(c.dataDir, all); err != nil {
-		return err
-	}
-	c.saved = all
-	return nil
-}
-
+// listedPaths are the paths that the stages list, in the order of the chain.
 func (c *chainState) listedPaths() []string {
 	var paths []string
 	for _, st := range c.stages() {
@@ -108,8 +83,8 @@ func (c *chainState) metricsSources(gather func(ctx context.Context, stage strin
 	return sources
 }
 
-func (r *run) resourceSizes(sizes []*stagev1.ResourceSize) {
+func (c *chainState) resourceSizes(sizes []*stagev1.ResourceSize) {
 	for _, s := range sizes {
-		r.front.SetResourceSize(s.GetResource(), s.GetCount(), s.GetObjectBytes())
+		c.front.SetResourceSize(s.GetResource(), s.GetCount(), s.GetObjectBytes())
 	}
 }

@@ -3,28 +3,23 @@ package server
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 
-	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // checks are the health checks of the stages that are in the chain at the time.
-func (r *run) checks() []front.Check {
-	all := append(servingChecks(r.stages.Status()), withEtcd(r.stages.Checks())...)
-	checks := make([]front.Check, len(all))
-	for i, c := range all {
-		checks[i] = front.Check(c)
-	}
-	return checks
+func (r *run) checks() []lifecycle.Check {
+	return slices.Concat(servingChecks(r.stages.Status()), withServerChecks(r.stages.Checks()))
 }
 
 // servingChecks are a check for each stage, STAGE/serving, which fails when requests to it
 // are refused: a stage need not have checks of its own.
-func servingChecks(stages []supervisor.Status) []supervisor.Check {
-	var checks []supervisor.Check
+func servingChecks(stages []supervisor.Status) []lifecycle.Check {
+	var checks []lifecycle.Check
 	for _, st := range stages {
-		checks = append(checks, supervisor.Check{
+		checks = append(checks, lifecycle.Check{
 			Name: st.Stage + "/serving", Readyz: true, Required: st.Required,
 			Run: func(context.Context) error {
 				if st.State == supervisor.Down {
@@ -37,25 +32,37 @@ func servingChecks(stages []supervisor.Status) []supervisor.Check {
 	return checks
 }
 
-// withEtcd adds the check "etcd", which monitoring of kube-apiserver asks for. It
-// passes if the checks of that name of all stages do.
-func withEtcd(checks []supervisor.Check) []supervisor.Check {
-	var etcd []supervisor.Check
+// withServerChecks adds the checks that stages have for the whole server, such as "etcd",
+// which monitoring of kube-apiserver asks for. Each passes if those of all required stages
+// pass.
+func withServerChecks(checks []lifecycle.Check) []lifecycle.Check {
+	all := slices.Clone(checks)
+	parts := map[string][]lifecycle.Check{}
 	for _, c := range checks {
-		if c.Required && strings.HasSuffix(c.Name, "/etcd") {
-			etcd = append(etcd, c)
+		if c.ServerCheck == "" || !c.Required {
+			continue
+		}
+		if parts[c.ServerCheck] == nil {
+			all = append(all, lifecycle.Check{Name: c.ServerCheck, Required: true, Run: func(ctx context.Context) error {
+				return runAll(ctx, parts[c.ServerCheck])
+			}})
+		}
+		parts[c.ServerCheck] = append(parts[c.ServerCheck], c)
+	}
+	for i := range all[len(checks):] {
+		c := &all[len(checks)+i]
+		for _, part := range parts[c.Name] {
+			c.Healthz, c.Livez, c.Readyz = c.Healthz || part.Healthz, c.Livez || part.Livez, c.Readyz || part.Readyz
 		}
 	}
-	if len(etcd) == 0 {
-		return checks
+	return all
+}
+
+func runAll(ctx context.Context, checks []lifecycle.Check) error {
+	for _, c := range checks {
+		if err := c.Run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
 	}
-	return append(checks, supervisor.Check{Name: "etcd", Healthz: true, Livez: true, Readyz: true, Required: true,
-		Run: func(ctx context.Context) error {
-			for _, c := range etcd {
-				if err := c.Run(ctx); err != nil {
-					return fmt.Errorf("%s: %w", c.Name, err)
-				}
-			}
-			return nil
-		}})
+	return nil
 }

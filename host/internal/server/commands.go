@@ -20,7 +20,7 @@ type commands struct {
 	log      hclog.Logger
 	source   admin.Source
 	signals  *signals
-	front    *front.Front
+	front    *front.Frontend
 	stages   *supervisor.Supervisor
 	chain    *chainState
 	reloader *reloader
@@ -60,13 +60,14 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 
 func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
 	path, digest := req.Binary, ""
+	rollback := mergeRollback(req.Rollback, c.reloader.config().Stages[req.Stage])
 	for _, spec := range c.stages.Specs() {
 		if spec.Name == req.Stage && path == "" {
 			path = spec.Binary // none if the process was started by hand
 		}
 	}
 	if path == "" {
-		return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: req.Rollback})
+		return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: rollback})
 	}
 	b, err := process.Check(path)
 	if err == nil {
@@ -76,7 +77,7 @@ func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 		c.stages.SwapRefused(req.Stage, err)
 		return nil, err
 	}
-	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: req.Rollback, Change: func(spec *supervisor.Spec) {
+	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: rollback, Change: func(spec *supervisor.Spec) {
 		switch path {
 		case req.Binary:
 			spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, "" // SHA256 was that of another binary
@@ -93,7 +94,7 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 		return nil, err
 	}
 	e := &admin.Explanation{Method: req.Method, Path: parsed.Path, Running: true, Host: c.front.Answers(parsed.Path)}
-	states, outcomes := map[string]string{}, front.CountedHops()
+	states, outcomes := map[string]string{}, c.front.Metrics().Hops()
 	for _, st := range c.stages.Status() {
 		states[st.Stage] = st.State
 	}
@@ -103,7 +104,7 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 	}
 	e.Incomplete = c.stages.Incomplete()
 	if req.As != "" {
-		access, err := c.front.MayDo(ctx, req.Method, req.Path, req.As, req.Groups)
+		access, err := c.front.Authorize(ctx, req.Method, req.Path, req.As, req.Groups)
 		if err != nil {
 			return nil, err
 		}

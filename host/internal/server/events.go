@@ -15,16 +15,16 @@ func (r *run) event(e supervisor.Event) {
 	log := r.logs.host.With("stage", e.Stage)
 	switch e.Kind {
 	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
-		front.ObserveStart(e.Stage, e.Took)
+		r.front.Metrics().ObserveStart(e.Stage, e.Took)
 	case supervisor.SwapBegun:
 		log.Debug("swap begins", "from", e.From, "reason", e.Reason)
 	case supervisor.SwapDone:
-		front.ObserveStart(e.Stage, e.Took)
-		front.ObserveSwap(e.Stage, front.Succeeded)
+		r.front.Metrics().ObserveStart(e.Stage, e.Took)
+		r.front.Metrics().ObserveSwap(e.Stage, front.Succeeded)
 	case supervisor.SwapFailed:
-		front.ObserveSwap(e.Stage, front.Failed) // logged by what asked for it
+		r.front.Metrics().ObserveSwap(e.Stage, front.Failed) // logged by what asked for it
 	case supervisor.SwapRolledBack:
-		front.ObserveSwap(e.Stage, front.RolledBack)
+		r.front.Metrics().ObserveSwap(e.Stage, front.RolledBack)
 	case supervisor.ChainReordered:
 		r.logs.host.Info("chain has another order")
 	case supervisor.Held:

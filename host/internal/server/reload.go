@@ -24,7 +24,7 @@ type reloader struct {
 	load   func() (*config.Config, error)
 	attach Attachments
 	logs   *logs
-	front  *front.Front
+	front  *front.Frontend
 	stages *supervisor.Supervisor
 	chain  *chainState
 
@@ -59,10 +59,10 @@ func (r *reloader) reload(ctx context.Context) (*admin.Reload, error) {
 	err := r.apply(ctx, result)
 	if err != nil {
 		result.Error = err.Error()
-		front.ObserveReload(front.Failed, result.At)
+		r.front.Metrics().ObserveReload(front.Failed, result.At)
 		r.logs.host.Error("configuration not applied, nothing has changed", "error", err)
 	} else {
-		front.ObserveReload(front.Succeeded, result.At)
+		r.front.Metrics().ObserveReload(front.Succeeded, result.At)
 		r.logs.host.Info("configuration " + result.String())
 	}
 	r.last.Store(result)

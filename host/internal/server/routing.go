@@ -12,7 +12,7 @@ import (
 
 // routing is what the relay asks the front and the supervisor for.
 type routing struct {
-	front  *front.Front
+	front  *front.Frontend
 	stages *supervisor.Supervisor
 }
 
@@ -44,7 +44,7 @@ func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.
 
 // observe counts the requests of the stages.
 func (r *routing) observe(h relay.Hop) {
-	front.ObserveHop(h.Stage, h.Outcome)
+	r.front.Metrics().ObserveHop(h.Stage, h.Outcome)
 	r.stages.Observe(h.Socket, h.Failed())
 }
 

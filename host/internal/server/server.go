@@ -59,7 +59,7 @@ type run struct {
 	certificates *certificates
 	signals      signals
 	chain        *chainState
-	front        *front.Front
+	front        *front.Frontend
 	store        *store.Store
 	stages       *supervisor.Supervisor
 	reloader     *reloader
@@ -113,10 +113,9 @@ func (r *run) openData(context.Context) error {
 
 // openFront binds the port, so that one that is in use is found before the stages start.
 func (r *run) openFront(ctx context.Context) error {
-	r.chain = newChainState(r.storage.Dir, r.logs.host)
 	var err error
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, ListedPaths: r.chain.listedPaths, Metrics: r.metrics, Signal: r.signaled, Log: r.logs.host.Named("front"),
+		Flags: r.flags, Metrics: r.metrics, Signal: r.signaled, Log: r.logs.host.Named("front"),
 		PreShutdownTimeout: r.Config.PreShutdownTimeout,
 	})
 	if err != nil {
@@ -171,7 +170,7 @@ func (r *run) serve(ctx context.Context) error {
 		}
 	}()
 	go r.announce(ctx)
-	front.ObserveConfig(r.started)
+	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)
 	go r.reloader.follow(ctx, r.Reload)
 	go (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run(ctx)

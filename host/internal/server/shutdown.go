@@ -23,7 +23,7 @@ var errForced = errors.New("ended by a second signal: requests may have been cut
 
 // shutdown ends the front and the stages in order, or by force.
 type shutdown struct {
-	front  *front.Front
+	front  *front.Frontend
 	stages *supervisor.Supervisor
 	force  <-chan struct{}
 

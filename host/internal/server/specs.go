@@ -62,10 +62,24 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 }
 
 // rollbackOf is what the configuration, which has been validated, says of going back after
-// a swap.
+// a swap; the zero value if there are no conditions.
 func rollbackOf(st config.Stage) supervisor.Rollback {
 	if st.Rollback == (config.Rollback{}) {
 		return supervisor.Rollback{}
 	}
 	return supervisor.Rollback{ErrorRate: st.Rollback.ErrorRate, Health: st.Rollback.Health, Probation: st.Probation}
+}
+
+// mergeRollback completes what a swap was asked to go back on by the configuration of the
+// stage: conditions alone get its probation, a probation alone gets its conditions. The
+// zero value stays: all of the configuration is in force then.
+func mergeRollback(asked supervisor.Rollback, st config.Stage) supervisor.Rollback {
+	configured := rollbackOf(st)
+	switch conditions := asked.ErrorRate > 0 || asked.Health; {
+	case conditions && asked.Probation == 0:
+		asked.Probation = st.Probation
+	case !conditions && asked.Probation > 0:
+		asked.ErrorRate, asked.Health = configured.ErrorRate, configured.Health
+	}
+	return asked
 }

@@ -21,6 +21,8 @@ const hostSocketName = "host.sock"
 // supervisor.
 func (r *run) buildChain(context.Context) error {
 	routing := &routing{front: r.front}
+	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
+	r.undo.add(r.chain.claims.close)
 	r.chain.relay = relay.NewChain(relay.Config{
 		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
 		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
@@ -40,7 +42,7 @@ func (r *run) buildChain(context.Context) error {
 	r.stages, err = supervisor.New(supervisor.Options{
 		Chain: r.specs, DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), HostSocket: socket,
 		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
-		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.resourceSizes, Events: r.event,
+		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event,
 	})
 	if err != nil {
 		return err
@@ -48,14 +50,14 @@ func (r *run) buildChain(context.Context) error {
 	r.undo.add(r.stages.Stop)
 	routing.stages, r.shutdown.stages = r.stages, r.stages
 	go r.shutdown.endByForce(r.ended, r.logs.host)
-	front.SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
+	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
 	return nil
 }
 
 // startStages brings the chain up and prints a line for each stage.
 func (r *run) startStages(ctx context.Context) error {
 	return problems.Locate(r.Config, r.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
-		front.ObserveStart(stage, took)
+		r.front.Metrics().ObserveStart(stage, took)
 		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
 	}))
 }

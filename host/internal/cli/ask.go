@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/sdk/klogr"
+)
+
+// askTimeout bounds the start of a plugin that is only asked, and each of its responses.
+const askTimeout = 15 * time.Second
+
+// askPlugin starts a binary as a stage, without configuring it, for as long as ask takes.
+func askPlugin(ctx context.Context, b process.Binary, st config.Stage, ask func(context.Context, *process.Process) error) (err error) {
+	// gRPC, which logs through klog here, has a lot to say about connections that end.
+	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "catena-")
+	if err != nil {
+		return fmt.Errorf("directory for sockets: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := process.NewListener(dir, b.Name, "ask")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	p, err := process.Start(ctx, process.Spec{
+		Stage: b.Name, Binary: b.Path, SHA256: st.Sha256, Env: st.Env,
+		Listener: l, RuntimeDir: dir, StartTimeout: askTimeout, Logger: hclog.NewNullLogger(),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err = ask(ctx, p)
+	return errors.Join(err, p.Kill(context.WithoutCancel(ctx)))
+}

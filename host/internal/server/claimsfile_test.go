@@ -1,0 +1,64 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/sdk/claim"
+)
+
+// A data directory on a disk that hangs delays nothing but the file.
+func TestClaimsAreSavedWithoutWaiting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// A FIFO without a reader blocks the write as such a disk does.
+	fifo := filepath.Join(dir, "claims.json.new")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newClaimsFile(dir, hclog.NewNullLogger())
+	for i := range 100 {
+		f.save(map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}})
+	}
+	if got := f.of("a"); !slices.Equal(got, []claim.Claim{claim.Exact("/99")}) {
+		t.Errorf("the claims are %v", got)
+	}
+	r, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	f.save(map[string][]claim.Claim{"a": {claim.Exact("/late")}}) // too late, and no harm
+}
+
+// The file has the latest claims when it is closed.
+func TestLatestClaimsAreSaved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := newClaimsFile(dir, hclog.NewNullLogger())
+	var want map[string][]claim.Claim
+	for i := range 100 {
+		want = map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}, "b": {claim.Prefix("/b")}}
+		f.save(want)
+	}
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := datadir.ReadClaims(dir); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := newClaimsFile(dir, hclog.NewNullLogger()).of("b"); !slices.Equal(got, want["b"]) {
+		t.Errorf("the next start has %v", got)
+	}
+}

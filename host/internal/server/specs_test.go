@@ -1,0 +1,33 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// A swap that is asked for one half of its rollback gets the other from the configuration.
+func TestMergeRollback(t *testing.T) {
+	t.Parallel()
+	file := write(t, "")
+	plain := load(t, file).Stages["core"]
+	set := load(t, file, "stages.core.rollbackOn=errors=5%", "stages.core.probation=7s").Stages["core"]
+	for _, c := range []struct {
+		name        string
+		asked, want supervisor.Rollback
+		stage       config.Stage
+	}{
+		{"nothing", supervisor.Rollback{}, supervisor.Rollback{}, set},
+		{"conditions alone", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 7 * time.Second}, set},
+		{"conditions alone, nothing configured", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 30 * time.Second}, plain},
+		{"probation alone", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.05, Probation: time.Second}, set},
+		{"probation alone, nothing configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Probation: time.Second}, plain},
+		{"both", supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, set},
+	} {
+		if got := mergeRollback(c.asked, c.stage); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
