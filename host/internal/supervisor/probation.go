@@ -61,9 +61,6 @@ func (c *change) probation() *probation {
 		if !limit.wanted() {
 			continue
 		}
-		if limit.Probation <= 0 {
-			limit.Probation = DefaultProbation
-		}
 		p.length = max(p.length, limit.Probation)
 		p.watched[m.next.Listener().Path()] = &watched{generation: m.next, limit: limit}
 	}

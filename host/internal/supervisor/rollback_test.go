@@ -35,7 +35,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 		want    string
 	}{
 		"errors": {
-			SwapOptions{Change: answering(500), Rollback: Rollback{ErrorRate: 0.05}},
+			SwapOptions{Change: answering(500), Rollback: Rollback{ErrorRate: 0.05, Probation: time.Minute}},
 			func(t *testing.T, f *fixture) {
 				for range leastRequests {
 					f.ask("GET", "/b", "")
@@ -46,7 +46,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 		"health": {
 			SwapOptions{
 				Change:   func(s *Spec) { s.Config = map[string]any{"log": s.Config["log"], "sick": sick} },
-				Rollback: Rollback{Health: true},
+				Rollback: Rollback{Health: true, Probation: time.Minute},
 			},
 			func(t *testing.T, _ *fixture) {
 				if err := os.WriteFile(sick, nil, 0o600); err != nil {
@@ -70,7 +70,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 			f := ready(t, nil)
 			old := f.pid("b")
 			swapped, err := f.Swap(t.Context(), "b", tc.options)
-			if err != nil || swapped.Probation != DefaultProbation {
+			if err != nil || swapped.Probation != time.Minute {
 				t.Fatalf("%+v, %v", swapped, err)
 			}
 			if st := f.Status()[1]; st.Probation == nil || st.Probation.To != swapped.To || st.LastSwap.Result != "on probation" || len(st.Others) != 1 {

@@ -51,12 +51,8 @@ type Rollback struct {
 	ErrorRate float64
 	// Health makes a readiness or liveness check that fails twice in a row a reason.
 	Health bool
-	// Probation is how long the generation is watched; DefaultProbation if 0 and there
-	// is something to watch for.
+	// Probation is how long the generation is watched. It is not if it is 0.
 	Probation time.Duration
 }
 
-// DefaultProbation is how long a generation is watched if nothing else is said.
-const DefaultProbation = time.Minute
-
-func (r Rollback) wanted() bool { return r.ErrorRate > 0 || r.Health || r.Probation > 0 }
+func (r Rollback) wanted() bool { return r.Probation > 0 }

@@ -3,7 +3,6 @@ package generation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -17,35 +16,9 @@ import (
 // ValidateConfig checks the stage's configuration against the schema that the stage
 // describes, and then has the stage check it. The error joins the problems.
 func (g *Generation) ValidateConfig(ctx context.Context) error {
-	problems, err := schema.Check(g.process.Description().GetConfigSchema(), g.spec.Config)
-	if err != nil {
-		return fmt.Errorf("stage %q: %w", g.Name(), err)
-	}
-	if len(problems) > 0 {
-		return schema.Errors(g.Name(), problems)
-	}
-	own, err := g.config()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
 	defer cancel()
-	resp, err := g.process.Client().ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: own, Flags: g.opts.Flags})
-	if status.Code(err) == codes.Unimplemented {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, p := range resp.GetProblems() {
-		key := "stages." + g.Name() + ".config"
-		if p.GetKey() != "" {
-			key += "." + p.GetKey()
-		}
-		errs = append(errs, fmt.Errorf("%s: %s (says stage %q)", key, p.GetMessage(), g.Name()))
-	}
-	return errors.Join(errs...)
+	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, g.opts.Flags)
 }
 
 // Configure passes the stage its configuration and what the stages downstream report, the
