@@ -11,22 +11,21 @@ import (
 	"strings"
 )
 
-// Declaration is what a configuration says of one stage.
+// Declaration is a stage as the configuration declares it.
 type Declaration struct {
 	Name string
-	// Delegate is the stage that this one hands on to what it does not serve.
+	// Delegate is the stage that gets the requests that this one does not serve.
 	// The tail of the chain has none.
 	Delegate string
 }
 
-// OrderError is one reason why declarations make no chain.
+// OrderError is one reason why declarations do not form a chain.
 type OrderError struct {
-	// Stage is the stage whose declaration is wrong; empty if it is none in
-	// particular.
+	// Stage is the stage whose declaration is wrong; empty if it is not a single one.
 	Stage string
-	// Unknown is the delegate that nobody declares; empty for other problems.
+	// Unknown is the delegate that is not declared; empty for other problems.
 	Unknown string
-	// Problem says what is wrong, without naming Stage in front.
+	// Problem is what is wrong, without the name of Stage.
 	Problem string
 }
 
@@ -38,7 +37,7 @@ func (e *OrderError) Error() string {
 }
 
 // Order returns the names of the stages from the head of the chain to its tail.
-// The order of the declarations counts for nothing. If they are not one chain,
+// The order of the declarations does not matter. If they do not form one chain,
 // the error joins an *OrderError for each reason.
 func Order(decls []Declaration) ([]string, error) {
 	if len(decls) == 0 {
@@ -55,8 +54,8 @@ func Order(decls []Declaration) ([]string, error) {
 	return g.walk(g.heads()[0]), nil
 }
 
-// graph is the declarations as functions from stage to stage. Every stage has at
-// most one delegate, so each walk ends at a stage without one, or in a cycle.
+// graph has the edges between stages and their delegates. A stage has at most one
+// delegate, so each walk ends at a stage without one, or in a cycle.
 type graph struct {
 	names    []string            // sorted
 	next     map[string]string   // stage to its delegate, where that is declared
@@ -93,7 +92,7 @@ func (g *graph) fail(stage, format string, args ...any) {
 	g.problems = append(g.problems, &OrderError{Stage: stage, Problem: fmt.Sprintf(format, args...)})
 }
 
-// checkDelegates finds delegates that are the stage itself or nobody.
+// checkDelegates finds delegates that are the stage itself or are not declared.
 func (g *graph) checkDelegates() {
 	for _, name := range g.names {
 		delegate := g.declared[name]
@@ -108,8 +107,8 @@ func (g *graph) checkDelegates() {
 	}
 }
 
-// checkCycles prints each cycle once, from the first of its names. A cycle that no
-// head leads to is unreachable besides.
+// checkCycles reports each cycle once, from the first of its names, and whether it is
+// reachable from a head.
 func (g *graph) checkCycles() {
 	reached := map[string]bool{}
 	heads := g.heads()
@@ -159,8 +158,8 @@ func (g *graph) checkForks() {
 	}
 }
 
-// checkHeads finds several chains next to each other. Stages that are cut off by
-// another problem, such as an unknown delegate, are not counted again.
+// checkHeads finds several chains beside each other. Stages that are cut off by
+// another problem, such as an unknown delegate, are not reported again.
 func (g *graph) checkHeads() {
 	tails := map[string]bool{}
 	var heads []string
@@ -178,7 +177,7 @@ func (g *graph) checkHeads() {
 	}
 }
 
-// heads are the stages that nobody delegates to.
+// heads returns the stages that are no other stage's delegate.
 func (g *graph) heads() []string {
 	var heads []string
 	for _, name := range g.names {

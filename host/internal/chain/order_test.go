@@ -69,7 +69,7 @@ func TestOrderGolden(t *testing.T) {
 }
 
 // naiveOrder tries every permutation: an order is right if each stage delegates to
-// the one behind it, and the last to nobody.
+// the next one, and the last has no delegate.
 func naiveOrder(decls []Declaration) []string {
 	var found []string
 	var try func(k int)

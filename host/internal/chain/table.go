@@ -15,8 +15,8 @@ type StageClaims struct {
 	Claims []claim.Claim
 }
 
-// Table answers which stage a path belongs to. It never changes, and so may be
-// used by any number of goroutines.
+// Table finds the stages that claim a path. It never changes, and may be used by any
+// number of goroutines.
 type Table struct {
 	root node
 }
@@ -30,7 +30,7 @@ type node struct {
 	child    []int // one more segment follows, and a slash at most
 }
 
-// NewTable makes the table of stages that are given in chain order.
+// NewTable returns the table of stages, which are in chain order.
 func NewTable(stages []StageClaims) *Table {
 	t := &Table{}
 	for i, s := range stages {
@@ -100,7 +100,7 @@ func appendOnce(list []int, i int) []int {
 // is none.
 func (t *Table) First(path string) int { return t.Next(path, -1) }
 
-// Next returns the index of the first stage behind the stage with index after
+// Next returns the index of the first stage downstream of the one with index after
 // whose claims cover path, -1 if there is none.
 func (t *Table) Next(path string, after int) int {
 	best := -1

@@ -16,16 +16,14 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // table and stages are what the host gives the relay.
 func table(published []Published) *chain.Table {
 	all := make([]chain.StageClaims, len(published))
 	for i, p := range published {
-		all[i].Name = p.Name
-		for _, c := range p.Claims {
-			all[i].Claims = append(all[i].Claims, chain.Claim{Path: c.GetPath(), Match: chain.Match(c.GetMatch())})
-		}
+		all[i] = chain.StageClaims{Name: p.Name, Claims: stagev1.DecodeClaims(p.Claims)}
 	}
 	return chain.NewTable(all)
 }
