@@ -89,7 +89,7 @@ func flagName(name string) error {
 	return errors.New("not the name of a flag")
 }
 
-// isWord says whether s has lower case letters, digits and dashes inside only.
+// isWord reports whether s has lower case letters, digits and dashes inside only.
 func isWord(s string) bool {
 	if s == "" || s[0] == '-' || s[len(s)-1] == '-' {
 		return false

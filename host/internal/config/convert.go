@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// convert brings a value into the Go type of its key: string, []string, int64, bool,
+// convert converts a value to the Go type of its key: string, []string, int64, bool,
 // time.Duration or map[string]any. With text, strings are read as that type.
 func convert(k *Key, raw any, text bool) (any, error) {
 	if m, ok := raw.(map[string]any); ok && k.Type != Object {

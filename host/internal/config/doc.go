@@ -6,8 +6,8 @@
 // Later ones win: defaults, shipped.yaml, the files of --config in order, the files of conf.d
 // beside the last of them in order of their names, variables CATENA_… of the
 // environment, flags (--set and those that stand for a key). Mappings are merged,
-// other values replaced. Null takes back what earlier layers say: it removes a
-// stage or a flag and brings back a default. Inside of a stage's own config, null
+// other values replaced. Null undoes earlier layers: it removes a stage or a
+// flag and restores a default. Inside of a stage's own config, null
 // is a value like others.
 //
 // Relative paths are relative to the working directory of the process.

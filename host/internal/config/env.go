@@ -22,7 +22,7 @@ const (
 
 // envLayers returns a layer for each variable of environ that is a key of the
 // configuration, by name. Only stages that another layer declares have variables:
-// their names could not be told from the keys below them otherwise.
+// their names would be ambiguous otherwise.
 func envLayers(environ, stages []string, p *problems) []*layer {
 	vars := variables(environ)
 	names := envNames(stages)

@@ -79,7 +79,7 @@ func wholeNumbers(v any) any {
 	return v
 }
 
-// losesDigits says whether a whole number is more than a float64 can hold.
+// losesDigits reports whether a whole number is more than a float64 can hold.
 func losesDigits(n json.Number) bool {
 	if strings.ContainsAny(n.String(), ".eE") {
 		return false

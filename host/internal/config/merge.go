@@ -15,8 +15,8 @@ type merger struct {
 	root     *schema
 	ko       *koanf.Koanf
 	problems *problems
-	// origins has the layer of each dotted key; of a section, the layer that first
-	// spoke of it.
+	// origins has the layer of each dotted key; of a section, the first
+	// layer that has it.
 	origins map[string]*layer
 }
 
@@ -25,7 +25,7 @@ func newMerger(root *schema, p *problems) *merger {
 }
 
 // add lays the normalized layer l on top: mappings are merged, other values
-// replaced, and null takes back what earlier layers say.
+// replaced, and null undoes earlier layers.
 func (m *merger) add(l *layer) error {
 	return m.ko.Load(confmap.Provider(l.values, ""), nil,
 		koanf.WithMergeFunc(func(src, dest map[string]any) error {
@@ -100,8 +100,8 @@ func (m *merger) forget(path []string) {
 	})
 }
 
-// culprit returns the layer that spoke of path, or of the nearest section around
-// it; nil if only the defaults did.
+// culprit returns the layer that sets path, or the nearest section around it; nil if only a
+// built-in layer does.
 func (m *merger) culprit(path []string) *layer {
 	for n := len(path); n > 0; n-- {
 		if l := m.origins[dotted(path[:n])]; l != nil && !l.builtin {

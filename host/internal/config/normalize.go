@@ -8,15 +8,14 @@ import (
 	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
-// normalizer checks the values of one layer against the table of keys and brings
-// each into the one Go type that its key has. A nil value is kept: it takes back
-// what earlier layers say.
+// normalizer checks the values of one layer against the table of keys and converts
+// each to the Go type of its key. A nil value is kept: it undoes earlier layers.
 type normalizer struct {
 	layer    *layer
 	problems *problems
 }
 
-// normalize replaces the values of l by what is right of them.
+// normalize replaces the values of l by the valid ones.
 func normalize(l *layer, root *schema, p *problems) {
 	n := &normalizer{layer: l, problems: p}
 	if l.complete {
@@ -37,7 +36,7 @@ func (n *normalizer) fail(path []string, format string, args ...any) {
 	}
 }
 
-// bearsOnOrder says whether a mistake at path hides a stage or its delegate.
+// bearsOnOrder reports whether a mistake at path hides a stage or its delegate.
 func bearsOnOrder(path []string) bool {
 	return path[0] == "stages" && (len(path) < 3 || path[2] == "delegate")
 }

@@ -13,7 +13,7 @@ import (
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
 	// Source is the layer: the path of a file, "env NAME", "--set KEY" or "--FLAG". It is
-	// empty if no layer is to blame, as where all of them say nothing.
+	// empty if no layer is to blame, such as for a missing key.
 	Source string
 	// Line is the line in the file, 0 if it is not known.
 	Line int
@@ -49,19 +49,19 @@ func oneLine(s string) string {
 	return out.String()
 }
 
-// problems collects what is wrong, so that all of it can be told at once.
+// problems collects what is wrong, so that all of it is reported at once.
 type problems struct {
 	list []*Problem
-	// incomplete says that declarations of stages are missing because of an error,
-	// so that their order would be judged wrongly.
+	// incomplete is set if declarations of stages are missing because of an error, so that
+	// their order cannot be checked.
 	incomplete bool
-	// unread says that nothing is known of what a file says.
+	// unread is set if a file could not be read.
 	unread bool
 	// hidden are the keys whose values are not known because of an error.
 	hidden map[string]bool
 }
 
-// err joins all problems: sources in the order in which they were found wanting, and
+// err joins all problems: sources in the order of their first problem, and
 // within a file by line. It returns nil if there is none.
 func (p *problems) err() error {
 	rank := map[string]int{}

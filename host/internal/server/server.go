@@ -96,7 +96,11 @@ func (r *run) openData(context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.undo.add(lock.Release)
+	r.logs.dataDir.Store(lock)
+	r.undo.add(func() error {
+		r.logs.dataDir.Store(nil)
+		return lock.Release()
+	})
 	if lock.WasOpen {
 		r.logs.host.Warn("the data folder was open to other users of this machine; it is closed to them now", "dir", dir)
 	}

@@ -68,7 +68,7 @@ func (st *stage) settles(ctx context.Context, most int, when string) error {
 	for {
 		now, err := usageOf(st.process.PID())
 		if err != nil || now.files <= most {
-			return nil // if the process has ended, that is said elsewhere
+			return nil // another check reports a process that has ended
 		}
 		select {
 		case <-ctx.Done():

@@ -19,7 +19,7 @@ import (
 )
 
 // A stage that was built against the protocol as it was when it was published keeps
-// working: the host serves it as ever, and nothing that it knows has changed its meaning.
+// working: the host serves it, and no part of the protocol that it uses has changed its meaning.
 func TestCompatible(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "catena-stage-yesterday")
@@ -59,8 +59,8 @@ func TestCompatible(t *testing.T) {
 		}
 		defer st.close()
 		a, err := st.do(t.Context(), http.MethodGet, "/yesterday/next", nil, nil)
-		if err != nil || a.status != http.StatusOK || a.behind.Target != "/changed" {
-			t.Errorf("%d %s, %v, behind: %+v", a.status, a.body, err, a.behind)
+		if err != nil || a.status != http.StatusOK || a.downstream.Target != "/changed" {
+			t.Errorf("%d %s, %v, downstream: %+v", a.status, a.body, err, a.downstream)
 		}
 	})
 }

@@ -45,7 +45,7 @@ func checkConfig(ctx context.Context, s *suite) error {
 	return refuses(ctx, another, validates, string(odd))
 }
 
-// validates tells whether the stage implements ValidateConfig, and whether that has nothing
+// validates reports whether the stage implements ValidateConfig, and whether that has nothing
 // against the configuration that is used here.
 func (s *suite) validates(ctx context.Context, st *stage) (bool, error) {
 	good, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: s.opts.Config})
@@ -58,7 +58,7 @@ func (s *suite) validates(ctx context.Context, st *stage) (bool, error) {
 	return true, nil
 }
 
-// wordy checks that problems say something.
+// wordy checks that problems have a message.
 func wordy(problems []*stagev1.ConfigProblem) error {
 	for _, p := range problems {
 		if p.GetMessage() == "" {
@@ -74,7 +74,7 @@ func refuses(ctx context.Context, st *stage, validates bool, config string) erro
 	if validates {
 		bad, err := st.rpc.ValidateConfig(ctx, &stagev1.ValidateConfigRequest{Config: []byte(config)})
 		if err != nil {
-			return want("problems as the answer of ValidateConfig to "+config, "the error %s", reason(err))
+			return want("problems as the response of ValidateConfig to "+config, "the error %s", reason(err))
 		}
 		if problems := bad.GetProblems(); len(problems) > 0 {
 			return wordy(problems)
@@ -97,7 +97,7 @@ func refuses(ctx context.Context, st *stage, validates bool, config string) erro
 const unknownKey = "aKeyThatNobodyKnows"
 
 // withUnknownKey is the configuration that is used here with one more key; nil if the
-// schema allows that, or says nothing of use.
+// schema allows that, or is of no use.
 func withUnknownKey(text string, config json.RawMessage) json.RawMessage {
 	own := map[string]any{}
 	if json.Unmarshal(config, &own) != nil {

@@ -27,7 +27,7 @@ func checkByHand(ctx context.Context, s *suite) error {
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
-	expected := "exit status 1, and a line that says why"
+	expected := "exit status 1, and a line with the reason"
 	switch {
 	case ctx.Err() != nil:
 		return want(expected, "a process that still runs after %s", s.wait.third())
@@ -56,7 +56,7 @@ func checkHandshake(ctx context.Context, s *suite) error {
 	st, err := s.launch(ctx)
 	if err != nil {
 		s.cannot = skip("the stage did not start")
-		return want("a handshake on standard output, and an answer to Describe with the name "+s.binary.Name, "%v", err)
+		return want("a handshake on standard output, and a response to Describe with the name "+s.binary.Name, "%v", err)
 	}
 	st.close()
 	return nil
@@ -70,10 +70,10 @@ func checkDescribe(ctx context.Context, s *suite) error {
 	defer st.close()
 	again, err := st.rpc.Describe(ctx, &stagev1.DescribeRequest{})
 	if err != nil {
-		return want("an answer to a second Describe", "%s", reason(err))
+		return want("a response to a second Describe", "%s", reason(err))
 	}
 	if first := st.process.Description(); !proto.Equal(first, again) {
-		return want("the answer of the first call, "+first.String(), "%s", again)
+		return want("the response of the first call, "+first.String(), "%s", again)
 	}
 	if schema := again.GetConfigSchema(); schema != "" && !json.Valid([]byte(schema)) {
 		return want("a config_schema that is JSON", "%.100q", schema)

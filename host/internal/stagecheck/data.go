@@ -12,7 +12,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// checkRequests makes sure that answers are delimited: each is followed by another on
+// checkRequests makes sure that responses are delimited: each is followed by another on
 // the same connection.
 func checkRequests(ctx context.Context, s *suite) error {
 	st, path, err := s.path(ctx)
@@ -27,16 +27,16 @@ func checkRequests(ctx context.Context, s *suite) error {
 		resp, err := conn.exchange(method, path)
 		if err != nil {
 			_ = conn.Close()
-			return want(fmt.Sprintf("an answer to %s %s, request %d on its connection", method, path, i+1), "%v", err)
+			return want(fmt.Sprintf("a response to %s %s, request %d on its connection", method, path, i+1), "%v", err)
 		}
 		if resp.Close || strings.EqualFold(resp.Header.Get("Connection"), "close") {
 			_ = conn.Close()
-			return want(fmt.Sprintf("a connection that stays open after %s %s", method, path), "Connection: close, or an answer without length in HTTP/1.0")
+			return want(fmt.Sprintf("a connection that stays open after %s %s", method, path), "Connection: close, or a response without length in HTTP/1.0")
 		}
 	}
 	st.keepIdle(conn)
 	if n := len(conn.leftover()); n > 0 {
-		return want("nothing behind the last answer", "%d bytes", n)
+		return want("nothing after the last response", "%d bytes", n)
 	}
 	for _, path := range s.probePaths(st) {
 		probe, cancel := context.WithTimeout(ctx, s.wait.probe())
@@ -44,7 +44,7 @@ func checkRequests(ctx context.Context, s *suite) error {
 		timedOut := probe.Err() != nil
 		cancel()
 		if err != nil && !timedOut {
-			return want("an answer to POST "+path, "%v", err)
+			return want("a response to POST "+path, "%v", err)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func (c *rawConn) leftover() []byte {
 }
 
 // largeHead is far above what most servers take by default, and far below what a user
-// with many groups can bring about.
+// with many groups can have.
 const largeHead = 256 << 10
 
 func checkLargeHead(ctx context.Context, s *suite) error {
@@ -78,7 +78,7 @@ func checkLargeHead(ctx context.Context, s *suite) error {
 	}
 	defer conn.Close()
 	resp, err := conn.exchange(http.MethodGet, path, "X-Stagecheck-Large: "+strings.Repeat("a", largeHead))
-	expected := fmt.Sprintf("the answer to GET %s that a request with few headers gets, status %d", path, st.status)
+	expected := fmt.Sprintf("the response to GET %s that a request with few headers gets, status %d", path, st.status)
 	if err != nil {
 		return want(expected, "%v", err)
 	}
@@ -107,19 +107,19 @@ func checkExpect(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	resp, err := conn.answer(http.MethodPost)
+	resp, err := conn.readResponse(http.MethodPost)
 	if err != nil {
-		return want("100 Continue or an answer, while the body of POST "+path+" has not been sent", "%v", err)
+		return want("100 Continue or a response, while the body of POST "+path+" has not been sent", "%v", err)
 	}
 	if resp.StatusCode != http.StatusContinue {
 		return nil
 	}
-	// A stage that answers early closes the connection; its answer can be read all the same.
+	// A stage that responds early closes the connection; its response can be read all the same.
 	_, writeErr := conn.Write(pattern(size, "expect"))
-	resp, err = conn.answer(http.MethodPost)
+	resp, err = conn.readResponse(http.MethodPost)
 	switch {
 	case err != nil:
-		return want("an answer to POST "+path+" after the body", "%v", errors.Join(err, writeErr))
+		return want("a response to POST "+path+" after the body", "%v", errors.Join(err, writeErr))
 	case resp.StatusCode == http.StatusContinue:
 		return want("100 Continue once", "a second one")
 	case resp.Header.Get(stagev1.HeaderDecline) != "":
@@ -138,10 +138,10 @@ func checkLargeBody(ctx context.Context, s *suite) error {
 	body := pattern(largeBody, "large")
 	a, err := st.do(ctx, http.MethodPost, path, bytes.NewReader(body), nil)
 	if err != nil {
-		return want(fmt.Sprintf("an answer to POST %s with %d bytes", path, len(body)), "%v", err)
+		return want(fmt.Sprintf("a response to POST %s with %d bytes", path, len(body)), "%v", err)
 	}
-	if a.handed && a.behind.Length != int64(len(body)) {
-		return want(fmt.Sprintf("%d bytes at the next stage, to which POST %s was handed on", len(body), path), "%d bytes", a.behind.Length)
+	if a.handed && a.downstream.Length != int64(len(body)) {
+		return want(fmt.Sprintf("%d bytes at the next stage, to which POST %s was handed on", len(body), path), "%d bytes", a.downstream.Length)
 	}
 	return st.again(ctx, "after a large body")
 }

@@ -25,11 +25,11 @@ func checkDecline(ctx context.Context, s *suite) error {
 			case err != nil:
 				return want(what, "%v", err)
 			case !a.handed:
-				return want(what, "an answer of the stage's own, %d", a.status)
-			case a.behind.err != nil || a.behind.Length != int64(size) || a.behind.Sum != sha256.Sum256(body):
-				return want(what, "%d bytes, %v", a.behind.Length, a.behind.err)
-			case a.behind.Target != path || a.behind.Method != http.MethodPost:
-				return want(what, "%s %s", a.behind.Method, a.behind.Target)
+				return want(what, "a response of the stage's own, %d", a.status)
+			case a.downstream.err != nil || a.downstream.Length != int64(size) || a.downstream.Sum != sha256.Sum256(body):
+				return want(what, "%d bytes, %v", a.downstream.Length, a.downstream.err)
+			case a.downstream.Target != path || a.downstream.Method != http.MethodPost:
+				return want(what, "%s %s", a.downstream.Method, a.downstream.Target)
 			}
 		}
 	}
@@ -66,5 +66,5 @@ func (s *suite) declined(ctx context.Context) (*stage, string, error) {
 			return st, path, nil
 		}
 	}
-	return nil, "", skipf("the stage answers %s itself; name a path that it hands on with --path", strings.Join(paths, ", "))
+	return nil, "", skipf("the stage serves %s itself; name a path that it hands on with --path", strings.Join(paths, ", "))
 }

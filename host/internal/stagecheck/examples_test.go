@@ -61,7 +61,7 @@ func TestOtherLanguages(t *testing.T) {
 // need fails the tests that others skip.
 const envRequire = "CATENA_REQUIRE"
 
-// lacks says what a language needs and is not there.
+// lacks returns what a language needs and this machine lacks.
 func lacks(t *testing.T, language, format string, args ...any) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(envRequire), ","), language) {
@@ -122,7 +122,7 @@ func needPython(t *testing.T) {
 	}
 }
 
-// What the stage in Python knows of the protocol is part of it. The protocol may have more.
+// The part of the protocol that the stage in Python has is part of it. The protocol may have more.
 func TestPythonProtocol(t *testing.T) {
 	t.Parallel()
 	needPython(t)

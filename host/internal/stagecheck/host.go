@@ -21,17 +21,17 @@ import (
 
 const (
 	behindName = "stagecheck-next"
-	// headerID tells requests apart in the stage behind.
+	// headerID identifies a request in the downstream stage.
 	headerID = "X-Stagecheck-Id"
-	// headerError marks an answer of this package's own relay, not of the stage.
+	// headerError marks a response of this package's own relay, not of the stage.
 	headerError = "X-Stagecheck-Error"
 )
 
 func (st *stage) hostSocket() string { return filepath.Join(st.dir, "host.sock") }
 
-// serve starts the front, the socket that the stage calls, and the stage behind.
+// serve starts the front, the socket that the stage calls, and the downstream stage.
 func (st *stage) serve() error {
-	st.next = &behind{seen: map[string]seen{}}
+	st.next = &downstream{seen: map[string]seen{}}
 	nextSocket, front := filepath.Join(st.dir, "next.sock"), filepath.Join(st.dir, "front.sock")
 	st.next.socket = nextSocket
 	st.chain = relay.NewChain(relay.Config{Propagator: propagator{}, Error: writeError})
@@ -87,7 +87,7 @@ func (propagator) HostHeader(string) bool { return false }
 
 func (propagator) ResponseHeader(_ *http.Request, _, _, _ string) {}
 
-// writeError answers a request that got no answer from a stage.
+// writeError responds to a request that has got no response from a stage.
 func writeError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
 	w.Header().Set(headerError, fmt.Sprintf("%.400q", e.Error()))
 	relay.WriteError(w, r, e)
@@ -103,16 +103,16 @@ func serveAPI(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, `{"major":"1","minor":"0","gitVersion":"v1.0.0"}`)
 }
 
-// behind is the stage behind the one that is checked. It answers everything, and
+// downstream is the stage after the one that is checked. It responds to everything, and
 // remembers what has come.
-type behind struct {
+type downstream struct {
 	socket string
 
 	mu   sync.Mutex
 	seen map[string]seen
 }
 
-// seen is a request as it has come to the stage behind.
+// seen is a request as the downstream stage has got it.
 type seen struct {
 	Method string            `json:"method"`
 	Target string            `json:"target"`
@@ -121,7 +121,7 @@ type seen struct {
 	err    error
 }
 
-func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *downstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	digest := sha256.New()
 	n, err := io.Copy(digest, r.Body)
 	got := seen{Method: r.Method, Target: r.RequestURI, Length: n, err: err}
@@ -136,7 +136,7 @@ func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take returns what has come with an id, and forgets it.
-func (b *behind) take(id string) (seen, bool) {
+func (b *downstream) take(id string) (seen, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	got, ok := b.seen[id]

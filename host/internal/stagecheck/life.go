@@ -75,7 +75,7 @@ func checkHealth(ctx context.Context, s *suite) error {
 	}
 }
 
-// health asks once and says which checks have failed.
+// health calls CheckHealth once and returns which checks have failed.
 func (st *stage) health(ctx context.Context) (sick string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, st.wait.health())
 	defer cancel()
@@ -88,7 +88,7 @@ func (st *stage) health(ctx context.Context) (sick string, err error) {
 		return "", skip("the stage has no health checks")
 	}
 	if err != nil {
-		return "", want(fmt.Sprintf("an answer to CheckHealth within %s", st.wait.health()), "%s", reason(err))
+		return "", want(fmt.Sprintf("a response to CheckHealth within %s", st.wait.health()), "%s", reason(err))
 	}
 	results := map[string]string{}
 	for _, r := range resp.GetResults() {
@@ -134,7 +134,7 @@ func checkIdle(ctx context.Context, s *suite) error {
 	deadline, _ := ctx.Deadline()
 	_ = st.idle.SetDeadline(deadline)
 	if _, err := st.idle.exchange(http.MethodGet, path); err != nil {
-		return want(fmt.Sprintf("an answer on a connection that was idle for %s", idleTime), "%v", err)
+		return want(fmt.Sprintf("a response on a connection that was idle for %s", idleTime), "%v", err)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func checkDrain(ctx context.Context, s *suite) error {
 	case unimplemented(err):
 		return skip("the stage does not implement Drain")
 	case err != nil:
-		return want(fmt.Sprintf("an answer to Drain within %s", s.wait.third()), "%s", reason(err))
+		return want(fmt.Sprintf("a response to Drain within %s", s.wait.third()), "%s", reason(err))
 	case resp.GetRunning() != 0:
 		return want("no request running after Drain", "%d", resp.GetRunning())
 	}
@@ -221,7 +221,7 @@ func checkStop(ctx context.Context, s *suite) error {
 	st.ending = true
 	defer s.drop()
 	if err := st.process.Stop(ctx); err != nil {
-		return want("Stop to be answered, and the process to end with status 0 within two seconds of Shutdown", "%v", err)
+		return want("a response to Stop, and the process to end with status 0 within two seconds of Shutdown", "%v", err)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func checkHostDeath(ctx context.Context, s *suite) error {
 	select {
 	case <-st.process.Done():
 		return nil
-	case <-time.After(s.wait.gone()):
-		return want("the process to exit within a second when the pipe of CATENA_STAGE_PARENT_FD is at its end", "a process that runs %s later", s.wait.gone())
+	case <-time.After(s.wait.exit()):
+		return want("the process to exit within a second when the pipe of CATENA_STAGE_PARENT_FD is at its end", "a process that runs %s later", s.wait.exit())
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // The test binary is also the stage that is checked: with envMode set, it plays a stage
-// that is good in all but what the mode says.
+// that is good in everything but what the mode names.
 const envMode = "STAGECHECK_TEST_MODE"
 
 func TestMain(m *testing.M) {

@@ -80,7 +80,7 @@ func checkStandby(ctx context.Context, s *suite) error {
 	}
 	defer st.close()
 	if !st.process.Description().GetStandby() {
-		return skip("the stage does not say that it can stand by")
+		return skip("the stage does not report that it can stand by")
 	}
 	if err := errors.Join(st.configure(ctx, s.opts.Config, true), st.prepare(ctx)); err != nil {
 		return want("Configure with standby, and PrepareRun, without an error", "%s", reason(err))
@@ -100,15 +100,15 @@ func checkStandby(ctx context.Context, s *suite) error {
 	_ = conn.SetReadDeadline(time.Now().Add(standbyTime))
 	_, err = conn.r.Peek(1)
 	if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() {
-		return want("no answer before Activate", "%s", firstBytes(conn, err))
+		return want("no response before Activate", "%s", firstBytes(conn, err))
 	}
 	if _, err := st.rpc.Activate(ctx, &stagev1.ActivateRequest{}); err != nil {
 		return want("Activate without an error", "%s", reason(err))
 	}
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetReadDeadline(deadline)
-	if _, err := conn.answer(http.MethodGet); err != nil {
-		return want("an answer after Activate to a request that has waited", "%v", err)
+	if _, err := conn.readResponse(http.MethodGet); err != nil {
+		return want("a response after Activate to a request that has waited", "%v", err)
 	}
 	return nil
 }

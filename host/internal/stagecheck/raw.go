@@ -14,7 +14,7 @@ import (
 type rawConn struct {
 	net.Conn
 	r     *bufio.Reader
-	since time.Time // of the last answer
+	since time.Time // of the last response
 }
 
 // dial connects to the data socket. Reads and writes fail when ctx ends.
@@ -29,7 +29,7 @@ func (st *stage) dial(ctx context.Context) (*rawConn, error) {
 	return &rawConn{Conn: conn, r: bufio.NewReader(conn)}, nil
 }
 
-// head writes the head of a request, with the lines of more behind what the host sends.
+// head writes the head of a request, with the lines of more after those of the host.
 func (c *rawConn) head(method, target string, more ...string) error {
 	text := method + " " + target + " HTTP/1.1\r\nHost: stage\r\nX-Catena-Request: 1\r\n" +
 		"X-Catena-User: {\"name\":\"stagecheck\"}\r\n"
@@ -40,25 +40,25 @@ func (c *rawConn) head(method, target string, more ...string) error {
 	return err
 }
 
-// answer reads one head of an answer; of a final one, the body too.
-func (c *rawConn) answer(method string) (*http.Response, error) {
+// readResponse reads the head of a response, and the body of a final one.
+func (c *rawConn) readResponse(method string) (*http.Response, error) {
 	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	}
 	if resp.StatusCode >= 200 {
-		if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)); err != nil {
-			return nil, fmt.Errorf("read the answer: %w", err)
+		if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)); err != nil {
+			return nil, fmt.Errorf("read the response: %w", err)
 		}
 	}
 	c.since = time.Now()
 	return resp, nil
 }
 
-// exchange makes a request without a body and reads the answer.
+// exchange makes a request without a body and reads the response.
 func (c *rawConn) exchange(method, target string, more ...string) (*http.Response, error) {
 	if err := c.head(method, target, more...); err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
-	return c.answer(method)
+	return c.readResponse(method)
 }

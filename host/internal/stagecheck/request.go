@@ -14,37 +14,37 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// maxAnswer bounds what is read of an answer whose end does not matter.
-const maxAnswer = 1 << 20
+// maxResponse bounds what is read of a response whose end does not matter.
+const maxResponse = 1 << 20
 
-// answer is what came back for a request.
-type answer struct {
-	status  int
-	header  http.Header
-	body    []byte
-	trailer http.Header
-	handed  bool // the stage behind has seen the request
-	behind  seen
+// response is the response to a request.
+type response struct {
+	status     int
+	header     http.Header
+	body       []byte
+	trailer    http.Header
+	handed     bool // the downstream stage has seen the request
+	downstream seen
 }
 
-// do makes a request through the relay and reads the whole answer.
-func (st *stage) do(ctx context.Context, method, path string, body io.Reader, change func(*http.Request)) (answer, error) {
+// do makes a request through the relay and reads the whole response.
+func (st *stage) do(ctx context.Context, method, path string, body io.Reader, change func(*http.Request)) (response, error) {
 	resp, id, err := st.begin(ctx, method, path, body, change)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
-	a := answer{status: resp.StatusCode, header: resp.Header}
+	a := response{status: resp.StatusCode, header: resp.Header}
 	a.body, err = io.ReadAll(resp.Body)
 	if err != nil {
-		return a, fmt.Errorf("%s %s: the answer breaks off after %d bytes: %w", method, path, len(a.body), err)
+		return a, fmt.Errorf("%s %s: the response breaks off after %d bytes: %w", method, path, len(a.body), err)
 	}
 	a.trailer = resp.Trailer
-	a.behind, a.handed = st.next.take(id)
+	a.downstream, a.handed = st.next.take(id)
 	return a, nil
 }
 
-// begin makes a request and returns when the head of the answer has come.
+// begin makes a request and returns when the head of the response has come.
 func (st *stage) begin(ctx context.Context, method, path string, body io.Reader, change func(*http.Request)) (*http.Response, string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://stage"+path, body)
 	if err != nil {
@@ -58,7 +58,7 @@ func (st *stage) begin(ctx context.Context, method, path string, body io.Reader,
 	resp, err := st.client.Do(r)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, "", fmt.Errorf("%s %s: no answer: %w", method, path, ctx.Err())
+			return nil, "", fmt.Errorf("%s %s: no response: %w", method, path, ctx.Err())
 		}
 		return nil, "", fmt.Errorf("%s %s: %w", method, path, err)
 	}
@@ -93,7 +93,7 @@ func (s *suite) probePaths(st *stage) []string {
 	return paths
 }
 
-// path returns a path of the stage's that answers ordinary requests.
+// path returns a path on which the stage serves ordinary requests.
 func (s *suite) path(ctx context.Context) (*stage, string, error) {
 	st, err := s.prepared(ctx)
 	if err != nil {
@@ -117,11 +117,11 @@ func (s *suite) path(ctx context.Context) (*stage, string, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, "", want("an answer to an ordinary request on one of "+strings.Join(paths, ", "), "%v", errors.Join(errs...))
+	return nil, "", want("a response to an ordinary request on one of "+strings.Join(paths, ", "), "%v", errors.Join(errs...))
 }
 
-// again asks once more for the path that has answered before. What a stage answers is
-// its own business, and may be "too many requests"; that it cannot answer is not.
+// again requests the path again that was served before. Any response will do, such as "too many
+// requests", but there must be one.
 func (st *stage) again(ctx context.Context, when string) error {
 	if st.path == "" {
 		return nil
@@ -131,7 +131,7 @@ func (st *stage) again(ctx context.Context, when string) error {
 		err = fmt.Errorf("status %d", a.status)
 	}
 	if err != nil {
-		return want(fmt.Sprintf("an answer to GET %s, such as the %d of before, %s", st.path, st.status, when), "%v", err)
+		return want(fmt.Sprintf("a response to GET %s, such as the %d of before, %s", st.path, st.status, when), "%v", err)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, 
 		return nil, "", err
 	}
 	if s.opts.Endpoints == "" {
-		return nil, "", skip("needs a check endpoint; tell where the stage serves them with --endpoints")
+		return nil, "", skip("needs a check endpoint; name where the stage serves them with --endpoints")
 	}
 	path := strings.TrimSuffix(s.opts.Endpoints, "/") + "/" + name
 	probe, cancel := context.WithTimeout(ctx, s.wait.probe())
@@ -154,7 +154,7 @@ func (s *suite) endpointPath(ctx context.Context, name string) (*stage, string, 
 	}
 	resp, id, err := st.begin(probe, http.MethodGet, path, nil, change)
 	if err != nil {
-		return nil, "", want(fmt.Sprintf("the head of an answer to GET %s within %s", path, s.wait.probe()), "%v", err)
+		return nil, "", want(fmt.Sprintf("the head of a response to GET %s within %s", path, s.wait.probe()), "%v", err)
 	}
 	defer resp.Body.Close()
 	// A stream that does not end has not been handed on either.

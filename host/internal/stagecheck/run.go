@@ -14,11 +14,11 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 )
 
-// Options say what to check.
+// Options are what to check.
 type Options struct {
 	// Binary is the path of the stage's binary.
 	Binary string
-	// Name is what the stage must call itself; what the file's name says if empty.
+	// Name is what the stage must call itself; the one in the file's name if empty.
 	Name string
 	// Config is the stage's own configuration as JSON; none if empty.
 	Config json.RawMessage
@@ -66,7 +66,7 @@ func (p patience) part(of int) time.Duration { return time.Duration(p) / time.Du
 
 // Parts of the timeout, with their values for that of half a minute.
 func (p patience) probe() time.Duration  { return p.part(6) }  // 5 s: an ordinary request; what takes longer is a watch
-func (p patience) gone() time.Duration   { return p.part(6) }  // 5 s: the end of a process that must end in a second
+func (p patience) exit() time.Duration   { return p.part(6) }  // 5 s: the end of a process that must end in a second
 func (p patience) settle() time.Duration { return p.part(2) }  // 15 s: tidying up
 func (p patience) third() time.Duration  { return p.part(3) }  // 10 s: what should take none
 func (p patience) health() time.Duration { return p.part(15) } // 2 s: the host's deadline for health checks

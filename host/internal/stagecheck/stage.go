@@ -34,19 +34,19 @@ type stage struct {
 	wait       patience
 	token      string
 	client     *http.Client // makes requests that the relay takes to the stage
-	next       *behind
+	next       *downstream
 	chain      *relay.Chain
 	configured *stagev1.ConfigureResponse
 	prepared   *stagev1.PrepareRunResponse // what Configure has reported if there is no PrepareRun
-	path       string                      // answers ordinary requests; see suite.path
-	status     int                         // of its answer to GET
+	path       string                      // serves ordinary requests; see suite.path
+	status     int                         // of its response to GET
 	idle       *rawConn
 	ending     bool // its end is expected
 	closers    []func()
 }
 
-// launch starts the binary and builds the chain around it: the stage, and one behind
-// it that answers everything.
+// launch starts the binary and builds the chain around it: the stage, and one downstream
+// that responds to everything.
 func (s *suite) launch(ctx context.Context) (*stage, error) {
 	st := &stage{name: s.binary.Name, flags: s.opts.Flags, wait: s.wait, token: rand.Text()}
 	if err := s.build(ctx, st); err != nil {
@@ -144,10 +144,10 @@ func (st *stage) claim(claims []*stagev1.Claim) {
 	st.chain.Set(table, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: behindName, Socket: st.next.socket}})
 }
 
-// unimplemented tells whether a stage has answered that it has no such method.
+// unimplemented reports whether an error is that a stage lacks the method.
 func unimplemented(err error) bool { return status.Code(err) == codes.Unimplemented }
 
-// reason is what a stage has said in an error, without the host's own words.
+// reason returns the message of a stage's error, without that of the host.
 func reason(err error) string {
 	if call := (*process.CallError)(nil); errors.As(err, &call) {
 		return fmt.Sprintf("%s: %s", call.Status.Code(), call.Status.Message())

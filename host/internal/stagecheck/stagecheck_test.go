@@ -31,7 +31,7 @@ func checkMode(t *testing.T, mode string, opts Options) *Report {
 	return report
 }
 
-// A good stage passes everything that applies to it, and the report says so in all formats.
+// A good stage passes everything that applies to it, in all formats of the report.
 func TestGood(t *testing.T) {
 	t.Parallel()
 	report := checkMode(t, "good", Options{Endpoints: "/test/check", Requests: 2000, Timeout: 2 * time.Minute})
@@ -82,7 +82,7 @@ func TestBroken(t *testing.T) {
 		{"config-good", "config", "is wrong"},
 		{"config-silent", "config", "none for the key"},
 		{"prepare", "prepare", "no luck"},
-		{"unserved", "prepare", "no answer"},
+		{"unserved", "prepare", "no response"},
 		{"claim-path", "claims", `"relative"`},
 		{"claim-match", "claims", "9"},
 		{"claim-hooks", "claims", `"start"`},
@@ -98,12 +98,12 @@ func TestBroken(t *testing.T) {
 		{"decline-read", "decline", "declined after asking for the body"},
 		{"decline-changed", "decline", "5 bytes"},
 		{"echo", "echo", "differ from byte 100000 on"},
-		{"streaming", "streaming", "no answer"},
+		{"streaming", "streaming", "no response"},
 		{"trailers", "trailers", `""`},
 		{"upgrade", "upgrade", "1000 bytes"},
 		{"upgrade-not", "upgrade", "426"},
-		{"slow-reader", "slow-reader", "no answer"},
-		{"concurrency", "concurrency", "no answer"},
+		{"slow-reader", "slow-reader", "no response"},
+		{"concurrency", "concurrency", "no response"},
 		{"cancellation", "cancellation", " later"},
 		{"hooks", "hooks", "no luck"},
 		{"health", "health", "DeadlineExceeded"},
@@ -190,7 +190,7 @@ func formats(t *testing.T, report *Report) {
 	}
 	for _, want := range []string{"ok    echo", "FAIL  odd", "expected  <a>", "see       docs/protocol.md#x", "1 failed, "} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("text does not say %q:\n%s", want, text.String())
+			t.Errorf("text lacks %q:\n%s", want, text.String())
 		}
 	}
 	var back Report

@@ -20,7 +20,7 @@ func checkEcho(ctx context.Context, s *suite) error {
 	for _, size := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 4 << 20} {
 		body := pattern(size, "echo")
 		for framing, r := range map[string]io.Reader{"of known length": bytes.NewReader(body), "in chunks": chunked(body)} {
-			what := fmt.Sprintf("answer to POST %s %s", path, framing)
+			what := fmt.Sprintf("response to POST %s %s", path, framing)
 			a, err := st.do(ctx, http.MethodPost, path, r, expectOdd(size))
 			if err != nil {
 				return want(what+fmt.Sprintf(" with the %d bytes that were sent", size), "%v", err)
@@ -56,11 +56,11 @@ func checkStreaming(ctx context.Context, s *suite) error {
 	defer cancel()
 	resp, _, err := st.open(ctx, path)
 	if err != nil {
-		return want("the first line of GET "+path+" while the answer goes on", "%v", err)
+		return want("the first line of GET "+path+" while the response goes on", "%v", err)
 	}
 	defer resp.Body.Close()
 	if resp.ContentLength >= 0 {
-		return want("an answer of unknown length, in chunks", "Content-Length: %d", resp.ContentLength)
+		return want("a response of unknown length, in chunks", "Content-Length: %d", resp.ContentLength)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func checkTrailers(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	const key, value = "X-Check-Trailer", "behind the body"
+	const key, value = "X-Check-Trailer", "after the body"
 	body := pattern(1000, "trailers")
 	a, err := st.do(ctx, http.MethodPost, path, chunked(body), func(r *http.Request) {
 		r.Trailer = http.Header{key: {value}}
@@ -80,9 +80,9 @@ func checkTrailers(ctx context.Context, s *suite) error {
 		return err
 	}
 	if got := a.trailer.Get(key); got != value {
-		return want(fmt.Sprintf("the trailer %s: %s of the request behind the answer of POST %s", key, value, path), "%q", got)
+		return want(fmt.Sprintf("the trailer %s: %s of the request in the response of POST %s", key, value, path), "%q", got)
 	}
-	return sameBody("answer to POST "+path, body, a.body)
+	return sameBody("response to POST "+path, body, a.body)
 }
 
 func upgradeToEcho(r *http.Request) {
@@ -115,8 +115,8 @@ func checkUpgrade(ctx context.Context, s *suite) error {
 	return sameBody("bytes back over the upgraded connection", sent, got)
 }
 
-// checkSlowReader takes the beginning of a long answer, and the rest after another
-// request has been answered.
+// checkSlowReader takes the beginning of a long response, and the rest after another
+// request has got its response.
 func checkSlowReader(ctx context.Context, s *suite) error {
 	st, path, err := s.endpointPath(ctx, "echo")
 	if err != nil {
@@ -130,14 +130,14 @@ func checkSlowReader(ctx context.Context, s *suite) error {
 	defer resp.Body.Close()
 	digest := sha256.New()
 	if _, err := io.CopyN(digest, resp.Body, 1000); err != nil {
-		return want("the beginning of the answer to POST "+path, "%v", err)
+		return want("the beginning of the response to POST "+path, "%v", err)
 	}
 	if a, err := st.do(ctx, http.MethodPost, path, strings.NewReader("in between"), nil); err != nil || string(a.body) != "in between" {
-		return want("an answer to another request while a client reads slowly", "%q, %v", a.body, err)
+		return want("a response to another request while a client reads slowly", "%q, %v", a.body, err)
 	}
 	n, err := io.Copy(digest, resp.Body)
 	if sum := sha256.Sum256(body); err != nil || string(digest.Sum(nil)) != string(sum[:]) {
-		return want(fmt.Sprintf("all %d bytes of the answer, unchanged", len(body)), "%d bytes, %v", n+1000, err)
+		return want(fmt.Sprintf("all %d bytes of the response, unchanged", len(body)), "%d bytes, %v", n+1000, err)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// Summary is the last line of the text, behind the results.
+// Summary returns the last line of the text, after the results.
 func (r *Report) Summary() string {
 	var b strings.Builder
 	r.textEnd(&b)
