@@ -57,18 +57,21 @@ func current() hclog.Logger {
 // New returns a sink that logs to log at klog's verbosity.
 func New(log hclog.Logger) logr.LogSink { return &sink{log: func() hclog.Logger { return log }} }
 
-// writeLine logs what klog.Infof and its like have formatted: a header that
-// begins with the severity's letter and ends with a closing bracket, then the
-// message. It is the only way to keep the severity Warning, which a logr.LogSink
-// does not have.
+// writeLine logs what klog.Infof and its like have formatted: a header, then the message.
+// It is the only way to keep the severity Warning, which a logr.LogSink does not have.
 func writeLine(log hclog.Logger, line []byte) {
-	header, message, found := bytes.Cut(line, []byte("] "))
+	header, text, found := bytes.Cut(line, []byte("] "))
 	if !found {
-		header, message = nil, line
+		header, text = nil, line
 	}
-	log.Log(severity(header), string(bytes.TrimSpace(message)))
+	level, message := severity(header), string(bytes.TrimSpace(text))
+	if level > hclog.Info && isHarmless(sourceOf(header), message, nil) {
+		level = hclog.Info
+	}
+	log.Log(level, message)
 }
 
+// severity returns the level for a header, which begins with the severity's letter.
 func severity(header []byte) hclog.Level {
 	if len(header) == 0 {
 		return hclog.Info
@@ -81,4 +84,11 @@ func severity(header []byte) hclog.Level {
 	default:
 		return hclog.Info
 	}
+}
+
+// sourceOf returns the file in a header, which ends with " FILE:LINE".
+func sourceOf(header []byte) string {
+	place := header[bytes.LastIndexByte(header, ' ')+1:]
+	file, _, _ := bytes.Cut(place, []byte(":"))
+	return string(file)
 }

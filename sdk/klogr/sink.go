@@ -2,6 +2,8 @@ package klogr
 
 import (
 	"fmt"
+	"path/filepath"
+	"runtime"
 
 	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-hclog"
@@ -32,7 +34,17 @@ func (s *sink) Error(err error, message string, keysAndValues ...any) {
 	if err != nil {
 		args = append(args, "error", text(err))
 	}
+	if isHarmless(s.source(), message, err) {
+		s.log().Info(message, args...)
+		return
+	}
 	s.log().Error(message, args...)
+}
+
+// source returns the base name of the file that the caller's caller is in.
+func (s *sink) source() string {
+	_, file, _, _ := runtime.Caller(s.depth + 2)
+	return filepath.Base(file)
 }
 
 func (s *sink) WithValues(keysAndValues ...any) logr.LogSink {

@@ -1,0 +1,43 @@
+package klogr
+
+import (
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// rule names lines that Kubernetes' code logs as warnings or errors while nothing is
+// wrong. They are logged at level Info.
+type rule struct {
+	// file is the base name of the source file, and message what the line begins with.
+	file, message string
+	// cause, if not nil, is what the error of the line has to be.
+	cause func(error) bool
+}
+
+// harmless are the lines that a server logs which starts, runs, has its stages swapped
+// and stops as it should. What can be avoided is avoided where it comes from; a line is
+// here only if the code that logs it cannot be made not to.
+var harmless = []rule{
+	// A group that has versions of which none is enabled, as most beta versions.
+	{file: "genericapiserver.go", message: "Skipping API "},
+	// The address of this server comes to the Service kubernetes, or leaves it.
+	{file: "lease.go", message: `Resetting endpoints for master service "kubernetes" to `},
+	// Two processes of a stage renew the lease of their server for as long as both run;
+	// the one that was overtaken reads it again.
+	{file: "controller.go", message: "Failed to update lease", cause: apierrors.IsConflict},
+	{file: "controller.go", message: "Failed to ensure lease exists, will retry", cause: apierrors.IsAlreadyExists},
+	// The debug socket is closed when the server stops.
+	{file: "genericapiserver.go", message: "http: Server closed"},
+	// go-plugin ends a process by an RPC that closes the connection before its response.
+	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
+}
+
+func isHarmless(file, message string, err error) bool {
+	for _, r := range harmless {
+		if r.file == file && strings.HasPrefix(message, r.message) && (r.cause == nil || err != nil && r.cause(err)) {
+			return true
+		}
+	}
+	return false
+}

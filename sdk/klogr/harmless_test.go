@@ -1,0 +1,85 @@
+package klogr
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+)
+
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+func TestHarmlessLines(t *testing.T) {
+	conflict := apierrors.NewConflict(leases, "apiserver", errors.New("modified"))
+	exists := apierrors.NewAlreadyExists(leases, "apiserver")
+	for _, c := range []struct {
+		name, level string
+		write       func()
+	}{
+		{"skipped version", "INFO", func() { fromGenericAPIServer("Skipping API batch/v1beta1 because it has no resources.") }},
+		{"other warning of the file", "WARN", func() { fromGenericAPIServer("Careful: Skipping API") }},
+		{"same warning of another file", "WARN", func() { klog.Warning("Skipping API batch/v1beta1 because it has no resources.") }},
+		{"endpoints", "INFO", func() { fromLease(`Resetting endpoints for master service "kubernetes" to [192.0.2.1]`) }},
+		{"lease updated by another", "INFO", func() { fromController(conflict, "Failed to update lease") }},
+		{"lease not updated", "ERROR", func() { fromController(errors.New("refused"), "Failed to update lease") }},
+		{"lease made by another", "INFO", func() { fromController(exists, "Failed to ensure lease exists, will retry") }},
+		{"lease not made", "ERROR", func() { fromController(conflict, "Failed to ensure lease exists, will retry") }},
+	} {
+		if got := logged(t, c.write); !strings.HasPrefix(got, "["+c.level) {
+			t.Errorf("%s: log is %q, want level %s", c.name, got, c.level)
+		}
+	}
+}
+
+func TestUnhandledErrors(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	canceled := fmt.Errorf("watch: %w", context.Canceled)
+	report := func(err error) func() {
+		return func() { utilruntime.HandleErrorWithContext(ctx, err, "Failed to watch", "type", "Pod") }
+	}
+	for what, err := range map[string]error{"canceled": canceled, "refused": errors.New("refused")} {
+		if got := logged(t, report(err)); !strings.HasPrefix(got, "[ERROR] UnhandledError: Failed to watch: type=Pod") {
+			t.Errorf("%s before the end of the context: log is %q", what, got)
+		}
+	}
+	cancel()
+	if got := logged(t, report(errors.New("refused"))); !strings.HasPrefix(got, "[ERROR]") {
+		t.Errorf("refused after the end of the context: log is %q", got)
+	}
+	if got := logged(t, report(canceled)); got != "" {
+		t.Errorf("canceled after the end of the context: log is %q", got)
+	}
+}
+
+// logged returns what write logs at verbosity 2.
+func logged(t *testing.T, write func()) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Install(hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true}), "2", ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = Install(hclog.NewNullLogger(), "0", "") }()
+	write()
+	return out.String()
+}
+
+// What follows is compiled as if it were in Kubernetes' files.
+
+//line genericapiserver.go:1
+func fromGenericAPIServer(message string) { klog.Warningf("%s", message) }
+
+//line lease.go:1
+func fromLease(message string) { klog.Warningf("%s", message) }
+
+//line controller.go:1
+func fromController(err error, message string) {
+	klog.FromContext(context.Background()).Error(err, message, "interval", "1s")
+}
