@@ -24,7 +24,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +42,6 @@ type Adapter struct {
 	external placeholder
 
 	serializer runtime.NegotiatedSerializer
-	startHooks sync.Once
 	// complete is closed when the server has installed all its paths.
 	complete        chan struct{}
 	completeTimeout time.Duration
@@ -59,6 +57,16 @@ type Server struct {
 	// Claims are the paths that the stage claims, once the server is prepared.
 	// They are ClaimsOf the server if nil.
 	Claims func() []sdk.Claim
+	// StartupChecks are the names of health checks that fail while the server starts, as
+	// those of AddBootSequenceHealthChecks. Those of post-start hooks are known.
+	StartupChecks []string
+	// BeforePostStartHook, if not nil, is called with the name of each post-start hook
+	// before that runs, and holds it up until it returns. The hooks run at the same time.
+	BeforePostStartHook func(ctx context.Context, name string)
+	// PreShutdownWithServer makes the pre-shutdown hooks those of the whole server: they
+	// run when the server shuts down, and not when another process of the stage takes the
+	// place of this one.
+	PreShutdownWithServer bool
 }
 
 // New returns an adapter for the stage with the environment env.
@@ -121,8 +129,9 @@ func (a *Adapter) prepare(server Server) error {
 	}
 	a.env.ListPaths(OwnPaths(server.GenericAPIServer)...)
 	a.env.SetClaims(server.claims()...)
-	a.registerHooks(server.GenericAPIServer)
-	a.registerChecks(server.GenericAPIServer)
+	a.registerHooks(server)
+	a.registerChecks(server)
+	a.serveDebug(server.GenericAPIServer)
 	a.watchSignals(server.MuxAndDiscoveryCompleteSignals())
 	return nil
 }

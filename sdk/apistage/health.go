@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/responsewriter"
+
+	"github.com/catena-dev/catena/sdk"
 )
 
 // hostChecks are checks that every server has and that say nothing about the
@@ -17,6 +20,10 @@ var hostChecks = map[string]bool{"ping": true, "log": true, "shutdown": true}
 
 // endpoints on which a check can be found, the one that has most of them first.
 var endpoints = []string{"/readyz/", "/livez/", "/healthz/"}
+
+// storeCheck is the name of the check of the connection to etcd, which is the store of
+// all stages.
+const storeCheck = "etcd"
 
 // healthChecks returns the names of the checks of a prepared server, with the
 // endpoints of each. GenericAPIServer keeps its registries to itself, but it
@@ -31,6 +38,25 @@ func healthChecks(server *genericapiserver.GenericAPIServer) map[string][]string
 		}
 	}
 	return checks
+}
+
+// registerChecks hands the health checks of a prepared server to the host.
+func (a *Adapter) registerChecks(server Server) {
+	for name, on := range healthChecks(server.GenericAPIServer) {
+		kinds := sdk.HealthKinds{
+			Readyz:  slices.Contains(on, "/readyz/"),
+			Livez:   slices.Contains(on, "/livez/"),
+			Healthz: slices.Contains(on, "/healthz/"),
+			Startup: strings.HasPrefix(name, hookCheck) || slices.Contains(server.StartupChecks, name),
+		}
+		if name == storeCheck {
+			kinds.ServerCheck = storeCheck
+		}
+		path := on[0] + name
+		a.env.HealthCheck(name, kinds, func(ctx context.Context) error {
+			return runCheck(ctx, server.GenericAPIServer, path)
+		})
+	}
 }
 
 // runCheck asks server for the result of the check at path.

@@ -2,55 +2,105 @@ package apistage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-
-	"github.com/catena-dev/catena/sdk"
 )
 
-// hookPoll is how often a running post-start hook is looked at. Upstream keeps
-// the channel that tells its end to itself, behind a health check.
+// hookPoll is how often a running post-start hook is looked at. Kubernetes keeps the
+// channel that is closed at its end to itself, behind a health check.
 const hookPoll = 10 * time.Millisecond
 
-// registerHooks hands the hooks of a prepared server to the host, under their
-// own names. Upstream can only start all post-start hooks at once, which the
-// first one that the host runs does; a hook that fails ends the process with
-// its name in the last log line, as it ends kube-apiserver.
-func (a *Adapter) registerHooks(server *genericapiserver.GenericAPIServer) {
-	checks := map[string]healthz.HealthChecker{}
+// hookCheck, followed by the name of a post-start hook, is the name of that check.
+const hookCheck = "poststarthook/"
+
+// serverHooks runs the hooks of a prepared server one by one. The methods that
+// GenericAPIServer has for it run all hooks of a map; PostStartHooks and
+// PreShutdownHooks return these maps themselves, so that a hook is run by calling the
+// server's method while the map has no other.
+type serverHooks struct {
+	server *genericapiserver.GenericAPIServer
+	// checks pass when their post-start hook has returned.
+	checks map[string]healthz.HealthChecker
+	mu     sync.Mutex
+}
+
+// registerHooks hands the hooks of a prepared server to the host, under their own names.
+// A post-start hook that fails ends the process with its name in the last log line, as
+// it ends kube-apiserver.
+func (a *Adapter) registerHooks(server Server) {
+	h := &serverHooks{server: server.GenericAPIServer, checks: map[string]healthz.HealthChecker{}}
 	for _, check := range server.HealthzChecks() {
-		checks[check.Name()] = check
+		h.checks[check.Name()] = check
 	}
 	for _, name := range slices.Sorted(maps.Keys(server.PostStartHooks())) {
-		done := checks["poststarthook/"+name]
 		a.env.PostStartHook(name, func(ctx context.Context) error {
-			a.startHooks.Do(func() { a.run(server) })
-			return waitFor(ctx, done)
+			if server.BeforePostStartHook != nil {
+				server.BeforePostStartHook(ctx, name)
+			}
+			return h.runPostStart(ctx, name)
 		})
 	}
-	if names := slices.Sorted(maps.Keys(server.PreShutdownHooks())); len(names) > 0 {
-		// They run once, together, and their errors carry their names.
-		a.env.PreShutdownHook("pre-shutdown-hooks", func(context.Context) error {
-			return server.RunPreShutdownHooks()
+	for _, name := range slices.Sorted(maps.Keys(server.PreShutdownHooks())) {
+		a.env.PreShutdownHook(name, func(context.Context) error {
+			if server.PreShutdownWithServer && a.replaced() {
+				return nil
+			}
+			return h.runPreShutdown(name)
 		})
 	}
 }
 
-// run starts what GenericAPIServer.RunWithContext starts besides a listener.
-func (a *Adapter) run(server *genericapiserver.GenericAPIServer) {
-	if debug := server.UnprotectedDebugSocket; debug != nil {
-		go func() {
-			if err := debug.RunWithContext(a.env.Context()); err != nil {
-				a.env.Log.Error("debug socket", "error", err)
-			}
-		}()
+// replaced reports whether the server goes on without this process: only then the host
+// drains it before it runs its pre-shutdown hooks.
+func (a *Adapter) replaced() bool {
+	select {
+	case <-a.env.Draining():
+		return true
+	default:
+		return false
 	}
-	server.RunPostStartHooks(a.env.Context())
+}
+
+// runPostStart starts a post-start hook and returns when it has returned.
+func (h *serverHooks) runPostStart(ctx context.Context, name string) error {
+	h.mu.Lock()
+	only(h.server.PostStartHooks(), name, func() { h.server.RunPostStartHooks(ctx) })
+	h.mu.Unlock()
+	return waitFor(ctx, h.checks[hookCheck+name])
+}
+
+// runPreShutdown runs a pre-shutdown hook. They run one after the other, as Kubernetes'
+// do.
+func (h *serverHooks) runPreShutdown(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	only(h.server.PreShutdownHooks(), name, func() { err = h.server.RunPreShutdownHooks() })
+	if err == nil {
+		return nil
+	}
+	// The host names the hook.
+	return errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("PreShutdownHook %q failed: ", name)))
+}
+
+// only calls run while hooks has the entry name alone.
+func only[H any](hooks map[string]H, name string, run func()) {
+	others := maps.Clone(hooks)
+	delete(others, name)
+	for other := range others {
+		delete(hooks, other)
+	}
+	defer maps.Copy(hooks, others)
+	run()
 }
 
 func waitFor(ctx context.Context, check healthz.HealthChecker) error {
@@ -69,17 +119,18 @@ func waitFor(ctx context.Context, check healthz.HealthChecker) error {
 	return nil
 }
 
-// registerChecks hands the health checks of a prepared server to the host.
-func (a *Adapter) registerChecks(server *genericapiserver.GenericAPIServer) {
-	for name, on := range healthChecks(server) {
-		kinds := sdk.HealthKinds{
-			Readyz:  slices.Contains(on, "/readyz/"),
-			Livez:   slices.Contains(on, "/livez/"),
-			Healthz: slices.Contains(on, "/healthz/"),
-		}
-		path := on[0] + name
-		a.env.HealthCheck(name, kinds, func(ctx context.Context) error {
-			return runCheck(ctx, server, path)
-		})
+// serveDebug serves the server's debug socket, if it has one, until the stage stops.
+func (a *Adapter) serveDebug(server *genericapiserver.GenericAPIServer) {
+	socket := server.UnprotectedDebugSocket
+	if socket == nil {
+		return
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := socket.RunWithContext(a.env.Context()); !errors.Is(err, http.ErrServerClosed) {
+			a.env.Log.Error("debug socket is not served", "error", err)
+		}
+	}()
+	a.env.OnDestroy(func() { <-ended }) // it removes the socket
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +27,14 @@ import (
 // apiStage returns a stage with a server that has no API groups. setup adds to
 // the server what the test is about.
 func apiStage(setup func(*genericapiserver.GenericAPIServer)) sdk.Stage {
+	return apiStageOf(func(server *apistage.Server) {
+		if setup != nil {
+			setup(server.GenericAPIServer)
+		}
+	})
+}
+
+func apiStageOf(setup func(*apistage.Server)) sdk.Stage {
 	return sdk.Stage{Name: "api", New: func(env *sdk.Env) (http.Handler, error) {
 		adapter, err := apistage.New(env)
 		if err != nil {
@@ -39,14 +46,13 @@ func apiStage(setup func(*genericapiserver.GenericAPIServer)) sdk.Stage {
 		config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 		config.AddReadyzChecks(healthz.NamedCheck("only-ready", func(*http.Request) error { return errors.New("not today") }))
 		adapter.Configure(config)
-		server, err := config.Complete(nil).New("api", adapter.Delegate())
+		generic, err := config.Complete(nil).New("api", adapter.Delegate())
 		if err != nil {
 			return nil, err
 		}
-		if setup != nil {
-			setup(server)
-		}
-		return adapter.Serve(apistage.Server{GenericAPIServer: server})
+		server := apistage.Server{GenericAPIServer: generic, StartupChecks: []string{"late"}}
+		setup(&server)
+		return adapter.Serve(server)
 	}}
 }
 
@@ -85,7 +91,11 @@ func TestServerReportsItselfToTheHost(t *testing.T) {
 	stage := stagetest.Start(t, apiStage(func(server *genericapiserver.GenericAPIServer) {
 		handle(func(http.ResponseWriter, *http.Request) {})(server)
 		server.AddPostStartHookOrDie("mine", func(genericapiserver.PostStartHookContext) error { return nil })
-		server.AddPreShutdownHookOrDie("mine", func() error { return errors.New("too late") })
+		for _, name := range []string{"late", "etcd"} {
+			if err := server.AddHealthChecks(healthz.NamedCheck(name, func(*http.Request) error { return nil })); err != nil {
+				t.Error(err)
+			}
+		}
 	}), stagetest.Options{})
 
 	for path, want := range map[string]bool{
@@ -103,9 +113,6 @@ func TestServerReportsItselfToTheHost(t *testing.T) {
 	if !slices.Contains(stage.Prepared.PostStartHooks, "mine") {
 		t.Errorf("post-start hooks are %q, without mine", stage.Prepared.PostStartHooks)
 	}
-	if _, err := stage.RPC.RunPreShutdownHook(t.Context(), &stagev1.RunHookRequest{Name: "pre-shutdown-hooks"}); err == nil {
-		t.Error("a pre-shutdown hook that fails gives no error")
-	}
 	kinds := map[string]*stagev1.HealthCheck{}
 	for _, check := range stage.Prepared.HealthChecks {
 		kinds[check.Name] = check
@@ -113,8 +120,14 @@ func TestServerReportsItselfToTheHost(t *testing.T) {
 	if c := kinds["only-ready"]; !c.GetReadyz() || c.GetLivez() || c.GetHealthz() {
 		t.Errorf("check only-ready is %v, want readyz alone", c)
 	}
-	if c := kinds["poststarthook/mine"]; !c.GetReadyz() || !c.GetLivez() || !c.GetHealthz() {
-		t.Errorf("check of the hook is %v, want all endpoints", c)
+	if c := kinds["poststarthook/mine"]; !c.GetReadyz() || !c.GetLivez() || !c.GetHealthz() || !c.GetStartup() {
+		t.Errorf("check of the hook is %v, want all endpoints, and the grace period of the start", c)
+	}
+	if c := kinds["late"]; !c.GetStartup() || kinds["only-ready"].GetStartup() {
+		t.Errorf("checks with the grace period of the start: late %v, only-ready %v", c, kinds["only-ready"])
+	}
+	if got := kinds["etcd"].GetServerCheck(); got != "etcd" {
+		t.Errorf("the check of etcd counts for %q of the server", got)
 	}
 	for _, name := range []string{"ping", "log", "shutdown"} {
 		if kinds[name] != nil {
@@ -135,42 +148,6 @@ func results(t *testing.T, stage *stagetest.Stage) map[string]string {
 		all[result.Name] = result.Error
 	}
 	return all
-}
-
-func TestPostStartHooksStartTogetherAndEndOneByOne(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	stage := stagetest.Start(t, apiStage(func(server *genericapiserver.GenericAPIServer) {
-		server.AddPostStartHookOrDie("quick", func(genericapiserver.PostStartHookContext) error { return nil })
-		server.AddPostStartHookOrDie("slow", func(hook genericapiserver.PostStartHookContext) error {
-			<-release
-			return nil
-		})
-	}), stagetest.Options{})
-	if got := results(t, stage)["poststarthook/quick"]; got != "not finished" {
-		t.Errorf("before it has run, the check of a hook says %q", got)
-	}
-	run := func(ctx context.Context, name string) error {
-		_, err := stage.RPC.RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: name})
-		return err
-	}
-	if err := run(t.Context(), "quick"); err != nil {
-		t.Fatal(err)
-	}
-	if got := results(t, stage); got["poststarthook/quick"] != "" || got["poststarthook/slow"] != "not finished" || got["only-ready"] != "not today" {
-		t.Errorf("checks say %v", got)
-	}
-	done := make(chan error, 1)
-	go func() { done <- run(t.Context(), "slow") }()
-	select {
-	case err := <-done:
-		t.Fatalf("slow hook came back before it was done: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	close(release)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestDecline(t *testing.T) {

@@ -32,6 +32,7 @@ func NewAggregator(env *sdk.Env) (http.Handler, error) {
 		GenericAPIServer: a.server.GenericAPIServer,
 		Prepare:          a.prepare,
 		Claims:           a.claims.current,
+		StartupChecks:    []string{"autoregister-completion"},
 	})
 }
 
