@@ -10,6 +10,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"os"
 	"reflect"
 	"strconv"
 
@@ -20,11 +21,14 @@ import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers the metrics of controllers' queues, as kube-apiserver does
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of clients, queues and leader election, as kube-apiserver does
+	_ "k8s.io/component-base/metrics/prometheus/version"  // registers kubernetes_build_info
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/klogr"
+	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 // newOptions parses the flags of the API server, which the host has validated,
@@ -38,6 +42,7 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 	if err := klogr.Install(env.Log, strconv.FormatUint(uint64(o.Logs.Verbosity), 10), logsapi.VModuleConfigurationPflag(&o.Logs.VModule).String()); err != nil {
 		return options.CompletedOptions{}, err
 	}
+	logVersions()
 	registry := o.GenericServerRunOptions.ComponentGlobalsRegistry
 	if err := registry.Set(); err != nil {
 		return options.CompletedOptions{}, fmt.Errorf("set feature gates: %w", err)
@@ -64,6 +69,12 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 	}
 	registry.AddMetrics()
 	return completed, nil
+}
+
+// logVersions logs what kube-apiserver logs when it starts.
+func logVersions() {
+	klog.InfoS("Version", "version", kubeversion.Release())
+	klog.InfoS("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
 }
 
 func parse(flags []string) (*options.ServerRunOptions, error) {
