@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,16 +16,31 @@ import (
 // profileSeconds is how long each workload is profiled.
 const profileSeconds = 3
 
-// debugSocket is where the host of a server in dir serves its profiles; each stage
-// has a socket of that name with its own appended.
+// debugSocket is where the host of a server in dir serves its profiles. Each stage has a
+// socket in the runtime directory.
 func debugSocket(dir string) string { return filepath.Join(dir, "debug") }
+
+// profiled returns the debug sockets of the processes of a server in dir, by the names
+// of the processes.
+func profiled(dir string) (map[string]string, error) {
+	stages, err := filepath.Glob(filepath.Join(dir, "data", "run", "*-*.dbg"))
+	if err != nil || len(stages) == 0 {
+		return nil, err // kube-apiserver's processes are not profiled
+	}
+	sockets := map[string]string{"host": debugSocket(dir)}
+	for _, path := range stages {
+		name := filepath.Base(path)
+		sockets[name[:strings.LastIndexByte(name, '-')]] = path
+	}
+	return sockets, nil
+}
 
 // profile repeats a workload for as long as a CPU profile of every process of Catena
 // takes, and leaves the profiles in o.profiles, as WORKLOAD.PROCESS.pprof.
 func (b *bench) profile(ctx context.Context, name string, do func(context.Context, *bench) error) error {
-	sockets, err := filepath.Glob(debugSocket(b.srv.dir) + "*")
+	sockets, err := profiled(b.srv.dir)
 	if err != nil || len(sockets) == 0 {
-		return err // kube-apiserver's processes are not profiled
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -35,25 +51,21 @@ func (b *bench) profile(ctx context.Context, name string, do func(context.Contex
 			}
 		})
 	}
-	errs := make([]error, len(sockets))
-	var profiles sync.WaitGroup
-	for i, socket := range sockets {
-		profiles.Go(func() {
-			process := strings.TrimPrefix(filepath.Base(socket), "debug.")
-			if process == "debug" {
-				process = "host"
-			}
+	results := make(chan error, len(sockets))
+	for process, socket := range sockets {
+		go func() {
 			file := strings.ReplaceAll(name, " ", "-") + "." + process + ".pprof"
-			errs[i] = fetchProfile(ctx, socket, filepath.Join(b.o.profiles, file))
-		})
+			results <- fetchProfile(ctx, socket, filepath.Join(b.o.profiles, file))
+		}()
 	}
-	profiles.Wait()
+	var errs []error
+	for range sockets {
+		errs = append(errs, <-results)
+	}
 	cancel()
 	load.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return fmt.Errorf("profile of %s: %w", name, err)
-		}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("profile of %s: %w", name, err)
 	}
 	return nil
 }

@@ -27,9 +27,18 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	instance, err := config.Complete().New(b.adapter.Delegate())
+	completed := config.Complete()
+	endpoints := &completed.Extra.EndpointReconcilerConfig
+	endpoints.Reconciler = &servingEndpoints{EndpointReconciler: endpoints.Reconciler, serving: env.Signal("HasBeenReady")}
+	instance, err := completed.New(b.adapter.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	return b.adapter.Serve(apistage.Server{GenericAPIServer: instance.ControlPlane.GenericAPIServer})
+	namespaces := namespaceGate{namespaces: b.client.CoreV1().Namespaces()}
+	return b.adapter.Serve(apistage.Server{
+		GenericAPIServer:    instance.ControlPlane.GenericAPIServer,
+		BeforePostStartHook: namespaces.await,
+		// They take the server's address and leases out of the cluster.
+		PreShutdownWithServer: true,
+	})
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -139,8 +140,7 @@ func (b *base) applyFeatures() error {
 		return err
 	}
 	if b.generic.DebugSocketPath != "" {
-		// Each process has its own: the flag's is the host's.
-		b.generic.DebugSocketPath += "." + b.env.Name
+		b.generic.DebugSocketPath = debugSocket(b.env)
 	}
 	if err := b.options.APIEnablement.ApplyTo(b.generic, b.generic.MergedResourceConfig, legacyscheme.Scheme); err != nil {
 		return err
@@ -149,6 +149,14 @@ func (b *base) applyFeatures() error {
 		return err
 	}
 	return b.options.Traces.ApplyTo(b.generic.EgressSelector, b.generic)
+}
+
+// debugSocket is where a process has the socket that the flag debug-socket-path asks for:
+// STAGE-GENERATION.dbg in the runtime directory. The flag's own path is the host's. With
+// one path for a stage, a process that ends would remove the socket of its successor. It
+// is no longer than the path of the data socket, which the host has checked.
+func debugSocket(env *sdk.Env) string {
+	return filepath.Join(filepath.Dir(env.Host().Socket), env.Name+"-"+env.Generation()+".dbg")
 }
 
 func (b *base) buildOpenAPI(definitions common.GetOpenAPIDefinitions) error {
