@@ -18,9 +18,9 @@ import (
 // omitManagedFields follows the level in stagev1.HeaderAuditLevel.
 const omitManagedFields = ";omitManagedFields"
 
-// carriedAudit is what the handlers of a request add to its audit event, as it
+// auditResult is what the handlers of a request add to its audit event, as it
 // goes back to the host in stagev1.HeaderAudit.
-type carriedAudit struct {
+type auditResult struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// ObjectRef is what the body of the request tells about its object.
 	ObjectRef      *auditv1.ObjectReference `json:"objectRef,omitempty"`
@@ -31,21 +31,21 @@ type carriedAudit struct {
 
 // startAudit prepares the audit context of ctx for the level that the host's
 // policy has chosen. Without a level the handlers collect nothing.
-func (x *exchange) startAudit(ctx context.Context, header string) {
+func (h *hostRequest) startAudit(ctx context.Context, header string) {
 	level, omit := strings.CutSuffix(header, omitManagedFields)
 	config := audit.RequestAuditConfig{Level: auditinternal.Level(level), OmitManagedFields: omit}
 	if level == "" {
 		config.Level = auditinternal.LevelNone
 	}
-	x.audited = config.Level != auditinternal.LevelNone
+	h.audited = config.Level != auditinternal.LevelNone
 	// The context is new, so that it cannot have been initialized before.
-	_ = audit.AuditContextFrom(ctx).Init(config, x)
+	_ = audit.AuditContextFrom(ctx).Init(config, h)
 }
 
-// ProcessEvents makes the exchange an audit.Sink that keeps what concerns the host.
-func (x *exchange) ProcessEvents(events ...*auditinternal.Event) bool {
+// ProcessEvents makes the request an audit.Sink that keeps what concerns the host.
+func (h *hostRequest) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
-		x.captured = carriedAudit{
+		h.captured = auditResult{
 			Annotations:    maps.Clone(event.Annotations),
 			RequestObject:  rawJSON(event.RequestObject),
 			ResponseObject: rawJSON(event.ResponseObject),
@@ -53,7 +53,7 @@ func (x *exchange) ProcessEvents(events ...*auditinternal.Event) bool {
 		}
 		if event.ObjectRef != nil {
 			ref := auditv1.ObjectReference(*event.ObjectRef)
-			x.captured.ObjectRef = &ref
+			h.captured.ObjectRef = &ref
 		}
 	}
 	return true
@@ -61,24 +61,24 @@ func (x *exchange) ProcessEvents(events ...*auditinternal.Event) bool {
 
 // auditHeader returns the value of stagev1.HeaderAudit, empty if there is
 // nothing to tell.
-func (x *exchange) auditHeader() string {
-	audit.AuditContextFrom(x.ctx).ProcessEventStage(x.ctx, auditinternal.StageResponseComplete)
-	if x.captured.empty() {
+func (h *hostRequest) auditHeader() string {
+	audit.AuditContextFrom(h.ctx).ProcessEventStage(h.ctx, auditinternal.StageResponseComplete)
+	if h.captured.empty() {
 		return ""
 	}
-	encoded, err := json.Marshal(x.captured)
+	encoded, err := json.Marshal(h.captured)
 	if err != nil {
 		return ""
 	}
 	return header.EscapeJSON(encoded)
 }
 
-func (c *carriedAudit) empty() bool {
+func (c *auditResult) empty() bool {
 	return len(c.Annotations) == 0 && c.ObjectRef == nil && c.RequestObject == nil && c.ResponseObject == nil && c.ResponseStatus == nil
 }
 
 // rawJSON returns the JSON of an object in an event. A server-side apply may
-// have logged its body as YAML, which upstream cannot put into an event either.
+// have logged its body as YAML, which Kubernetes cannot put into an event either.
 func rawJSON(object *runtime.Unknown) json.RawMessage {
 	if object == nil || !json.Valid(object.Raw) {
 		return nil

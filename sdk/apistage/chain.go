@@ -28,13 +28,13 @@ import (
 func (a *Adapter) buildHandlerChain(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	handler = withTracing(handler, c.TracerProvider)
 	handler = genericapifilters.WithWarningRecorder(handler)
-	handler = a.withCarriers(handler)
+	handler = a.withHostContext(handler)
 	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, a.complete)
 	return handler
 }
 
-// withTracing is upstream's filter for those requests that have a trace or could
+// withTracing is Kubernetes' filter for those requests that have a trace or could
 // begin one; for all others it would only cost half of what the chain costs.
 func withTracing(handler http.Handler, provider tracing.TracerProvider) http.Handler {
 	traced := genericapifilters.WithTracing(handler, provider)
@@ -50,11 +50,11 @@ func withTracing(handler http.Handler, provider tracing.TracerProvider) http.Han
 	})
 }
 
-// withCarriers restores the request's context from the host's headers.
-func (a *Adapter) withCarriers(handler http.Handler) http.Handler {
+// withHostContext restores the request's context from the host's headers.
+func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{original: w}
-		ctx := context.WithValue(r.Context(), exchangeKey{}, x)
+		h := &hostRequest{original: w}
+		ctx := context.WithValue(r.Context(), hostRequestKey{}, h)
 		if u := sdk.UserFrom(ctx); u != nil {
 			ctx = request.WithUser(ctx, &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra})
 		}
@@ -63,12 +63,12 @@ func (a *Adapter) withCarriers(handler http.Handler) http.Handler {
 		ctx = request.WithServerShutdownSignal(ctx, a)
 		ctx = audit.WithAuditContext(ctx)
 		audit.WithAuditID(ctx, types.UID(r.Header.Get(auditinternal.HeaderAuditID)))
-		x.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
+		h.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
 		dropHostHeaders(r.Header)
-		x.ctx = ctx
-		x.handler, x.w, x.r = handler, responsewriter.WrapForHTTP1Or2(&carrierWriter{ResponseWriter: w, exchange: x}), r.WithContext(ctx)
-		x.handle()
-		x.finish() // if the handler has written nothing, the head is written now
+		h.ctx = ctx
+		h.handler, h.w, h.r = handler, responsewriter.WrapForHTTP1Or2(&resultWriter{ResponseWriter: w, request: h}), r.WithContext(ctx)
+		h.handle()
+		h.finish() // if the handler has written nothing, the head is written now
 	})
 }
 
@@ -94,14 +94,14 @@ func receivedAt(micros string) time.Time {
 	return time.UnixMicro(n)
 }
 
-// exchange is one request from the host.
-type exchange struct {
+// hostRequest is one request from the host.
+type hostRequest struct {
 	// original is the writer of the host's request, without any filter.
 	original http.ResponseWriter
 	ctx      context.Context
-	captured carriedAudit
+	captured auditResult
 	audited  bool
-	// finished is set once what goes back to the host is in the answer's header,
+	// finished is set once what goes back to the host is in the response's header,
 	// or is not to go there.
 	finished bool
 	// The server's handler and what it gets.
@@ -113,13 +113,13 @@ type exchange struct {
 	held bool
 }
 
-func (x *exchange) handle() { x.handler.ServeHTTP(x.w, x.r) }
+func (h *hostRequest) handle() { h.handler.ServeHTTP(h.w, h.r) }
 
-type exchangeKey struct{}
+type hostRequestKey struct{}
 
-// exchangeFrom returns the host's request that ctx belongs to, nil if the
+// hostRequestFrom returns the host's request that ctx belongs to, nil if the
 // server has made up the request itself.
-func exchangeFrom(ctx context.Context) *exchange {
-	x, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return x
+func hostRequestFrom(ctx context.Context) *hostRequest {
+	h, _ := ctx.Value(hostRequestKey{}).(*hostRequest)
+	return h
 }

@@ -81,7 +81,7 @@ func namesOf(list []*corev1.Namespace, err error) (names []string, two bool) {
 	return names, err == nil && len(names) == 2
 }
 
-// await asks until the answer is good or ctx ends.
+// await asks until the response is good or ctx ends.
 func await(ctx context.Context, ask func() ([]string, bool)) []string {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()

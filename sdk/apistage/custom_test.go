@@ -58,7 +58,7 @@ func TestCustom(t *testing.T) {
 		t.Errorf("resources are %+v", r)
 	}
 	if body := s.get(t, "/apis/widgets.test/v1/widgets/alice"); !strings.Contains(body, `"color":"clear"`) {
-		t.Errorf("answer is %s", body)
+		t.Errorf("response is %s", body)
 	}
 	if code, body := s.do(t, http.MethodGet, "/apis/widgets.test/v1/widgets/bob", ""); code != http.StatusNotFound {
 		t.Errorf("status %d: %s", code, body)

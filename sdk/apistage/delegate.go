@@ -21,30 +21,30 @@ func (a *Adapter) Delegate() genericapiserver.DelegationTarget {
 // Decline tells the host that the request is not for this stage.
 //
 // While the server has not installed all its paths it cannot know that. Then
-// only what a stage behind this one lists as its own is declined, and all else
+// only what a stage downstream lists as its own is declined, and all else
 // waits until the server knows, as it does in a moment after a restart. If that
-// takes long, the answer is 503, as that of upstream's not-found handler: a false
-// 404, or the answer of a stage that is not meant, can make controllers delete
+// takes long, the response is 503, as that of Kubernetes' not-found handler: a false
+// 404, or the response of a stage that is not meant, can make controllers delete
 // live objects.
 func (a *Adapter) Decline(w http.ResponseWriter, r *http.Request) {
-	x := exchangeFrom(r.Context())
-	if x == nil {
+	h := hostRequestFrom(r.Context())
+	if h == nil {
 		// The server talks to its delegate itself; there is no other stage to ask.
 		http.NotFound(w, r)
 		return
 	}
-	arrivedEarly := !x.held && !genericapifilters.NoMuxAndDiscoveryIncompleteKey(r.Context())
-	if arrivedEarly && !a.listedBehind(r.URL.Path) {
+	incomplete := !h.held && !genericapifilters.NoMuxAndDiscoveryIncompleteKey(r.Context())
+	if incomplete && !a.listedDownstream(r.URL.Path) {
 		if !a.awaitComplete(r) {
 			notfoundhandler.New(a.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey).ServeHTTP(w, r)
 			return
 		}
-		x.held = true
-		x.handle()
+		h.held = true
+		h.handle()
 		return
 	}
-	x.finished = true
-	sdk.Decline(x.original)
+	h.finished = true
+	sdk.Decline(h.original)
 }
 
 // completeTimeout is how long requests wait for paths that are being installed.
@@ -65,9 +65,9 @@ func (a *Adapter) awaitComplete(r *http.Request) bool {
 	return false
 }
 
-// listedBehind tells whether a stage behind this one lists path, or a group
+// listedDownstream reports whether a stage downstream lists path, or a group
 // version or another path above it.
-func (a *Adapter) listedBehind(path string) bool {
+func (a *Adapter) listedDownstream(path string) bool {
 	for _, delegate := range a.env.Delegates() {
 		for _, listed := range delegate.ListedPaths {
 			if listed == "/" || listed == "/apis" || listed == "/apis/" {

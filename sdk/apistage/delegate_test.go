@@ -34,7 +34,7 @@ func TestPathsThatDoNotCome(t *testing.T) {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis/late/v1", nil))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || w.Header().Get(stagev1.HeaderDecline) != "" {
-		t.Errorf("answer is %d with %v, want 503 with Retry-After", w.Code, w.Header())
+		t.Errorf("response is %d with %v, want 503 with Retry-After", w.Code, w.Header())
 	}
 }
 
@@ -46,6 +46,6 @@ func TestPathsThatCome(t *testing.T) {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis/late/v1", nil))
 	if w.Header().Get(stagev1.HeaderDecline) == "" {
-		t.Errorf("answer is %d with %v, want a decline", w.Code, w.Header())
+		t.Errorf("response is %d with %v, want a decline", w.Code, w.Header())
 	}
 }

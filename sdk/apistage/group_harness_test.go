@@ -133,7 +133,7 @@ func serveGroup(t *testing.T, group apistage.Group, etcd string, flags ...string
 	return s
 }
 
-// get returns the body of an answer.
+// get returns the body of a response.
 func (s *served) get(t *testing.T, path string, headers ...string) string {
 	t.Helper()
 	_, body := s.do(t, http.MethodGet, path, "", headers...)

@@ -14,7 +14,7 @@ import (
 	"github.com/catena-dev/catena/sdk/apistage/apitest"
 )
 
-// marker does what upstream's plugins for webhooks and policies do: it changes the
+// marker does what Kubernetes' plugins for webhooks and policies do: it changes the
 // object as clients see it, and converts it back.
 type marker struct{ *admission.Handler }
 

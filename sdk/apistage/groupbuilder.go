@@ -38,7 +38,7 @@ func (b *groupBuilder) readFlags() (err error) {
 	if b.flags, err = parseGroupFlags(b.env.Flags()); err != nil {
 		return err
 	}
-	// A client in a stage has nobody to warn.
+	// A client in a stage has no user to warn.
 	restclient.SetDefaultWarningHandler(restclient.NoWarnings{})
 	return klogr.Install(b.env.Log, b.flags.verbosity, b.flags.vmodule)
 }

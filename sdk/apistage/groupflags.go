@@ -51,7 +51,7 @@ func parseGroupFlags(flags []string) (*groupFlags, error) {
 	return f, setFeatureGates(gates)
 }
 
-// alwaysAllow tells that there are no rights in this server.
+// alwaysAllow reports whether the server allows everything to everyone.
 func (f *groupFlags) alwaysAllow() bool {
 	return slices.Equal(f.authorizationModes, []string{"AlwaysAllow"})
 }
@@ -64,7 +64,7 @@ func (f *groupFlags) dropUnknownPlugins() {
 	f.admission.DisablePlugins = slices.DeleteFunc(f.admission.DisablePlugins, unknown)
 }
 
-// setFeatureGates sets those gates that this program has. Upstream's libraries have
+// setFeatureGates sets those gates that this program has. Kubernetes' libraries have
 // them in a global.
 func setFeatureGates(gates []string) error {
 	known := utilfeature.DefaultMutableFeatureGate.GetAll()

@@ -47,7 +47,7 @@ func (b *groupBuilder) addOpenAPI() error {
 	return nil
 }
 
-// definitionNamer names definitions as upstream's DefinitionNamer does, which expects
+// definitionNamer names definitions as Kubernetes' DefinitionNamer does, which expects
 // the names that openapi-gen writes, and would publish the internal version of a type
 // that stands for it.
 type definitionNamer map[string]definitionName

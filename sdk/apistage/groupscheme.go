@@ -22,7 +22,7 @@ type groupScheme struct {
 	codecs serializer.CodecFactory
 	// stored is the group version in which objects are stored.
 	stored schema.GroupVersion
-	// own tells that the types of Resources are to be registered.
+	// own is set if the types of Resources are to be registered.
 	own bool
 }
 
@@ -87,7 +87,7 @@ func (s *groupScheme) versionsOf(kind string) []schema.GroupVersion {
 	return versions
 }
 
-// addInternal takes the types of gv for those of the internal version, which upstream's
+// addInternal takes the types of gv for those of the internal version, which Kubernetes'
 // handlers work with, if there are no others.
 func (s *groupScheme) addInternal(gv schema.GroupVersion) {
 	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
@@ -166,13 +166,13 @@ func (s *groupScheme) types() []reflect.Type {
 	return types
 }
 
-// protobufMarshaler is what upstream's serializer needs.
+// protobufMarshaler is what Kubernetes' serializer needs.
 type protobufMarshaler interface {
 	MarshalTo(data []byte) (int, error)
 	Unmarshal(data []byte) error
 }
 
-// hasProtobuf tells whether all types of the group have a form in protobuf.
+// hasProtobuf reports whether all types of the group have a form in protobuf.
 func (s *groupScheme) hasProtobuf() bool {
 	for _, t := range s.types() {
 		if t.PkgPath() == metaPackage {
@@ -185,7 +185,7 @@ func (s *groupScheme) hasProtobuf() bool {
 	return true
 }
 
-// serves tells whether a storage's own kind is in a version of the group, or is of
+// serves reports whether a storage's own kind is in a version of the group, or is of
 // another group.
 func (s *groupScheme) serves(version schema.GroupVersion, storage rest.Storage) bool {
 	if _, ok := storage.(rest.GroupVersionKindProvider); ok {
@@ -195,7 +195,7 @@ func (s *groupScheme) serves(version schema.GroupVersion, storage rest.Storage) 
 	return err != nil || kinds[0].Group != version.Group || s.Recognizes(version.WithKind(kinds[0].Kind))
 }
 
-// isStored tells whether objects of this type are stored as they are.
+// isStored reports whether objects of this type are stored as they are.
 func (s *groupScheme) isStored(object runtime.Object) bool {
 	kinds, _, err := s.ObjectKinds(object)
 	return err == nil && slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool {

@@ -98,11 +98,11 @@ func testConnect(t *testing.T, s *served) {
 	}
 	body := s.get(t, "/apis/widgets.test/v1/namespaces/default/widgets/drawn/picture?title=me")
 	if want := `<svg fill="pink">me</svg>`; body != want {
-		t.Errorf("answer is %q, want %q", body, want)
+		t.Errorf("response is %q, want %q", body, want)
 	}
 	_, body = s.do(t, http.MethodPost, "/apis/widgets.test/v1/namespaces/default/widgets/drawn/echo", "hello")
 	if want := "drawn: hello"; body != want {
-		t.Errorf("answer is %q, want %q", body, want)
+		t.Errorf("response is %q, want %q", body, want)
 	}
 }
 
@@ -118,9 +118,9 @@ func testDryRun(t *testing.T, s *served) {
 func testMediaTypes(t *testing.T, s *served) {
 	body := s.get(t, "/apis/widgets.test/v1/widgets", "Accept", "application/vnd.kubernetes.protobuf,application/json")
 	if !strings.Contains(body, `"kind":"WidgetList"`) {
-		t.Errorf("answer is %.100q", body)
+		t.Errorf("response is %.100q", body)
 	}
 	if body := s.get(t, "/apis/widgets.test/v1/widgets", "Accept", "application/yaml"); !strings.Contains(body, "kind: WidgetList") {
-		t.Errorf("answer is %.100q", body)
+		t.Errorf("response is %.100q", body)
 	}
 }

@@ -67,7 +67,7 @@ type Kind[T Object] struct {
 	// strategy, with rest.BeforeCreate and rest.BeforeUpdate, for the functions above to
 	// be called. Status needs the store.
 	Storage func(*Setup, Strategy) (rest.StandardStorage, error)
-	// Customize is the last word on upstream's registry before it is used.
+	// Customize is the last word on Kubernetes' registry before it is used.
 	Customize func(*Setup, *genericregistry.Store) error
 }
 
@@ -164,7 +164,7 @@ func (k Kind[T]) main(setup *Setup, strategy *strategy[T]) (rest.StandardStorage
 	return k.registry(setup, strategy)
 }
 
-// registry returns upstream's registry for the kind.
+// registry returns Kubernetes' registry for the kind.
 func (k Kind[T]) registry(setup *Setup, strategy *strategy[T]) (*genericregistry.Store, error) {
 	group := setup.GroupVersion.Group
 	store := &genericregistry.Store{

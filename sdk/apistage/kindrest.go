@@ -18,7 +18,7 @@ type storedREST struct {
 	kubectlNames
 }
 
-// ownREST is a kind in storage of the author's, with what upstream's registry tells
+// ownREST is a kind in storage of the author's, with what Kubernetes' registry tells
 // discovery and the handlers by itself.
 type ownREST struct {
 	rest.StandardStorage

@@ -11,7 +11,7 @@ import (
 
 // loopbackHost is the name under which clients in a stage know the server. It
 // has no port on purpose: a client of the loopback configuration dials
-// catena:80, and gets the host's Unix socket. Whoever resolves the service
+// catena:80, and gets the host's Unix socket. A client that resolves the service
 // kubernetes.default.svc to it dials it for TLS, without a port or with another.
 const (
 	loopbackHost    = "catena"
@@ -21,10 +21,10 @@ const (
 // newLoopback returns the client configuration for a server that listens with
 // cleartext HTTP/1.1 on a Unix socket and knows the caller by token.
 //
-// Upstream uses this same configuration for admission webhooks and for
+// Kubernetes uses this same configuration for admission webhooks and for
 // conversion webhooks that point at kubernetes.default.svc, where it insists on
 // TLS. Such connections end at a TLS server inside this process, which trusts
-// nobody but this process, and continue to the socket.
+// only this process, and continue to the socket.
 func newLoopback(socket, token string) (*rest.Config, error) {
 	bridge, err := newTLSBridge(loopbackHost)
 	if err != nil {
@@ -50,7 +50,7 @@ func newLoopback(socket, token string) (*rest.Config, error) {
 	}, nil
 }
 
-// placeholder is a listener that listens to nothing. Upstream asks
+// placeholder is a listener that listens to nothing. Kubernetes asks
 // SecureServingInfo for the port that clients use; only the host has it.
 type placeholder struct{ address net.Addr }
 

@@ -51,7 +51,7 @@ func TestLoopbackReachesTheSocketInCleartextAndWithTLS(t *testing.T) {
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			if want := "Bearer secret /a " + large; err != nil || string(body) != want {
-				t.Errorf("%s: answer has %d bytes (%v), want %d", url, len(body), err, len(want))
+				t.Errorf("%s: response has %d bytes (%v), want %d", url, len(body), err, len(want))
 			}
 		}
 		client.CloseIdleConnections()

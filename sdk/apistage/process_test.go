@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	sdk.Main(stage)
 }
 
-// TestFailingHookEndsTheProcess is about what upstream does, and about what the
+// TestFailingHookEndsTheProcess is about what Kubernetes does, and about what the
 // host has to show then: the hook's name.
 func TestFailingHookEndsTheProcess(t *testing.T) {
 	t.Parallel()

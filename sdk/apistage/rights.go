@@ -73,7 +73,7 @@ type rights struct {
 	client  kubernetes.Interface
 	needed  []right
 	missing atomic.Pointer[string]
-	// known is closed by the first answer.
+	// known is closed by the first response.
 	known chan struct{}
 	once  sync.Once
 }
@@ -116,7 +116,7 @@ func (r *rights) check(ctx context.Context) ([]right, error) {
 		}, metav1.CreateOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, nil // nobody in the chain knows rights
+			return nil, nil // no stage in the chain knows rights
 		case err != nil:
 			return nil, err
 		case !review.Status.Allowed:

@@ -28,7 +28,7 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// A write waits for the first answer, is refused with the reason while a right is
+// A write waits for the first response, is refused with the reason while a right is
 // missing, and passes once it has been granted.
 func TestRights(t *testing.T) {
 	t.Parallel()
@@ -69,6 +69,6 @@ func TestRightsWithoutAuthorization(t *testing.T) {
 	})
 	r := newRights(&sdk.Env{Name: "s", Log: hclog.NewNullLogger()}, client, []right{{"list", "", "namespaces"}})
 	if !r.await(t.Context()) {
-		t.Error("rights that nobody knows are waited for")
+		t.Error("rights that no stage knows are waited for")
 	}
 }

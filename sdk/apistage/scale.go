@@ -39,7 +39,7 @@ func (s Scale[T]) of(o T) *autoscalingv1.Scale {
 	return scale
 }
 
-// scaleREST is upstream's for deployments, for any kind.
+// scaleREST is Kubernetes' for deployments, for any kind.
 type scaleREST[T Object] struct {
 	store    rest.StandardStorage
 	resource schema.GroupResource

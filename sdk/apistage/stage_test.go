@@ -64,7 +64,7 @@ func handle(handler http.HandlerFunc) func(*genericapiserver.GenericAPIServer) {
 	}
 }
 
-// ask sends a request as the host does and returns the stage's own answer.
+// ask sends a request as the host does and returns the stage's own response.
 func ask(t *testing.T, stage *stagetest.Stage, path string, headers map[string]string) *http.Response {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -155,7 +155,7 @@ func TestDecline(t *testing.T) {
 	stage := stagetest.Start(t, apiStage(nil), stagetest.Options{})
 	response := ask(t, stage, "/apis/other/v1/things", map[string]string{stagev1.HeaderAuditLevel: "Metadata"})
 	if response.Header.Get(stagev1.HeaderDecline) == "" {
-		t.Errorf("answer is %s with %v, want a decline", response.Status, response.Header)
+		t.Errorf("response is %s with %v, want a decline", response.Status, response.Header)
 	}
 	if response := ask(t, stage, "/apis", nil); response.StatusCode != http.StatusOK {
 		t.Errorf("/apis: %s", response.Status)

@@ -28,7 +28,7 @@ type Strategy interface {
 	Predicate(label labels.Selector, field fields.Selector) storage.SelectionPredicate
 }
 
-// strategy does for a Kind what the strategies of upstream's registries do.
+// strategy does for a Kind what the strategies of Kubernetes' registries do.
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -75,7 +75,7 @@ func (s *strategy[T]) PrepareForUpdate(ctx context.Context, object, before runti
 	}
 }
 
-// changed tells whether what the user wants has changed: all but metadata and status.
+// changed reports whether what the user wants has changed: all but metadata and status.
 func (s *strategy[T]) changed(object, old T) bool {
 	a, b := reflect.ValueOf(object).Elem(), reflect.ValueOf(old).Elem()
 	for i := range a.NumField() {

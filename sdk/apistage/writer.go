@@ -13,53 +13,53 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// carrierWriter adds to the head of the answer what the handlers have left for
-// the host. By the time a handler writes the head, upstream has logged all
+// resultWriter adds to the head of the response what the handlers have left for
+// the host. By the time a handler writes the head, Kubernetes has logged all
 // bodies, annotations and times of a request that is not a stream.
-type carrierWriter struct {
+type resultWriter struct {
 	http.ResponseWriter
-	exchange *exchange
+	request *hostRequest
 }
 
-func (w *carrierWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *resultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *carrierWriter) WriteHeader(code int) {
+func (w *resultWriter) WriteHeader(code int) {
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		w.exchange.finish()
+		w.request.finish()
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *carrierWriter) Write(body []byte) (int, error) {
-	w.exchange.finish()
+func (w *resultWriter) Write(body []byte) (int, error) {
+	w.request.finish()
 	return w.ResponseWriter.Write(body)
 }
 
-func (w *carrierWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.exchange.finished = true
+func (w *resultWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.request.finished = true
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// finish puts what goes back to the host into the answer's head, once.
-func (x *exchange) finish() {
-	if x.finished {
+// finish puts what goes back to the host into the response's head, once.
+func (h *hostRequest) finish() {
+	if h.finished {
 		return
 	}
-	x.finished = true
-	if latency := latencies(x); latency != "" {
-		sdk.SetHostHeader(x.original, stagev1.HeaderLatency, latency)
+	h.finished = true
+	if latency := latencies(h); latency != "" {
+		sdk.SetHostHeader(h.original, stagev1.HeaderLatency, latency)
 	}
-	if !x.audited {
+	if !h.audited {
 		return
 	}
-	if value := x.auditHeader(); value != "" {
-		sdk.SetHostHeader(x.original, stagev1.HeaderAudit, value)
+	if value := h.auditHeader(); value != "" {
+		sdk.SetHostHeader(h.original, stagev1.HeaderAudit, value)
 	}
 }
 
-// latencies lists the times that upstream tracks, in nanoseconds.
-func latencies(x *exchange) string {
-	trackers, ok := request.LatencyTrackersFrom(x.ctx)
+// latencies lists the times that Kubernetes tracks, in nanoseconds.
+func latencies(h *hostRequest) string {
+	trackers, ok := request.LatencyTrackersFrom(h.ctx)
 	if !ok {
 		return ""
 	}

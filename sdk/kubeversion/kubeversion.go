@@ -1,5 +1,5 @@
-// Package kubeversion tells which Kubernetes release this program was built
-// from. Upstream stamps the release into k8s.io/component-base/version with
+// Package kubeversion reports which Kubernetes release this program was built
+// from. Kubernetes stamps the release into k8s.io/component-base/version with
 // linker flags; a program that has Kubernetes as a module, and was built with
 // plain go build, would report v0.0.0-master+$Format:%H$, which clients cannot
 // parse. The module's version is in the build information of every Go binary,
@@ -65,7 +65,7 @@ func fromModules(deps []*debug.Module) string {
 }
 
 // Info returns what a server has to report at /version: the information of
-// effective, with Release where upstream's placeholder is. It is nil if that of
+// effective, with Release where Kubernetes' placeholder is. It is nil if that of
 // effective is.
 func Info(effective compatibility.EffectiveVersion) *version.Info {
 	info := effective.Info()

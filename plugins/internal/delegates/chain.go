@@ -84,7 +84,7 @@ func register(server *genericapiserver.GenericAPIServer, delegate sdk.Delegate, 
 	mux.UnlistedHandlePrefix("/openapi/v3/", delegate.Handler)
 }
 
-// ServesAPI tells whether delegate is a Kubernetes-style API server, which has
+// ServesAPI reports whether delegate is a Kubernetes-style API server, which has
 // discovery and OpenAPI documents.
 func ServesAPI(delegate sdk.Delegate) bool { return slices.Contains(delegate.ListedPaths, apis) }
 

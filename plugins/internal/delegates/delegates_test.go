@@ -223,12 +223,12 @@ func TestGateOpensWithTheFirstDocument(t *testing.T) {
 	}
 	d.Sync(t.Context())
 	if got := ask(); got != http.StatusServiceUnavailable {
-		t.Errorf("before, the answer is %d, want 503", got)
+		t.Errorf("before, the status is %d, want 503", got)
 	}
 	s.set("1", 0)
 	d.Sync(t.Context())
 	if got := ask(); got != http.StatusNotFound {
-		t.Errorf("after, the answer is %d, want the stage's 404", got)
+		t.Errorf("after, the status is %d, want the stage's 404", got)
 	}
 }
 

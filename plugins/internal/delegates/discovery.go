@@ -23,8 +23,8 @@ const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=" + documentKind
 const documentKind = "APIGroupDiscoveryList"
 
 const (
-	// pollInterval is how often an unchanged document is asked for; the answer is
-	// 304 and empty. Upstream polls local OpenAPI documents as often.
+	// pollInterval is how often an unchanged document is asked for; the response is
+	// 304 and empty. Kubernetes polls local OpenAPI documents as often.
 	pollInterval = time.Second
 	// burstInterval and burst apply after Poke: whatever was changed shows in the
 	// stage's document a moment later.
@@ -44,11 +44,11 @@ type Priority struct{ Group, Version int }
 type Discovery struct {
 	Delegate sdk.Delegate
 	Manager  aggregated.ResourceManager
-	// Builtin tells which group versions the delegate has for good, and their
+	// Builtin has the group versions that the delegate always has, with their
 	// priorities; all others are custom resources.
 	Builtin map[metav1.GroupVersion]Priority
 	// Log is called when fetching starts or ceases to fail, and when it fails otherwise
-	// than before: errors.Is(err, ErrMalformed) tells one way from the other.
+	// than before: errors.Is(err, ErrMalformed) distinguishes the two.
 	Log func(err error)
 
 	etag      string
@@ -61,7 +61,7 @@ type Discovery struct {
 	waiting chan struct{}
 }
 
-// customPriority is the priority of custom resources, as upstream's discovery
+// customPriority is the priority of custom resources, as Kubernetes' discovery
 // controller for them has it.
 var customPriority = Priority{Group: 1000, Version: 100}
 
@@ -81,9 +81,9 @@ func NewDiscovery(delegate sdk.Delegate, manager aggregated.ResourceManager, bui
 // Synced is closed once the delegate's document has been fetched.
 func (d *Discovery) Synced() <-chan struct{} { return d.synced }
 
-// Gate asks the delegate once its document has been fetched, and is unavailable
-// before: the aggregator takes the first "not found" of a delegate for the last
-// word about its OpenAPI documents. After Wait it does not say so at once: the
+// Gate returns a handler that passes requests on to the delegate once its document has
+// been fetched. Before that its response is 503: the aggregator does not ask again for
+// OpenAPI documents that were not found. After Wait requests wait instead, since the
 // aggregator asks again only a minute after a failure.
 func (d *Discovery) Gate() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,8 +95,8 @@ func (d *Discovery) Gate() http.Handler {
 	})
 }
 
-// Wait makes the Gate wait for the delegate's document. It is called once, when
-// nothing that Run depends on depends on the Gate any more.
+// Wait makes requests at the Gate wait for the delegate's document. It is called once,
+// when the server is prepared: PrepareRun makes such requests before Run has begun.
 func (d *Discovery) Wait() { close(d.waiting) }
 
 // await reports whether the delegate's document has been fetched, in time.
@@ -155,7 +155,7 @@ func (d *Discovery) Run(ctx context.Context) {
 var ErrMalformed = errors.New("malformed document")
 
 // Sync brings the manager up to date once. If the delegate does not answer, what
-// it had stays, marked as stale. If its answer is malformed and it never had a better
+// it had stays, marked as stale. If its response is malformed and it never had a better
 // one, its listed group versions are there, empty and stale: waiting for more would
 // hold up its neighbours. It must not be called while Run runs.
 func (d *Discovery) Sync(ctx context.Context) {
@@ -252,7 +252,7 @@ func (d *Discovery) add(gv metav1.GroupVersion, version apidiscoveryv2.APIVersio
 	d.source(gv).SetGroupVersionPriority(gv, priority.Group, priority.Version)
 }
 
-// mark tells whether the known group versions are current.
+// mark marks the known group versions as current or stale.
 func (d *Discovery) mark() {
 	for gv, version := range d.known {
 		if d.failed {

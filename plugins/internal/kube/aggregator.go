@@ -40,10 +40,10 @@ type aggregator struct {
 	*base
 	server *aggregatorapiserver.APIAggregator
 	claims *aggregatorClaims
-	// discoveries has one entry for each stage behind this one.
+	// discoveries has one entry for each stage downstream.
 	discoveries []*delegates.Discovery
 	crds        apiextensionsinformers.SharedInformerFactory
-	// prepared is set when upstream's server is.
+	// prepared is set when Kubernetes' server is.
 	prepared atomic.Bool
 }
 
@@ -62,7 +62,7 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Upstream drops them because another server of the process has them.
+	// Kubernetes drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
 	if shared.config.PeerProxy == nil {
 		// Some feature gates replace the chain of filters, most of which are the host's.
@@ -74,11 +74,11 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 		return nil, err
 	}
 	priorities := priorities(env.Delegates())
-	behind, err := a.discover(priorities)
+	downstream, err := a.discover(priorities)
 	if err != nil {
 		return nil, err
 	}
-	chain, err := delegates.Chain(behind, g.EffectiveVersion, http.HandlerFunc(b.adapter.Decline))
+	chain, err := delegates.Chain(downstream, g.EffectiveVersion, http.HandlerFunc(b.adapter.Decline))
 	if err != nil {
 		return nil, err
 	}
@@ -136,19 +136,19 @@ func (a *aggregator) prepare() error {
 	return err
 }
 
-// discover makes a Discovery for each stage behind this one that has an API, and
+// discover makes a Discovery for each stage downstream that has an API, and
 // returns the stages as the aggregator is to see them.
 func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
-	behind := a.env.Delegates()
-	for i, delegate := range behind {
+	downstream := a.env.Delegates()
+	for i, delegate := range downstream {
 		if !delegates.ServesAPI(delegate) {
 			warnUndiscovered(a.env, delegate)
-			behind[i].Handler = withoutOpenAPI()
+			downstream[i].Handler = withoutOpenAPI()
 			continue
 		}
 		d := delegates.NewDiscovery(delegate, a.generic.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
 		d.Log = func(err error) { logDiscovery(a.env, d, err) }
-		behind[i].Handler = untilPrepared(&a.prepared, &soundOpenAPI{next: d.Gate(), log: a.env.Log.With("delegate", delegate.Name)})
+		downstream[i].Handler = untilPrepared(&a.prepared, &validateOpenAPI{next: d.Gate(), log: a.env.Log.With("delegate", delegate.Name)})
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
 			if err := a.pokeOnCRD(d); err != nil {
@@ -156,10 +156,10 @@ func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 			}
 		}
 	}
-	return behind, nil
+	return downstream, nil
 }
 
-// addHooks starts what the stage has besides upstream's server. The server is
+// addHooks starts what the stage has besides Kubernetes' server. The server is
 // complete when all stages have told what they serve.
 func (a *aggregator) addHooks() error {
 	server := a.server.GenericAPIServer

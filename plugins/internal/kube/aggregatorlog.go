@@ -7,20 +7,20 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// logDiscovery says how it stands with the discovery of a stage, when that has changed.
+// logDiscovery logs whether the discovery of a stage is current, when that has changed.
 func logDiscovery(env *sdk.Env, d *delegates.Discovery, err error) {
 	log := env.Log.With("delegate", d.Delegate.Name)
 	known := false
 	select {
 	case <-d.Synced():
 		known = true
-	default: // it starts: until it answers, the server is not complete
+	default: // it starts: until it responds, the server is not complete
 	}
 	switch {
 	case err == nil:
 		log.Debug("discovery of a stage is current")
 	case errors.Is(err, delegates.ErrMalformed):
-		log.Warn("discovery of a stage is malformed, and stale until it is sound", "error", err)
+		log.Warn("discovery of a stage is malformed, and stale until it is valid", "error", err)
 	case known:
 		log.Warn("discovery of a stage is stale", "error", err)
 	default:
@@ -28,7 +28,7 @@ func logDiscovery(env *sdk.Env, d *delegates.Discovery, err error) {
 	}
 }
 
-// warnUndiscovered says which group versions of a stage get an APIService all the same,
+// warnUndiscovered logs which group versions of a stage get an APIService all the same,
 // while no client can find out what is in them.
 func warnUndiscovered(env *sdk.Env, delegate sdk.Delegate) {
 	var paths []string

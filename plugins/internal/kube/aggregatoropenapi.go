@@ -14,11 +14,11 @@ import (
 
 const (
 	openAPIv2 = "/openapi/v2"
-	// emptyOpenAPIv2 adds nothing to the document that upstream merges.
+	// emptyOpenAPIv2 adds nothing to the document that Kubernetes merges.
 	emptyOpenAPIv2 = `{"swagger":"2.0","paths":{}}`
 )
 
-// withoutOpenAPI is the handler of a stage that has no OpenAPI documents. Upstream merges
+// withoutOpenAPI is the handler of a stage that has no OpenAPI documents. Kubernetes merges
 // those of v2 anew for each request, and would log each time that one is missing.
 func withoutOpenAPI() http.Handler {
 	mux := http.NewServeMux()
@@ -32,7 +32,7 @@ func withoutOpenAPI() http.Handler {
 }
 
 // untilPrepared is unavailable where next has no index of OpenAPI v3 documents, as long as
-// prepared is not set. Upstream makes one of the document of v2 then, and panics if it has
+// prepared is not set. Kubernetes makes one of the document of v2 then, and panics if it has
 // to before its PrepareRun has returned. It asks again a second later.
 func untilPrepared(prepared *atomic.Bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,13 +40,13 @@ func untilPrepared(prepared *atomic.Bool, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		answer := responsewriter.NewInMemoryResponseWriter()
-		next.ServeHTTP(answer, r)
-		if answer.RespCode() == http.StatusNotFound {
+		response := responsewriter.NewInMemoryResponseWriter()
+		next.ServeHTTP(response, r)
+		if response.RespCode() == http.StatusNotFound {
 			http.Error(w, "the aggregator is not prepared yet", http.StatusServiceUnavailable)
 			return
 		}
-		send(w, answer.RespCode(), answer.Header(), answer.Data())
+		send(w, response.RespCode(), response.Header(), response.Data())
 	})
 }
 
@@ -56,35 +56,35 @@ func send(w http.ResponseWriter, code int, header http.Header, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// soundOpenAPI has an empty document in the place of one of v2 that cannot be read, as long
-// as next has never had a better one, and logs once that it has: upstream does each time
-// that somebody asks for the merged one. Of a document that goes bad later it keeps the one
-// before.
-type soundOpenAPI struct {
+// validateOpenAPI serves an empty document in the place of one of v2 that cannot be
+// parsed, until next has had one that can, and logs when the document becomes malformed:
+// Kubernetes does for each request for the merged one. From a document that becomes
+// malformed later on, Kubernetes keeps the one before.
+type validateOpenAPI struct {
 	next http.Handler
 	log  hclog.Logger
 
 	mu        sync.Mutex
-	sound     bool // there has been a document that can be read
+	valid     bool // there has been a document that can be read
 	malformed bool // the latest cannot
 }
 
-func (s *soundOpenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *validateOpenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != openAPIv2 {
 		s.next.ServeHTTP(w, r)
 		return
 	}
-	answer := responsewriter.NewInMemoryResponseWriter()
-	s.next.ServeHTTP(answer, r)
-	if answer.RespCode() == http.StatusOK && !s.stands(answer.Data()) {
+	response := responsewriter.NewInMemoryResponseWriter()
+	s.next.ServeHTTP(response, r)
+	if response.RespCode() == http.StatusOK && !s.accept(response.Data()) {
 		send(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}}, []byte(emptyOpenAPIv2))
 		return
 	}
-	send(w, answer.RespCode(), answer.Header(), answer.Data())
+	send(w, response.RespCode(), response.Header(), response.Data())
 }
 
-// stands tells whether upstream is to see a document.
-func (s *soundOpenAPI) stands(document []byte) bool {
+// accept reports whether a document is passed on.
+func (s *validateOpenAPI) accept(document []byte) bool {
 	malformed := !json.Valid(document)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,6 +92,6 @@ func (s *soundOpenAPI) stands(document []byte) bool {
 		s.log.Warn("OpenAPI document of a stage is malformed", "path", openAPIv2)
 	}
 	s.malformed = malformed
-	s.sound = s.sound || !malformed
-	return s.sound
+	s.valid = s.valid || !malformed
+	return s.valid
 }

@@ -59,13 +59,13 @@ func TestWithoutOpenAPI(t *testing.T) {
 	}
 }
 
-// A document that cannot be read is an empty one for upstream, until there has been a
+// A document that cannot be read is an empty one for Kubernetes, until there has been a
 // better one. What is wrong is logged once.
 func TestSoundOpenAPI(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	code, body := 0, ""
-	s := &soundOpenAPI{log: hclog.New(&hclog.LoggerOptions{Output: &log}), next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := &validateOpenAPI{log: hclog.New(&hclog.LoggerOptions{Output: &log}), next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", `"e"`)
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, body)

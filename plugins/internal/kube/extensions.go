@@ -30,11 +30,11 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	// Upstream drops them because another server of the process has them.
+	// Kubernetes drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
 	waitForColdCaches(&config.GenericConfig.Config, env.Draining())
 	completed := config.Complete()
-	// Upstream leaves /apis to the aggregator in front, with which it shares
+	// Kubernetes leaves /apis to the aggregator, with which it shares
 	// memory. The aggregator of a chain asks for it, and there may be none.
 	completed.GenericConfig.EnableDiscovery = true
 	server, err := completed.New(b.adapter.Delegate())

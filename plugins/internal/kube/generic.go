@@ -52,7 +52,7 @@ type base struct {
 
 // newBase mirrors controlplaneapiserver.BuildGenericConfig up to authentication,
 // which only core needs. definitions are the OpenAPI definitions of what the
-// server serves; upstream has one set with all of them.
+// server serves; Kubernetes has one set with all of them.
 func newBase(env *sdk.Env, definitions common.GetOpenAPIDefinitions) (*base, error) {
 	ctx := env.Context()
 	completed, err := newOptions(ctx, env)

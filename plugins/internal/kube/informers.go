@@ -15,11 +15,11 @@ import (
 )
 
 // tolerant is an informer factory for a server that may not have all of
-// Kubernetes' resources: a chain without core has no services, and whoever has
-// asked for an informer of them would keep the server from getting ready.
+// Kubernetes' resources: a chain without core has no services, and one
+// informer of them would keep the server from getting ready.
 type tolerant struct {
 	informers.SharedInformerFactory
-	// served tells whether the server has a group version.
+	// served reports whether the server has a group version.
 	served func(schema.GroupVersion) bool
 }
 
@@ -47,31 +47,31 @@ func (t tolerant) missing(object reflect.Type) bool {
 	return err == nil && len(kinds) > 0 && !t.served(kinds[0].GroupVersion())
 }
 
-// servedFor is how long an answer about a group version is taken for true, and
+// servedFor is how long a response about a group version is taken for true, and
 // how long it may take.
 const servedFor = time.Second
 
 // served asks the server for its group versions. Only a clear "not found" counts
 // as no; a server that is incomplete says that it is unavailable.
 func served(client discovery.DiscoveryInterface) func(schema.GroupVersion) bool {
-	type answer struct {
+	type result struct {
 		served bool
 		at     time.Time
 	}
 	var lock sync.Mutex
-	answers := map[schema.GroupVersion]answer{}
+	known := map[schema.GroupVersion]result{}
 	return func(gv schema.GroupVersion) bool {
 		lock.Lock()
 		defer lock.Unlock()
-		if known, ok := answers[gv]; ok && time.Since(known.at) < servedFor {
-			return known.served
+		if last, ok := known[gv]; ok && time.Since(last.at) < servedFor {
+			return last.served
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), servedFor)
 		defer cancel()
 		// Not the client's method for it, which takes a missing v1 for an empty one.
 		err := client.RESTClient().Get().AbsPath(discoveryPath(gv)).Do(ctx).Error()
-		answers[gv] = answer{served: !apierrors.IsNotFound(err), at: time.Now()}
-		return answers[gv].served
+		known[gv] = result{served: !apierrors.IsNotFound(err), at: time.Now()}
+		return known[gv].served
 	}
 }
 

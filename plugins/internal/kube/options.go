@@ -1,10 +1,3 @@
-// Package kube builds the three servers of kube-apiserver, each for a process of
-// its own.
-//
-// It mirrors k8s.io/kubernetes/cmd/kube-apiserver/app, whose parts it uses as
-// they are: one set of options, one generic configuration made from it, and from
-// that the configuration of each server. What a server does not need because the
-// host does it (a listener, audit logging, priority and fairness) is left out.
 package kube
 
 import (
@@ -47,13 +40,13 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 	if err := registry.Set(); err != nil {
 		return options.CompletedOptions{}, fmt.Errorf("set feature gates: %w", err)
 	}
-	// A client in a stage has nobody to warn.
+	// A client in a stage has no user to warn.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	// The host does it, for all stages together.
 	o.Features.EnablePriorityAndFairness = false
 	if reflect.DeepEqual(o.Metrics, metrics.NewOptions()) {
-		o.Metrics = nil // upstream logs an error if it has nothing to apply
+		o.Metrics = nil // Kubernetes logs an error if it has nothing to apply
 	}
 	// No port is opened here: without one no certificate is made or read either.
 	secure := *o.SecureServing.SecureServingOptions

@@ -11,7 +11,7 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// priorityMap tells the place of group versions in discovery.
+// priorityMap has the places of group versions in discovery.
 type priorityMap = map[schema.GroupVersion]controlplaneapiserver.APIServicePriority
 
 // coreGroups has the groups that only kube-apiserver has, in its order. Those of
@@ -38,16 +38,16 @@ var coreGroups = []struct {
 var otherPriority = controlplaneapiserver.APIServicePriority{Group: 15000, Version: 15}
 
 // priorities returns the priorities of all group versions that Kubernetes or a
-// stage behind the aggregator has. A stage's group version becomes an APIService
+// stage downstream of the aggregator has. A stage's group version becomes an APIService
 // only if it is here.
-func priorities(behind []sdk.Delegate) priorityMap {
+func priorities(downstream []sdk.Delegate) priorityMap {
 	all := controlplaneapiserver.DefaultGenericAPIServicePriorities()
 	for _, g := range coreGroups {
 		for version, priority := range g.versions {
 			all[schema.GroupVersion{Group: g.group, Version: version}] = controlplaneapiserver.APIServicePriority{Group: g.priority, Version: priority}
 		}
 	}
-	for _, delegate := range behind {
+	for _, delegate := range downstream {
 		for _, path := range delegate.ListedPaths {
 			gv, ok := groupVersion(path)
 			if _, known := all[gv]; ok && !known {

@@ -63,7 +63,7 @@ func (b *base) serviceResolver(slices proxy.EndpointSliceGetter) (aggregatorapis
 }
 
 // describeSecurity puts the ways to authenticate into the OpenAPI documents.
-// Upstream knows them only once it has built the authenticators, so they are
+// Kubernetes knows them only once it has built the authenticators, so they are
 // built, with informers that are never started, and dropped.
 func (b *base) describeSecurity() error {
 	ctx, cancel := context.WithCancel(b.env.Context())

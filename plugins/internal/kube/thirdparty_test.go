@@ -88,7 +88,7 @@ func TestOtherAPIServerInTheChain(t *testing.T) {
 		eventually(t, "the group is known at "+path, func() error {
 			body, err := get(path)
 			if err == nil && !strings.Contains(body, gadgets.Group) {
-				err = fmt.Errorf("answer is %.200s", body)
+				err = fmt.Errorf("response is %.200s", body)
 			}
 			return err
 		})

@@ -19,7 +19,7 @@ import (
 )
 
 // Start serves a group until the test ends, and runs its post-start hooks. Requests are
-// made by the user of opts, or by the administrator. Flags of opts come behind those of Flags.
+// made by the user of opts, or by the administrator. Flags of opts come after those of Flags.
 func Start(t testing.TB, group apistage.Group, opts stagetest.Options) *stagetest.Stage {
 	t.Helper()
 	opts.Flags = append(Flags(Store(t)), opts.Flags...)

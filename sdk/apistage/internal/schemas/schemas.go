@@ -1,6 +1,6 @@
 // Package schemas makes OpenAPI definitions of Go types at run time.
 //
-// Upstream generates them from the source of the types. Here reflection gives the
+// Kubernetes generates them from the source of the types. Here reflection gives the
 // fields, and the source text, if there is any, the comments and markers. The
 // result is what openapi-gen writes for the same types.
 package schemas

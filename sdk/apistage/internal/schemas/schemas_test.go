@@ -64,7 +64,7 @@ func strip(value any, descriptions bool) {
 	}
 }
 
-// Reflection finds what openapi-gen has found in upstream's sources.
+// Reflection finds what openapi-gen has found in Kubernetes' sources.
 func TestAsGenerated(t *testing.T) {
 	t.Parallel()
 	generated := openapi.GetOpenAPIDefinitions(ref)

@@ -15,13 +15,13 @@ import (
 
 const (
 	openAPIIndex = "/openapi/v3"
-	// openAPITimeout is how long a stage without a sound index holds up the start.
+	// openAPITimeout is how long a stage without a valid index holds up the start.
 	openAPITimeout = 30 * time.Second
 	openAPIPoll    = 50 * time.Millisecond
 )
 
 // awaitOpenAPI returns when the index of OpenAPI documents has those of all stages
-// behind this one. In upstream's single process it is complete from the beginning.
+// behind this one. In Kubernetes' single process it is complete from the beginning.
 func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
 	defer cancel()
@@ -45,8 +45,8 @@ func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	}
 }
 
-// hasOpenAPI tells whether the index has all that a stage behind this one has. An error
-// says that nobody can read what that has.
+// hasOpenAPI reports whether the index has all that a stage downstream has. An error
+// reports that the index of that stage cannot be read.
 func (a *aggregator) hasOpenAPI(ctx context.Context, d *delegates.Discovery) (bool, error) {
 	theirs, status, err := readOpenAPIIndex(ctx, d.Delegate.Handler)
 	if err != nil {

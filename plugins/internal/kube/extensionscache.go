@@ -14,7 +14,7 @@ import (
 const coldCacheTimeout = 30 * time.Second
 
 // waitForColdCaches makes a server's lists and watches wait for the cache of their
-// resource. Upstream fills the cache of a custom resource from its first request on, and
+// resource. Kubernetes fills the cache of a custom resource from its first request on, and
 // until then, some milliseconds, refuses with 429 what needs the cache. In one process
 // that is seen once, after a start; here it would be seen at each swap.
 func waitForColdCaches(config *genericapiserver.Config, draining <-chan struct{}) {
@@ -25,9 +25,9 @@ func waitForColdCaches(config *genericapiserver.Config, draining <-chan struct{}
 }
 
 // withColdCaches handles a list or watch again, for as long as it is refused with 429 and
-// timeout has not passed. Nothing else inside a stage answers so: limits are the host's.
-// When another process takes this one's place, which draining tells, the connection is
-// broken off without an answer, on which the host sends the request to that process.
+// timeout has not passed. Nothing else inside a stage has this status: limits are the host's.
+// When another process takes this one's place, as draining reports, the connection is
+// broken off without a response, on which the host sends the request to that process.
 func withColdCaches(handler http.Handler, timeout time.Duration, draining <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -66,7 +66,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// attempt passes an answer on unless it is 429.
+// attempt passes a response on unless it is 429.
 type attempt struct {
 	http.ResponseWriter
 	refused bool

@@ -82,7 +82,7 @@ func testSerializer() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme)
 }
 
-// audited does what upstream's handlers do for the audit log.
+// audited does what Kubernetes' handlers do for the audit log.
 func audited(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	audit.AddAuditAnnotation(ctx, "policy.example/warn", "größer 😀")
@@ -186,7 +186,7 @@ func TestWatchesAreToldToEnd(t *testing.T) {
 		drained <- err
 	}()
 	if response := ask(t, stage, "/own", nil); response.StatusCode != http.StatusNoContent {
-		t.Errorf("answer is %s", response.Status)
+		t.Errorf("response is %s", response.Status)
 	}
 	if err := <-drained; err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ func TestColdCaches(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		verb     string
-		refusals int // how often the server refuses before it answers
+		refusals int // how often the server refuses before it responds
 		timeout  time.Duration
 		want     int
 		calls    int
