@@ -9,8 +9,9 @@ import (
 // rule names lines that Kubernetes' code logs as warnings or errors while nothing is
 // wrong. They are logged at level Info.
 type rule struct {
-	// file is the base name of the source file, and message what the line begins with.
-	file, message string
+	// file is the base name of the source file, message what the line begins with, and
+	// text what else is in it.
+	file, message, text string
 	// cause, if not nil, is what the error of the line has to be.
 	cause func(error) bool
 }
@@ -27,15 +28,20 @@ var harmless = []rule{
 	// the one that was overtaken reads it again.
 	{file: "controller.go", message: "Failed to update lease", cause: apierrors.IsConflict},
 	{file: "controller.go", message: "Failed to ensure lease exists, will retry", cause: apierrors.IsAlreadyExists},
+	// A server that stops soon after its start has not entered itself yet.
+	{file: "controller.go", message: "Unable to remove endpoints from kubernetes service: StorageError: key not found"},
+	{file: "peer_endpoint_lease.go", message: "Unable to remove peer endpoint leases: StorageError: key not found"},
 	// The debug socket is closed when the server stops.
 	{file: "genericapiserver.go", message: "http: Server closed"},
 	// go-plugin ends a process by an RPC that closes the connection before its response.
 	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
+	// gRPC connects once more to a stage whose process has ended. The host logs that end.
+	{file: "logging.go", message: "[core] [Channel #", text: `grpc: addrConn.createTransport failed to connect to {Addr: "unused", ServerName: "localhost", }`},
 }
 
 func isHarmless(file, message string, err error) bool {
 	for _, r := range harmless {
-		if r.file == file && strings.HasPrefix(message, r.message) && (r.cause == nil || err != nil && r.cause(err)) {
+		if r.file == file && strings.HasPrefix(message, r.message) && strings.Contains(message, r.text) && (r.cause == nil || err != nil && r.cause(err)) {
 			return true
 		}
 	}

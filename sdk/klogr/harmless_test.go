@@ -15,6 +15,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
+const connect = "grpc: addrConn.createTransport failed to connect to "
+
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
 func TestHarmlessLines(t *testing.T) {
@@ -28,6 +30,16 @@ func TestHarmlessLines(t *testing.T) {
 		{"other warning of the file", "WARN", func() { fromGenericAPIServer("Careful: Skipping API") }},
 		{"same warning of another file", "WARN", func() { klog.Warning("Skipping API batch/v1beta1 because it has no resources.") }},
 		{"endpoints", "INFO", func() { fromLease(`Resetting endpoints for master service "kubernetes" to [192.0.2.1]`) }},
+		{"stopped early", "INFO", func() {
+			warnFromController("Unable to remove endpoints from kubernetes service: StorageError: key not found, Code: 1")
+		}},
+		{"address not removed", "WARN", func() { warnFromController("Unable to remove endpoints from kubernetes service: refused") }},
+		{"stage that has ended", "INFO", func() {
+			fromGRPC("[core] [Channel #9 SubChannel #10] " + connect + `{Addr: "unused", ServerName: "localhost", }. Err: x`)
+		}},
+		{"etcd that has ended", "WARN", func() {
+			fromGRPC("[core] [Channel #9 SubChannel #10] " + connect + `{Addr: "127.0.0.1:2379", }. Err: x`)
+		}},
 		{"lease updated by another", "INFO", func() { fromController(conflict, "Failed to update lease") }},
 		{"lease not updated", "ERROR", func() { fromController(errors.New("refused"), "Failed to update lease") }},
 		{"lease made by another", "INFO", func() { fromController(exists, "Failed to ensure lease exists, will retry") }},
@@ -78,6 +90,12 @@ func fromGenericAPIServer(message string) { klog.Warningf("%s", message) }
 
 //line lease.go:1
 func fromLease(message string) { klog.Warningf("%s", message) }
+
+//line logging.go:1
+func fromGRPC(message string) { klog.Warning(message) }
+
+//line controller.go:1
+func warnFromController(message string) { klog.Warning(message) }
 
 //line controller.go:1
 func fromController(err error, message string) {
