@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -282,4 +281,4 @@ func TestPanickingWriter(t *testing.T) {
 
 type panicWriter struct{ http.ResponseWriter }
 
-func (panicWriter) Write([]byte) (int, error) { panic(fmt.Sprint("writer")) }
+func (panicWriter) Write([]byte) (int, error) { panic("writer") }

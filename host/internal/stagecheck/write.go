@@ -61,7 +61,7 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// Text of a single result, for progress.
+// String returns the text of a single result, for progress.
 func (r Result) String() string {
 	var b strings.Builder
 	r.text(&b)

@@ -22,7 +22,7 @@ func pod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "p", Labels: map[string]string{"a": "b"}, DeletionTimestamp: &now,
-			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1("{}")}},
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
@@ -44,7 +44,7 @@ func TestCopyIsEqualAndShareNothing(t *testing.T) {
 	}
 	copied.Labels["a"] = "c"
 	copied.DeletionTimestamp.Time = time.Time{}
-	copied.ManagedFields[0].FieldsV1.Raw[0] = 'x'
+	copied.ManagedFields[0].FieldsV1.GetRawBytes()[0] = 'x'
 	*copied.Spec.Containers[0].SecurityContext.Privileged = false
 	cpu := copied.Spec.Containers[0].Resources.Limits["cpu"]
 	cpu.Add(resource.MustParse("1"))
