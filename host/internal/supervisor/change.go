@@ -320,7 +320,12 @@ func (c *change) move() (*probation, error) {
 	chain := make([]*stage, len(c.members))
 	for i, m := range c.members {
 		chain[i] = m.stage
-		if m.generation == nil {
+		switch {
+		case m.generation != nil:
+		case c.plan.concerns(m.spec.Name): // tolerated: it is tried again as it is wanted now
+			m.stage.spec = m.spec
+			continue
+		default:
 			if m.stage.adopt(m.spec) {
 				s.running.Go(func() { s.renewStandby(m.stage) })
 			}

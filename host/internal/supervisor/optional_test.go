@@ -112,6 +112,25 @@ func TestChangeOfAChainWithAnAbsentStage(t *testing.T) {
 	f.settled(t)
 }
 
+// TestAbsentStageThatIsChanged is tried as the latest change wants it, though that does not
+// bring it up by itself.
+func TestAbsentStageThatIsChanged(t *testing.T) {
+	t.Parallel()
+	f := ready(t, absent(filepath.Join(t.TempDir(), "before")))
+	after := filepath.Join(t.TempDir(), "after")
+	specs := f.Specs()
+	specs[1].Binary = after
+	if _, err := f.Apply(t.Context(), specs); err != nil {
+		t.Fatal(err)
+	}
+	install(t, after)
+	eventually(t, "b serves", func() bool {
+		status, _ := f.ask("GET", "/b", "")
+		return status == http.StatusOK
+	})
+	f.settled(t)
+}
+
 // TestRequiredStageThatIsMissingEndsTheStart is the other policy.
 func TestRequiredStageThatIsMissingEndsTheStart(t *testing.T) {
 	t.Parallel()

@@ -158,7 +158,9 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 		return nil, err
 	}
 	s.lock()
-	if err = st.state.Launch(g.ID()); err == nil {
+	if s.stopping {
+		err = errStopping
+	} else if err = st.state.Launch(g.ID()); err == nil {
 		st.generations[g.ID()] = g
 		s.callers[g.Token()] = g
 		s.stages[st] = true

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +50,11 @@ func (s *Supervisor) beginStop() {
 	var waiting []*generation.Generation
 	s.lock()
 	s.stopping = true
-	for st := range s.stages {
+	all := maps.Clone(s.stages)
+	for _, st := range s.chain {
+		all[st] = true
+	}
+	for st := range all {
 		st.endStandby()
 		if st.state.Stop() {
 			waiting = append(waiting, st.current())
