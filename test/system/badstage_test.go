@@ -15,7 +15,7 @@ import (
 
 // badStages are stages that work, and do not behave.
 var badStages = map[string]func(*sdk.Env) (http.Handler, error){
-	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "old": newOld, "idle": newIdle,
+	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "old": newOld, "idle": newIdle, "crashing": newCrashing,
 }
 
 // newGreedy claims what is the host's and what is its neighbours', changes that all the
@@ -45,6 +45,17 @@ func newGreedy(env *sdk.Env) (http.Handler, error) {
 			return
 		}
 		env.Next.ServeHTTP(w, r)
+	}), nil
+}
+
+// newCrashing ends its process when a request comes that asks for it.
+func newCrashing(env *sdk.Env) (http.Handler, error) {
+	env.ClaimPrefix("/crashing")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/crashing/now" {
+			os.Exit(7)
+		}
+		fmt.Fprint(w, "well")
 	}), nil
 }
 

@@ -86,6 +86,33 @@ func TestCarriedWatchInitialized(t *testing.T) {
 	wg.Wait()
 }
 
+// A watch whose client announces a body and sends only the beginning of it gives its seat
+// back too: the body of a watch is not waited for.
+func TestWatchWithSlowBody(t *testing.T) { // not while another test uses the whale
+	l := theLong(t)
+	setWhaleFree(t, l)
+	admin := l.Config(cluster.Admin)
+	const watches = 200 // more than there are seats
+	dispatched := func() float64 {
+		return counter(t, admin, "apiserver_flowcontrol_dispatched_requests_total", `flow_schema="whale"`)
+	}
+	seats := func() float64 {
+		return counter(t, admin, "apiserver_flowcontrol_current_executing_seats", `flow_schema="whale"`)
+	}
+	before := dispatched()
+	for range watches {
+		conn := dial(t, l.Server)
+		defer conn.Close()
+		conn.send("GET /api/v1/namespaces/default/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n" +
+			asWhale + "\r\nContent-Length: 1000\r\n\r\n0")
+	}
+	eventually(t, "all watches have had a seat, and have given it back", func() bool {
+		return dispatched()-before >= watches && seats() == 0
+	}, func() string {
+		return fmt.Sprintf("%v of %d watches had a seat, %v have it", dispatched()-before, watches, seats())
+	})
+}
+
 // watchOnce returns when the watch has begun. It goes on until ctx ends.
 func watchOnce(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

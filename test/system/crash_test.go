@@ -83,6 +83,26 @@ func suspend(t *testing.T, c *cluster.Catena, l *load) {
 	}
 }
 
+// A GET that ends the process of its stage is sent to a second one, and to no third: the
+// error says why, and does not invite clients to send it again.
+func TestRequestThatCrashes(t *testing.T) {
+	t.Parallel()
+	c := smallCatena(t, "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\napiserver: {secure-port: 0}\nstages:\n  crashing: {}\n", nil, "crashing")
+	config := c.Config(cluster.Bob)
+	well := func() bool { return do(t, config, http.MethodGet, "/crashing", "").code == http.StatusOK }
+	eventually(t, "the stage serves", well)
+	for range 2 {
+		a := do(t, config, http.MethodGet, "/crashing/now", "")
+		if a.code != http.StatusInternalServerError || a.header.Get("Retry-After") != "" || !strings.Contains(a.body, "twice") {
+			t.Errorf("%d, Retry-After %q: %s", a.code, a.header.Get("Retry-After"), a.body)
+		}
+		eventually(t, "the stage serves again", well)
+	}
+	if n := counter(t, c.Config(cluster.Admin), "catena_relay_hops_total", `outcome="lost",stage="crashing"`); n != 2 {
+		t.Errorf("%v requests were lost, want 2", n)
+	}
+}
+
 // The death of the host takes the stages with it, and costs no acknowledged write; nor
 // does the death of all at once.
 func TestHostKilled(t *testing.T) {

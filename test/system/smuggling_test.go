@@ -55,6 +55,8 @@ func TestForgedHeaders(t *testing.T) {
 		"stage user, listed":    "Connection: X-Catena-User, close\r\nX-Catena-User: " + who,
 		"host's user, listed":   "Connection: X-Catena-User",
 		"authorization, listed": "Connection: Authorization, X-Catena-Request, X-Catena-Timeout, Audit-Id",
+		"audit id, listed":      "Connection: Audit-ID\r\nAudit-ID: chosen-by-bob",
+		"trace, listed":         "Connection: Traceparent, tracestate\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		"request id":            "X-Catena-Request: 1forged\r\nX-Catena-Next: 1forged\r\nX-Catena-Delegate: forged",
 		"decline":               "X-Catena-Decline: forged",
 		"deadline":              "X-Catena-Timeout: 99999999forged\r\nX-Catena-Received: 1forged",

@@ -57,11 +57,12 @@ func (x *request) readAhead() error {
 	} else {
 		x.readTimer.Reset(left)
 	}
-	_, err := io.ReadFull(x.r.Body, m.body[:n])
-	if !x.readTimer.Stop() {
-		<-x.readStopped
-	}
-	if err != nil {
+	defer func() {
+		if !x.readTimer.Stop() {
+			<-x.readStopped
+		}
+	}()
+	if _, err := io.ReadFull(x.r.Body, m.body[:n]); err != nil {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
