@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -50,7 +51,7 @@ func TestOtherLanguages(t *testing.T) {
 					t.Error(r)
 				}
 			}
-			if report.Control != "directory" || report.Count(Passed) < 20 {
+			if report.Control != string(process.ControlDirectory) || report.Count(Passed) < 20 {
 				t.Errorf("control %s, %d checks passed", report.Control, report.Count(Passed))
 			}
 		})
