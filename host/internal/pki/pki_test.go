@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-func TestEnsureMakesAFolderThatFitsTogether(t *testing.T) {
+func TestEnsureMakesFilesThatFitTogether(t *testing.T) {
 	t.Parallel()
 	p, err := Ensure(Options{Dir: filepath.Join(t.TempDir(), "a", "pki"), Hosts: []string{"192.0.2.7", "0.0.0.0", "API.example.com.", "2001:db8::1"}})
 	if err != nil {

@@ -78,7 +78,8 @@ func Run(ctx context.Context, opts Options) (err error) {
 	} {
 		if err := step(ctx); err != nil {
 			if errors.Is(context.Cause(ctx), ErrStopped) {
-				return nil // asked to end during the start
+				r.logs.host.Info("interrupted during the start")
+				return nil
 			}
 			return err
 		}
