@@ -32,7 +32,7 @@ func chainCommand() *cobra.Command {
 		Short: "Print the resolved chain without serving anything",
 		Long: `Print the stages from head to tail: the binary of each, the stage that it
 delegates to, and the paths that it claims. A stage reports its claims when it
-runs, so what is printed are those of the last run on the data folder, if there
+runs, so what is printed are those of the last run on the data directory, if there
 was one. A claim that ends in /** covers the path and everything below it, one that
 ends in /* the paths with one more segment.`,
 		Args: noArgs,

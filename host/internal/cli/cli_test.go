@@ -46,7 +46,7 @@ stages:
 	return path
 }
 
-// pluginDir makes a folder with binaries that can be started, in principle.
+// pluginDir makes a directory with binaries that can be started, in principle.
 func pluginDir(t *testing.T, stages ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestKubeconfigNeedsAFirstStart(t *testing.T) {
 	}
 }
 
-// Commands for a running host need its data folder, not its configuration.
+// Commands for a running host need its data directory, not its configuration.
 func TestStatusOfNoHost(t *testing.T) {
 	dir := t.TempDir()
 	_, _, err := run(t, "status", "--data-dir", dir)

@@ -20,8 +20,8 @@ func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev STAGE_DIR...",
 		Short: "Build stages and swap them into a running host whenever their sources change",
-		Long: `Build the main package in each folder, swap it into the host that runs on the data
-folder, and do so again whenever its Go sources change: its own, those of packages that
+		Long: `Build the main package in each directory, swap it into the host that runs on the data
+directory, and do so again whenever its Go sources change: its own, those of packages that
 it imports and that are at work on here too, embedded files, go.mod. A build that fails
 is shown, and what runs goes on; so it does if the new process does not become ready.
 The stage must be in the chain already.

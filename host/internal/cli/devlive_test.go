@@ -68,7 +68,7 @@ func (l *life) source(t *testing.T, dir, text string) {
 	}
 }
 
-// dev runs "catena dev" on a folder, and ends it before the host.
+// dev runs "catena dev" on a directory, and ends it before the host.
 func (l *life) dev(t *testing.T, dir string) *output {
 	t.Helper()
 	said := &output{}

@@ -23,7 +23,7 @@ func explainCommand() *cobra.Command {
 		Short: "Print which stages a request would come to, and whether a user may make it",
 		Long: `Print which stages would be asked for a request, in which order and because of which
 claims, and who answers if they hand it on. Nothing is sent. A running host is asked for
-the claims of the moment; if none runs on the data folder, the claims of the last run
+the claims of the moment; if none runs on the data directory, the claims of the last run
 are used. With --as, the running host's authorizers are asked, too. PATH can have a
 query, which tells a watch from a list.
 
@@ -103,7 +103,7 @@ func explainOffline(cfg *config.Config, method, path string) *admin.Explanation 
 	for _, name := range cfg.Order {
 		added := e.Add(chain.StageClaims{Name: name, Claims: known[name]})
 		if _, ok := known[name]; !ok {
-			added.State = "not known: it has not run on this data folder"
+			added.State = "not known: it has not run on this data directory"
 		}
 	}
 	return e

@@ -18,7 +18,7 @@ func TestExplainGoesByTheClaimsOfTheLastRun(t *testing.T) {
 	}
 	file := write(t, "")
 	for path, want := range map[string][]string{
-		"/apis":              {"front answers, or hands on; then core answers, or hands on; then 404."},
+		"/apis":              {"front responds, or passes it on; then core responds, or passes it on; then 404."},
 		"/apis/apps/v1?x=/y": {"core   1.     /apis/apps/**", "front  no     none covers the path", "GET /apis/apps/v1\n"},
 		"/else":              {"core   1.     /**", "tail   no     none covers the path  not known: it has not run", "No host runs"},
 	} {
@@ -69,7 +69,7 @@ func TestExplanationInWords(t *testing.T) {
 		}
 	}
 	for want, e := range map[string]*admin.Explanation{
-		"The host itself answers.":                                    {Host: true},
+		"The host itself responds.":                                    {Host: true},
 		"No stage claims the path: 404.":                              {},
 		"503, since stage b does not know all of its paths":           {Incomplete: "b"},
 		"Stage a is down: requests that come to it wait, or get 503.": {},

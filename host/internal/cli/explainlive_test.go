@@ -116,10 +116,10 @@ func testExplainsOfARunningHost(t *testing.T, l *life) {
 		{"get /greeting", []string{
 			"GET /greeting\n", "STAGE      ASKED  CLAIM        STATE    OUTCOMES\n",
 			"declines   1.     /greeting/*  serving  declined 3\n", "calls-too  3.     /greeting/*  serving  called 3\n",
-			"greets     4.     /greeting    serving  served 2\n", "then greets answers, or hands on; then 404.\n",
+			"greets     4.     /greeting    serving  served 2\n", "then greets responds, or passes it on; then 404.\n",
 		}},
 		{"GET /greeting/else", []string{"greets     no     none covers the path  serving  served 2\n"}},
-		{"GET /healthz", []string{"The host itself answers."}},
+		{"GET /healthz", []string{"The host itself responds."}},
 		{"GET /nothing", []string{"No stage claims the path: 404."}},
 		{"GET /greeting --as jane", []string{"jane (in system:authenticated) may not get /greeting"}},
 		{"GET /greeting --as root --as-group system:masters", []string{"root (in system:masters, system:authenticated) may get /greeting"}},

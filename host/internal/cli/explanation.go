@@ -65,11 +65,11 @@ func sentences(e *admin.Explanation) []string {
 	var all []string
 	switch names := e.Asked(); {
 	case e.Host:
-		all = append(all, "The host itself answers.")
+		all = append(all, "The host itself responds.")
 	case len(names) == 0:
 		all = append(all, "No stage claims the path: "+ending(e)+".")
 	default:
-		all = append(all, strings.Join(names, " answers, or hands on; then ")+" answers, or hands on; then "+ending(e)+".")
+		all = append(all, strings.Join(names, " responds, or passes it on; then ")+" responds, or passes it on; then "+ending(e)+".")
 	}
 	for _, a := range e.Stages {
 		if a.Order > 0 && e.Running && a.State != "serving" {
@@ -77,7 +77,7 @@ func sentences(e *admin.Explanation) []string {
 		}
 	}
 	if !e.Running {
-		all = append(all, "No host runs on this data folder: these are the claims of the last run.")
+		all = append(all, "No host runs on this data directory: these are the claims of the last run.")
 	}
 	if a := e.Access; a != nil {
 		verdict := "may not"

@@ -32,10 +32,10 @@ func pluginsCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "plugins",
-		Short: "List what is in the plugin folders",
-		Long: `List the binaries catena-stage-NAME in the folders of pluginDirs: name, version,
+		Short: "List the binaries in the plugin directories",
+		Long: `List the binaries catena-stage-NAME in the directories of pluginDirs: name, version,
 protocol, how its control socket is protected (mtls: by one-time certificates;
-folder: by the mode of its folder alone), checksum and path, or why a binary is refused. Each one that is not
+folder: by the mode of its directory alone), checksum and path, or why a binary is refused. Each one that is not
 refused is started and asked what it is; none is configured.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -49,7 +49,7 @@ Makefile, a README, a configuration of catena, and a CI file. A middleware answe
 paths and hands on the rest; an api is a Kubernetes-style API group with one kind.
 
 The go command then finds out which modules it needs, the SDK among them. Where no
-release of the SDK can be had, --sdk names a folder with a clone of Catena.`,
+release of the SDK can be had, --sdk names a directory with a clone of Catena.`,
 		Example: `  catena stage new greeter
   catena stage new greeter --module github.com/me/greeter --sdk ~/src/catena`,
 		Args: wantArgs(1, "the name of the stage"),
@@ -61,8 +61,8 @@ release of the SDK can be had, --sdk names a folder with a clone of Catena.`,
 	fs := cmd.Flags()
 	fs.StringVar((*string)(&opts.Kind), "kind", string(opts.Kind), "`kind` of stage: "+strings.Join(scaffold.Kinds(), " or "))
 	fs.StringVar(&opts.Module, "module", "", "`path` of the Go module (default example.com/NAME)")
-	fs.StringVar(&opts.Dir, "dir", "", "`folder` to create (default ./NAME)")
-	fs.StringVar(&opts.SDK, "sdk", opts.SDK, "`version` of the SDK, or folder of a clone of Catena (default: the latest release)")
+	fs.StringVar(&opts.Dir, "dir", "", "`directory` to create (default ./NAME)")
+	fs.StringVar(&opts.SDK, "sdk", opts.SDK, "`version` of the SDK, or directory of a clone of Catena (default: the latest release)")
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(scaffold.Kinds(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd

@@ -16,9 +16,9 @@ import (
 
 // Options say what to build and what to do with it.
 type Options struct {
-	// Dirs are the folders of the programs' main packages.
+	// Dirs are the directories of the programs' main packages.
 	Dirs []string
-	// Out is the folder for the binaries, which outlive the loop: a stage that crashes
+	// Out is the directory for the binaries, which outlive the loop: a stage that crashes
 	// is started from its binary again. It is made if it is not there.
 	Out string
 	// Swap makes a server use a binary, and says in words how that went.

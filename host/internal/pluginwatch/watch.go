@@ -2,8 +2,8 @@
 // wholly written one.
 //
 // It looks at the files again and again, rather than have the kernel tell of changes: a
-// look costs some microseconds, it works on every file system, and a folder that is
-// deleted and made anew, or a file that comes to be found in another folder, is nothing
+// look costs some microseconds, it works on every file system, and a directory that is
+// deleted and made anew, or a file that comes to be found in another directory, is nothing
 // special.
 package pluginwatch
 
