@@ -179,6 +179,7 @@ func adminClient(t *testing.T, c *cluster.Catena) kubernetes.Interface {
 	return client
 }
 
+//lint:ignore SA1019 the reconciler of core writes Endpoints, and mirrors them
 func addresses(endpoints *corev1.Endpoints) (n int) {
 	for _, subset := range endpoints.Subsets {
 		n += len(subset.Addresses)
