@@ -33,7 +33,7 @@ func open(t *testing.T) flagValues {
 // built upstream has them measure its store.
 func TestOwnPaths(t *testing.T) {
 	s := start(t, open(t), func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "stage: "+r.URL.Path) })
-	s.paths.Store(&[]string{"/apis/example.com", "/version"})
+	s.SetListedPaths([]string{"/apis/example.com", "/version"})
 	admin := s.admin(t)
 	for path, want := range map[string][]string{
 		"/":                         {`"/apis/example.com"`, `"/readyz/ping"`, `"/metrics"`},

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,7 +52,6 @@ func runTests(m *testing.M) (code int, err error) {
 type server struct {
 	*front.Frontend
 	files pki.Files
-	paths atomic.Pointer[[]string]
 	stop  context.CancelFunc
 	// ended gives what Run returned.
 	ended chan error
@@ -81,12 +79,7 @@ func newServerWith(t *testing.T, flags flagValues, change func(*front.Options)) 
 		t.Fatal(err)
 	}
 	s := &server{files: files, ended: make(chan error, 1)}
-	s.paths.Store(&[]string{})
-	options := front.Options{
-		Flags:       parsed,
-		ListedPaths: func() []string { return *s.paths.Load() },
-		Log:         hclog.NewNullLogger(),
-	}
+	options := front.Options{Flags: parsed, Log: hclog.NewNullLogger()}
 	change(&options)
 	s.Frontend, err = front.New(t.Context(), options)
 	if err != nil {

@@ -157,25 +157,3 @@ func TestAFailureBeforeRunIsNotLost(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 }
-
-// The filters' informers watch built-in APIs: with a stage that serves them, the
-// server is not ready before they have synced. Without (as in all other tests) it
-// does not wait for what can never come.
-func TestReadinessWaitsForInformersIfTheirAPIIsServed(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, flagValues{"authorization-mode": {"RBAC"}})
-	var asked atomic.Bool
-	s.SetChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "clusterroles") {
-			asked.Store(true)
-		}
-		http.NotFound(w, r)
-	}))
-	s.paths.Store(&[]string{"/api", "/api/v1"})
-	s.run(t)
-	admin := s.admin(t)
-	eventually(t, "informer", asked.Load)
-	if a := admin.get(t, "/readyz?verbose"); a.code == http.StatusOK || !strings.Contains(a.body, "[-]informer-sync failed") {
-		t.Errorf("readiness: %d %s", a.code, a.body)
-	}
-}
