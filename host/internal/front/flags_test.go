@@ -166,7 +166,7 @@ func TestPortInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = front.New(t.Context(), front.Options{Flags: flags, Log: hclog.NewNullLogger(), ListedPaths: func() []string { return nil }})
+	_, err = front.New(t.Context(), front.Options{Flags: flags, Log: hclog.NewNullLogger()})
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:"+port+" is in use") || !strings.Contains(err.Error(), "apiserver.secure-port") {
 		t.Errorf("error is %v", err)
 	}

@@ -27,8 +27,6 @@ type Options struct {
 	// Flags are the flags of kube-apiserver. New completes them: afterwards they
 	// name the port that was bound.
 	Flags *Flags
-	// ListedPaths returns the paths that the stages list.
-	ListedPaths func() []string
 	// Metrics returns what /metrics shows, given the metrics of this process; these alone
 	// if it is nil.
 	Metrics func(own prometheus.Gatherer) prometheus.Gatherer
@@ -109,7 +107,6 @@ func (f *Frontend) build(ctx context.Context) error {
 		return err
 	}
 	f.informers = &filterInformers{SharedInformerFactory: informers}
-	f.informers.listed = f.opts.ListedPaths
 	f.longRunning = config.LongRunningFunc
 	f.contents = f.opts.Flags.contents()
 	if f.audit, err = newAuditPolicy(completed.Audit.PolicyFile); err != nil {
@@ -169,9 +166,6 @@ func (f *Frontend) SetListedPaths(paths []string) {
 }
 
 func (f *Frontend) listedPaths() []string {
-	if f.opts.ListedPaths != nil {
-		return f.opts.ListedPaths()
-	}
 	if paths := f.paths.Load(); paths != nil {
 		return *paths
 	}

@@ -24,7 +24,6 @@ type filterInformers struct {
 	run     context.Context // that of Start; nil before
 	served  bool
 	started bool
-	listed  func() []string
 }
 
 // Start implements informers.SharedInformerFactory.
@@ -37,9 +36,6 @@ func (i *filterInformers) StartWithContext(ctx context.Context) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.run = ctx
-	if i.listed != nil {
-		i.served = i.served || slices.Contains(i.listed(), legacyAPI)
-	}
 	i.startServed()
 }
 
