@@ -46,14 +46,14 @@ func TestAudit(t *testing.T) {
 	sent := `{"annotations":{"example.com/why":"b\u00e9cause"},` +
 		`"objectRef":{"resource":"x","name":"from-body","uid":"u-1"},` +
 		`"requestObject":{"kind":"Thing"},"responseObject":{"kind":"Thing","n":1},` +
-		`"responseStatus":{"reason":"Because","message":"told","code":201}}`
+		`"responseStatus":{"reason":"Because","message":"sent","code":201}}`
 	levels := make(chan string, 1)
 	var s *server
 	flags := open(t)
 	flags["audit-policy-file"] = []string{writeFile(t, "policy.yaml", auditPolicy)}
 	flags["audit-log-path"] = []string{log}
 	s = start(t, flags, func(w http.ResponseWriter, r *http.Request) {
-		levels <- carried(t, s, r).Get(stagev1.HeaderAuditLevel)
+		levels <- propagated(t, s, r).Get(stagev1.HeaderAuditLevel)
 		s.Propagator().ResponseHeader(r, "core", stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
 		s.Propagator().ResponseHeader(r, "core", stagev1.HeaderAudit, sent)
 		w.WriteHeader(http.StatusCreated)
@@ -71,7 +71,7 @@ func TestAudit(t *testing.T) {
 	if e.ObjectRef["name"] != "from-body" || e.ObjectRef["uid"] != "u-1" || e.ObjectRef["resource"] != "things" || e.ObjectRef["namespace"] != "a" {
 		t.Errorf("reference is %v", e.ObjectRef)
 	}
-	if e.ResponseStatus.Code != 201 || e.ResponseStatus.Reason != "Because" || e.ResponseStatus.Message != "told" {
+	if e.ResponseStatus.Code != 201 || e.ResponseStatus.Reason != "Because" || e.ResponseStatus.Message != "sent" {
 		t.Errorf("status is %+v", e.ResponseStatus)
 	}
 	if e.RequestObject["kind"] != "Thing" || e.ResponseObject["n"] != 1.0 {
@@ -86,7 +86,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("event at level Metadata is %+v", e)
 	}
 
-	// The policy is that of who really asks, not of whom they impersonate.
+	// The policy is that of the user who sends the request, not of the impersonated one.
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: other", "Impersonate-User: bob")
 	if level := receive(t, levels); level != "RequestResponse;omitManagedFields" {
 		t.Errorf("stage gets the level %q", level)

@@ -11,8 +11,8 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
-// bind opens the port that the flags name, or any free one if they name port 0,
-// which upstream knows no way to ask for.
+// bind opens the port that the flags name, or any free one if they name port 0, which
+// Kubernetes' code does not allow.
 func bind(ctx context.Context, flags *Flags) (*connections, error) {
 	serving := flags.options.SecureServing.SecureServingOptions
 	addr := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))

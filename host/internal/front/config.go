@@ -27,7 +27,7 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	config, informers, _, err := controlplaneapiserver.BuildGenericConfig(
 		completed.CompletedOptions, nil, controlplane.DefaultAPIResourceConfigSource(), noOpenAPI, nil)
 	if err != nil {
-		return nil, nil, errors.Join(flags.inWordsOfConfig(err)...)
+		return nil, nil, errors.Join(flags.configErrors(err)...)
 	}
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
 
@@ -45,8 +45,8 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	return config, informers, nil
 }
 
-// applyMetrics applies the flags about metrics, if there are any: upstream logs an
-// error if there are none.
+// applyMetrics applies the flags about metrics, if there are any: Kubernetes'
+// code logs an error if there are none.
 func (f *Flags) applyMetrics() {
 	for _, name := range []string{"show-hidden-metrics-for-version", "disabled-metrics", "allow-metric-labels", "allow-metric-labels-manifest"} {
 		if f.operator[name] {

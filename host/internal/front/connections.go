@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// keepAlivePeriod is how often an idle TCP connection is probed, as upstream's.
+	// keepAlivePeriod is how often an idle TCP connection is probed, as in kube-apiserver.
 	keepAlivePeriod = 3 * time.Minute
 	// idleGrace is how long connections may stay open when the server shuts down
-	// and no request is left: for the last bytes of answers, and for clients to
+	// and no request is left: for the last bytes of responses, and for clients to
 	// close them by themselves.
 	idleGrace = time.Second
 )
@@ -30,8 +30,8 @@ type connections struct {
 	// closed is closed with the listener.
 	closed    chan struct{}
 	closeOnce sync.Once
-	// refusing says that connections are closed as they come. The listener itself has to
-	// stay open: upstream takes it for a fault if that is closed by somebody else.
+	// refusing reports whether connections are closed as they come. The listener itself has
+	// to stay open: Kubernetes' code ends with an error if it does not close it itself.
 	refusing atomic.Bool
 
 	mu   sync.Mutex

@@ -10,8 +10,8 @@ import (
 )
 
 // The timeout filter and the relay notice a deadline at the same time. The client gets the
-// filter's answer, whole, whichever of them is faster.
-func TestDeadlineIsAnsweredOnce(t *testing.T) {
+// filter's response, whole, whichever of them is faster.
+func TestDeadlineHasOneResponse(t *testing.T) {
 	t.Parallel()
 	var s *server
 	s = start(t, open(t), func(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +24,7 @@ func TestDeadlineIsAnsweredOnce(t *testing.T) {
 			for range 4 {
 				a := s.admin(t).get(t, "/x?timeout=100ms")
 				if a.code != http.StatusGatewayTimeout || !strings.Contains(string(a.body), "allotted timeout") {
-					t.Errorf("answer %d %s", a.code, a.body)
+					t.Errorf("response %d %s", a.code, a.body)
 				}
 			}
 		})

@@ -10,7 +10,7 @@ import (
 )
 
 // Default are flags that go together, such as a certificate and its key: either
-// all of them apply or, if the operator has set one, none.
+// all of them apply or, if the operator has set one of them, none.
 type Default struct {
 	// Flags are name=value. A flag that takes several values may be there more
 	// than once.
@@ -57,8 +57,8 @@ func Defaults(files pki.Files) []Default {
 	}
 }
 
-// firstServiceIP is the address of the service "kubernetes" in a range of service
-// addresses; nil if the range is none.
+// firstServiceIP returns the address of the service "kubernetes" in a range of service
+// addresses; nil if the range is invalid.
 func firstServiceIP(cidr string) net.IP {
 	_, network, err := netutils.ParseCIDRSloppy(strings.TrimSpace(cidr))
 	if err != nil {

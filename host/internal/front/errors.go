@@ -23,9 +23,9 @@ func (f *Frontend) NotFound() http.Handler {
 	return notfoundhandler.New(f.writer.serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 }
 
-// StageError answers a request that got no answer from its stage. Retry-After is
-// only in an answer to a request that was not executed: client-go repeats any
-// request that got one. What exactly went wrong is for operators; see ChainPath.
+// StageError responds to a request that got no response from its stage. Retry-After is
+// only in the response to a request that was not executed: client-go repeats any
+// request that got one. The cause is for operators only; see ChainPath.
 func (f *Frontend) StageError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
 	if f.awaitTimeout(r, e) {
 		return
@@ -57,7 +57,7 @@ func statusOf(e *relay.StageError, toOperator func() bool) *apierrors.StatusErro
 		}
 		return apierrors.NewInternalError(err)
 	default:
-		err := errors.New("the request was handed on and may have been executed, but there is no answer to it")
+		err := errors.New("the request was handed on and may have been executed, but there is no response to it")
 		if toOperator() {
 			err = e
 		}
@@ -86,7 +86,7 @@ func (e errorWriter) write(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, e.serializer, gv, w, r)
 }
 
-// starting answers requests that come before there is a chain.
+// starting responds to requests that come before there is a chain.
 func (e errorWriter) starting(w http.ResponseWriter, r *http.Request) {
 	e.write(w, r, retryAfter(apierrors.NewServiceUnavailable("the server is starting"), 1))
 }

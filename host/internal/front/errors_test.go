@@ -17,15 +17,15 @@ func abac(user, path string) string {
 		`","readonly":true,"nonResourcePath":"` + path + `"}}` + "\n"
 }
 
-// getAs asks with an identity that the host has made sure of.
-func (s *server) getAs(user string, groups []string, path string) answer {
+// getAs makes a request with an identity that the host has authenticated.
+func (s *server) getAs(user string, groups []string, path string) response {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, r.WithContext(front.WithLoopbackUser(r.Context(), user, groups)))
-	return answer{code: w.Code, header: w.Header(), body: w.Body.String()}
+	return response{code: w.Code, header: w.Header(), body: w.Body.String()}
 }
 
-// What went wrong is for operators, which stage is down for everyone.
+// The cause is for operators; everyone may know which stage is down.
 func TestStageErrors(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("connection refused")
@@ -51,26 +51,26 @@ func TestStageErrors(t *testing.T) {
 	})
 	const busy = "the server is currently unable to handle the request: "
 	for path, want := range map[string]struct {
-		code                  int
-		reason, retry         string
-		toOperator, toAnybody string
+		code                 int
+		reason, retry        string
+		toOperator, toOthers string
 	}{
 		"/unavailable": {503, "ServiceUnavailable", "1", busy + `stage "core" is not available: connection refused`, busy + `stage "core" is not available`},
-		"/lost":        {500, "InternalError", "", `stage "core" ended the connection`, "there is no answer to it"},
+		"/lost":        {500, "InternalError", "", `stage "core" ended the connection`, "there is no response to it"},
 		"/twice":       {500, "InternalError", "", `stage "core" ended the connection without a response twice`, `stage "core" ended twice without a response to this request, which is not sent again`},
-		"/bad":         {500, "InternalError", "", `stage "core" gave a malformed response`, "there is no answer to it"},
+		"/bad":         {500, "InternalError", "", `stage "core" gave a malformed response`, "there is no response to it"},
 		"/canceled":    {504, "Timeout", "", "did not complete", "within the allotted timeout"},
 		"/request":     {400, "BadRequest", "", failure.Error(), failure.Error()},
 		"/large":       {413, "RequestEntityTooLarge", "", "too large", "too large"},
 	} {
-		for who, a := range map[string]answer{
+		for who, a := range map[string]response{
 			"admin": s.admin(t).get(t, path), "jane": s.getAs("jane", nil, path), "joe": s.getAs("joe", nil, path),
 		} {
 			reason, message := a.status(t)
 			if a.code != want.code || reason != want.reason || a.header.Get("Retry-After") != want.retry {
 				t.Errorf("%s as %s: %d %s, Retry-After %q, want %+v", path, who, a.code, reason, a.header.Get("Retry-After"), want)
 			}
-			if who != "joe" && !strings.Contains(message, want.toOperator) || who == "joe" && !strings.HasSuffix(message, want.toAnybody) {
+			if who != "joe" && !strings.Contains(message, want.toOperator) || who == "joe" && !strings.HasSuffix(message, want.toOthers) {
 				t.Errorf("%s as %s: message is %q, want %+v", path, who, message, want)
 			}
 		}

@@ -60,7 +60,7 @@ func (f *Frontend) Authorize(ctx context.Context, method, path, name string, gro
 		reason = strings.TrimPrefix(reason+": "+err.Error(), ": ")
 	}
 	return Access{
-		User: name, Groups: u.Groups, Request: inWords(info), Allowed: decision == authorizer.DecisionAllow, Reason: reason,
+		User: name, Groups: u.Groups, Request: describe(info), Allowed: decision == authorizer.DecisionAllow, Reason: reason,
 	}, nil
 }
 
@@ -92,29 +92,29 @@ func withImplied(name string, groups []string) []string {
 	return all
 }
 
-// inWords is a request as RBAC rules name it: verb and resource, or verb and path.
-func inWords(info *request.RequestInfo) string {
+// describe returns a request as RBAC rules name it: verb and resource, or verb and path.
+func describe(info *request.RequestInfo) string {
 	if !info.IsResourceRequest {
 		return info.Verb + " " + info.Path
 	}
-	words := info.Verb + " " + info.Resource
+	text := info.Verb + " " + info.Resource
 	if info.APIGroup != "" {
-		words += "." + info.APIGroup
+		text += "." + info.APIGroup
 	}
 	if info.Subresource != "" {
-		words += "/" + info.Subresource
+		text += "/" + info.Subresource
 	}
 	if info.Name != "" {
-		words += fmt.Sprintf(" %q", info.Name)
+		text += fmt.Sprintf(" %q", info.Name)
 	}
 	if info.Namespace != "" {
-		words += fmt.Sprintf(" in namespace %q", info.Namespace)
+		text += fmt.Sprintf(" in namespace %q", info.Namespace)
 	}
-	return words
+	return text
 }
 
 // trailed makes the request keep its trail if the user asks for that and may, or if it
-// is traced: the answer gets the trail as a header, the trace a span for each stage.
+// is traced: the response gets the trail as a header, the trace a span for each stage.
 func (f *Frontend) trailed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	asks := r.Header.Get(headerExplain) != "" && f.isOperator(r.Context())
 	span := trace.SpanFromContext(r.Context())
@@ -136,35 +136,35 @@ func (f *Frontend) trailed(w http.ResponseWriter, r *http.Request) (http.Respons
 	return w, r.WithContext(relay.WithHopLog(r.Context(), trail))
 }
 
-// trailWriter adds the trail to the head of an answer.
+// trailWriter adds the trail to the head of a response.
 type trailWriter struct {
 	http.ResponseWriter
-	trail *relay.HopLog
-	begun bool
+	trail   *relay.HopLog
+	started bool
 }
 
 func (w *trailWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *trailWriter) begin() {
-	if !w.begun {
-		w.begun = true
+func (w *trailWriter) start() {
+	if !w.started {
+		w.started = true
 		w.Header().Set(headerTrail, w.trail.String())
 	}
 }
 
 func (w *trailWriter) WriteHeader(code int) {
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		w.begin()
+		w.start()
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *trailWriter) Write(p []byte) (int, error) {
-	w.begin()
+	w.start()
 	return w.ResponseWriter.Write(p)
 }
 
 func (w *trailWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.begin()
+	w.start()
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/catena-dev/catena/host/internal/relay"
 )
 
-// Only who may see the chain is told a request's way, and no stage sees that it was asked for.
+// Only users who may get the chain get the trail of a request, and no stage sees that it was
+// asked for.
 func TestTrailIsForPrivilegedUsers(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 10)
-	links := relay.NewChain(relay.Config{NotFound: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	routed := relay.NewChain(relay.Config{NotFound: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("X-Catena-Explain")
 		fmt.Fprint(w, "end")
 	})})
-	links.Set(chain.NewTable(nil), nil)
-	s := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"AlwaysAllow"}}, links.ServeHTTP)
+	routed.Set(chain.NewTable(nil), nil)
+	s := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"AlwaysAllow"}}, routed.ServeHTTP)
 	if a := s.admin(t).get(t, "/x", "X-Catena-Explain: 1"); a.header.Get("X-Catena-Trail") != "host;outcome=served" {
 		t.Errorf("with the header: %d %v", a.code, a.header)
 	}
@@ -32,7 +33,7 @@ func TestTrailIsForPrivilegedUsers(t *testing.T) {
 		}
 	}
 
-	strict := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"RBAC"}}, links.ServeHTTP)
+	strict := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"RBAC"}}, routed.ServeHTTP)
 	if a := strict.client(t).get(t, "/version", "X-Catena-Explain: 1"); a.header.Get("X-Catena-Trail") != "" {
 		t.Errorf("anonymous: %v", a.header)
 	}
@@ -65,7 +66,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestServes(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, http.NotFound)
 	for path, want := range map[string]bool{
@@ -73,7 +74,7 @@ func TestAnswers(t *testing.T) {
 		"/index.html": true, "/debug/flags/v": true, "/debug/stage": false, "/healthzz": false, "/indexes": false,
 		"/api": false, "/apis/apps/v1": false, "/openapi/v3": false, "/hello": false,
 	} {
-		if got := s.Answers(path); got != want {
+		if got := s.Serves(path); got != want {
 			t.Errorf("%s: %t, want %t", path, got, want)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/pki"
 )
 
-// checkFiles checks the files that the operator has named, so that all problems
-// are told at once, with the flag that names the file. Unusable are the files that
-// have one.
+// checkFiles checks the files that the operator has named, so that all problems are
+// reported at once, each with the flag that names the file. It also returns the paths of
+// the files that have a problem.
 func (f *Flags) checkFiles(now time.Time) (problems []error, unusable []string) {
 	check := func(flag, path string, err error) {
 		if err != nil {
@@ -78,7 +78,7 @@ func checkReadable(path string) error {
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder, not a file", path)
+		err = fmt.Errorf("%s is a directory, not a file", path)
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func (f *Flags) checkPairs(now time.Time) []error {
 		switch {
 		case cert == "" && certKey == "":
 		case cert == "" || certKey == "":
-			problems = append(problems, fmt.Errorf("%s and %s: one is of no use without the other", key(pair[0]), key(pair[1])))
+			problems = append(problems, fmt.Errorf("%s and %s: one cannot be used without the other", key(pair[0]), key(pair[1])))
 		default:
 			if err := pki.CheckPair(cert, certKey, now); err != nil {
 				problems = append(problems, fmt.Errorf("%s, %s: %w", key(pair[0]), key(pair[1]), err))

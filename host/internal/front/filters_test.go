@@ -17,8 +17,8 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// open are flags that let everyone do everything, even nobody in particular,
-// whom upstream does not admit with AlwaysAllow.
+// open returns flags that let all users do everything, even anonymous ones, which
+// Kubernetes' code does not admit with AlwaysAllow.
 func open(t *testing.T) flagValues {
 	t.Helper()
 	var policy string
@@ -30,7 +30,7 @@ func open(t *testing.T) flagValues {
 }
 
 // Not in parallel: metrics are one registry per process, and while a server is being
-// built upstream has them measure its store.
+// built, Kubernetes' code has them measure its store.
 func TestOwnPaths(t *testing.T) {
 	s := start(t, open(t), func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "stage: "+r.URL.Path) })
 	s.SetListedPaths([]string{"/apis/example.com", "/version"})
@@ -65,7 +65,7 @@ func TestAuthentication(t *testing.T) {
 	var seen atomic.Pointer[user]
 	var s *server
 	s = start(t, flags, func(_ http.ResponseWriter, r *http.Request) {
-		u := carriedUser(t, s, r)
+		u := propagatedUser(t, s, r)
 		seen.Store(&u)
 		for name := range r.Header {
 			if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "X-Catena-") || name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
@@ -81,7 +81,7 @@ func TestAuthentication(t *testing.T) {
 		headers []string
 		want    user
 	}{
-		"nobody":      {s.client(t), nil, user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
+		"anonymous":   {s.client(t), nil, user{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}},
 		"certificate": {s.admin(t), nil, user{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters", "system:authenticated"}}},
 		"token":       {bob, nil, user{Name: "bob", UID: "b-1", Groups: []string{"dev", "ops", "system:authenticated"}}},
 		"front proxy": {s.client(t, proxy), []string{"X-Remote-User: zoë", "X-Remote-Group: a", "X-Remote-Group: b", `X-Remote-Extra-Say: "hi"\`}, user{
@@ -139,7 +139,7 @@ func TestEndOfChain(t *testing.T) {
 	}
 	s.run(t)
 	admin := s.admin(t)
-	eventually(t, "answer", func() bool { return admin.get(t, "/livez").code == http.StatusOK })
+	eventually(t, "response", func() bool { return admin.get(t, "/livez").code == http.StatusOK })
 
 	if a := admin.get(t, "/apis/x"); a.code != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" {
 		t.Errorf("without a chain: %d %v %s", a.code, a.header, a.body)
@@ -159,7 +159,7 @@ func TestLoopbackUser(t *testing.T) {
 	t.Parallel()
 	var s *server
 	s = start(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		u := carriedUser(t, s, r)
+		u := propagatedUser(t, s, r)
 		_, _ = io.WriteString(w, u.Name+" "+strings.Join(u.Groups, ","))
 	})
 	for name, c := range map[string]struct {
@@ -172,7 +172,7 @@ func TestLoopbackUser(t *testing.T) {
 		"other":      {"system:catena:stage:x", []string{"system:catena:stages"}, 403, "cannot list resource"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-		// Whatever the caller says of itself counts for nothing.
+		// Headers of the caller about its identity are ignored.
 		r.Header.Set("Authorization", "Bearer wrong")
 		r.Header.Set("X-Remote-User", "root")
 		w := httptest.NewRecorder()
@@ -183,11 +183,11 @@ func TestLoopbackUser(t *testing.T) {
 	}
 }
 
-func TestCarriedHeaders(t *testing.T) {
+func TestPropagatedHeaders(t *testing.T) {
 	t.Parallel()
 	headers := make(chan http.Header, 1)
 	var s *server
-	s = start(t, open(t), func(_ http.ResponseWriter, r *http.Request) { headers <- carried(t, s, r) })
+	s = start(t, open(t), func(_ http.ResponseWriter, r *http.Request) { headers <- propagated(t, s, r) })
 	admin := s.admin(t)
 
 	began := time.Now()

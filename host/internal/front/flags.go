@@ -26,9 +26,9 @@ type Flags struct {
 	all     *pflag.FlagSet
 	// values are the values of the flags that are set, as they were set.
 	values map[string][]string
-	// operator are the flags that the operator has set.
+	// operator has the flags that the operator has set.
 	operator map[string]bool
-	// asked and defaults are what all of it was made from.
+	// asked and defaults are the arguments of ParseFlags.
 	asked    map[string][]string
 	defaults []Default
 }
@@ -78,7 +78,7 @@ func parseFlags(operator map[string][]string, defaults []Default) (*Flags, error
 	}
 	problems = append(problems, f.setAdvertiseAddress())
 	if err := f.options.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		for _, err := range f.inWordsOfConfig(err) {
+		for _, err := range f.configErrors(err) {
 			if len(keysIn(err)) == 0 {
 				err = fmt.Errorf("%s: %w", key("feature-gates"), err)
 			}
@@ -88,7 +88,7 @@ func parseFlags(operator map[string][]string, defaults []Default) (*Flags, error
 	return f, errors.Join(problems...)
 }
 
-// key is how a flag is called in the configuration.
+// key returns the key of a flag in the configuration.
 func key(flag string) string { return "apiserver." + flag }
 
 func (f *Flags) set(name string, values []string) error {
@@ -188,11 +188,11 @@ func (f *Flags) Value(name string) string {
 	return ""
 }
 
-// IsSetByOperator tells whether the operator, and not a default, has set a flag.
+// IsSetByOperator reports whether the operator, and not a default, has set a flag.
 func (f *Flags) IsSetByOperator(name string) bool { return f.operator[name] }
 
 // Deprecated returns a warning for each flag that the operator has set and that
-// kube-apiserver is going to drop.
+// kube-apiserver is going to remove.
 func (f *Flags) Deprecated() []string {
 	var warnings []string
 	for _, name := range sortedKeys(f.operator) {

@@ -117,7 +117,7 @@ func TestValidateHasNoSideEffects(t *testing.T) {
 		t.Errorf("good flags are refused: %v", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("the folder for certificates was made")
+		t.Error("the directory for certificates was created")
 	}
 }
 

@@ -158,7 +158,7 @@ func (f *Frontend) serveChain(w http.ResponseWriter, r *http.Request) {
 }
 
 // SetListedPaths sets the paths that the stages of the chain list: they are in the index
-// at /, and tell whether a stage serves the APIs that the filters watch. It is to be
+// at /, and show whether a stage serves the APIs that the filters watch. It is to be
 // called whenever they change.
 func (f *Frontend) SetListedPaths(paths []string) {
 	f.paths.Store(&paths)

@@ -25,7 +25,7 @@ import (
 // deadline bounds whatever a test waits for.
 const deadline = time.Minute
 
-// certificates is the folder of those that all servers of the tests have.
+// certificates is the directory of those that all servers of the tests have.
 var certificates string
 
 func TestMain(m *testing.M) {
@@ -166,14 +166,14 @@ func keyPair(t *testing.T, cert, key string) tls.Certificate {
 	return pair
 }
 
-// answer is what a client got.
-type answer struct {
+// response is a response as a client reads it.
+type response struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-func (a answer) status(t *testing.T) (reason, message string) {
+func (a response) status(t *testing.T) (reason, message string) {
 	t.Helper()
 	var status struct{ Kind, Reason, Message string }
 	if err := json.Unmarshal([]byte(a.body), &status); err != nil || status.Kind != "Status" {
@@ -182,23 +182,23 @@ func (a answer) status(t *testing.T) (reason, message string) {
 	return status.Reason, status.Message
 }
 
-func (c *client) get(t *testing.T, path string, headers ...string) answer {
+func (c *client) get(t *testing.T, path string, headers ...string) response {
 	t.Helper()
 	return c.do(t, http.MethodGet, path, headers...)
 }
 
-func (c *client) do(t *testing.T, method, path string, headers ...string) answer {
+func (c *client) do(t *testing.T, method, path string, headers ...string) response {
 	t.Helper()
-	response, err := c.send(t.Context(), method, path, headers...)
+	resp, err := c.send(t.Context(), method, path, headers...)
 	if err != nil {
-		return answer{body: err.Error()}
+		return response{body: err.Error()}
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Errorf("%s %s: %v", method, path, err)
 	}
-	return answer{response.StatusCode, response.Header, string(body)}
+	return response{resp.StatusCode, resp.Header, string(body)}
 }
 
 func (c *client) send(ctx context.Context, method, path string, headers ...string) (*http.Response, error) {
@@ -216,8 +216,8 @@ func (c *client) send(ctx context.Context, method, path string, headers ...strin
 	return c.http.Do(r)
 }
 
-// carried are the headers that the front's carrier gives a stage.
-func carried(t *testing.T, s *server, r *http.Request) http.Header {
+// propagated returns the headers that the propagator adds for a stage.
+func propagated(t *testing.T, s *server, r *http.Request) http.Header {
 	header := http.Header{}
 	for _, line := range strings.Split(strings.TrimSuffix(string(s.Propagator().AppendRequestHeaders(nil, r)), "\r\n"), "\r\n") {
 		name, value, ok := strings.Cut(line, ": ")
@@ -236,9 +236,9 @@ type user struct {
 	Extra     map[string][]string
 }
 
-func carriedUser(t *testing.T, s *server, r *http.Request) user {
+func propagatedUser(t *testing.T, s *server, r *http.Request) user {
 	var u user
-	if err := json.Unmarshal([]byte(carried(t, s, r).Get(stagev1.HeaderUser)), &u); err != nil {
+	if err := json.Unmarshal([]byte(propagated(t, s, r).Get(stagev1.HeaderUser)), &u); err != nil {
 		t.Error(err)
 	}
 	return u

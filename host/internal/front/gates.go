@@ -15,13 +15,13 @@ import (
 	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
-// addLoggingGates adds the gates that kube-apiserver's main adds. Once flags have been
-// parsed, there is nothing to add any more, and it fails.
+// addLoggingGates adds the gates that kube-apiserver's main adds. It fails, without harm,
+// once flags have been parsed.
 func addLoggingGates() { _ = logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate) }
 
-// knownGates returns values of feature-gates without those for gates that there are
-// not, and an error for each of these. Kubernetes' code would tell of one of them, and
-// refuse it again whenever this process parses flags.
+// knownGates returns the values of feature-gates whose gates exist, and an error for each
+// other one. Kubernetes' code would report only one of them, and again whenever this
+// process parses flags.
 func (f *Flags) knownGates(values []string) ([]string, error) {
 	gates := f.options.GenericServerRunOptions.ComponentGlobalsRegistry.FeatureGateFor(compatibility.DefaultKubeComponent)
 	if gates == nil {
@@ -41,7 +41,8 @@ func (f *Flags) knownGates(values []string) ([]string, error) {
 	return right, errors.Join(problems...)
 }
 
-// isGate leaves gates of other components, and pairs that are none, to Kubernetes' code.
+// isGate reports whether a gate exists. Gates of other components, and values that are not
+// gates, are left to Kubernetes' code.
 func isGate(known map[featuregate.Feature]featuregate.VersionedSpecs, name string) bool {
 	_, ok := known[featuregate.Feature(name)]
 	return ok || name == "" || strings.Contains(name, ":")

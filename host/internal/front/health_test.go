@@ -32,7 +32,7 @@ func TestChecks(t *testing.T) {
 	add("core/healthlive", true, true, false)
 	s.run(t)
 	admin := s.admin(t)
-	eventually(t, "answer", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	eventually(t, "response", func() bool { return admin.get(t, "/version").code == http.StatusOK })
 	for endpoint, want := range map[string]string{
 		"/healthz": "core/all core/healthlive",
 		"/livez":   "core/all core/live core/healthlive",
@@ -98,7 +98,7 @@ func TestChecksCanChangeAtAnyTime(t *testing.T) {
 	if a := admin.get(t, "/readyz?verbose"); strings.Contains(a.body, "b/bad") || !strings.Contains(a.body, "[+]c/new ok\n[-]d/optional failed: not required\n") {
 		t.Errorf("after the change: %s", a.body)
 	}
-	if a := admin.get(t, "/readyz/b/bad"); a.code != http.StatusServiceUnavailable { // there is no chain that could say 404
+	if a := admin.get(t, "/readyz/b/bad"); a.code != http.StatusServiceUnavailable { // there is no chain that could respond with 404
 		t.Errorf("a check that is gone: %d %s", a.code, a.body)
 	}
 	if a := admin.get(t, "/readyz/c/new"); a.code != http.StatusOK {

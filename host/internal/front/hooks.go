@@ -9,21 +9,21 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// AddSignal makes the server answer 503, not 404, for what no stage serves, until
-// the channel is closed. It is to be called before Run.
+// AddSignal makes the server respond with 503, not 404, to requests that no stage serves,
+// until the channel is closed. It is to be called before Run.
 func (f *Frontend) AddSignal(name string, signal <-chan struct{}) error {
 	return f.server.RegisterMuxAndDiscoveryCompleteSignal(name, signal)
 }
 
-// AddPostStartHook adds a function that Run calls when it has begun to serve. The
+// AddPostStartHook adds a function that Run calls once it serves. The
 // server is not ready before it has returned. Its context ends with the server.
 // An error ends the server, and is what Run returns. It is to be called before Run.
 func (f *Frontend) AddPostStartHook(name string, hook func(context.Context) error) error {
 	return f.server.AddPostStartHook(name, func(ctx genericapiserver.PostStartHookContext) error {
 		if err := hook(ctx); err != nil && ctx.Err() == nil {
 			f.Fail(fmt.Errorf("post-start hook %q: %w", name, err))
-			// Upstream would end the process here and now, and leave the stages
-			// behind. Not to return keeps the server from being ready.
+			// Kubernetes' code would end the process at once, without its stages. As long
+			// as the hook does not return, the server is not ready.
 			<-ctx.Done()
 		}
 		return nil

@@ -11,8 +11,8 @@ import (
 type loopbackUserKey struct{}
 
 // WithLoopbackUser returns a context whose requests, given to Handler, are those
-// of the user. It is for callers that the host has already made sure of, and the
-// only way around the authenticators that the operator has configured.
+// of the user. It is for callers that the host has authenticated, and the only way
+// around the authenticators that the operator has configured.
 func WithLoopbackUser(ctx context.Context, name string, groups []string) context.Context {
 	return context.WithValue(ctx, loopbackUserKey{}, &user.DefaultInfo{
 		Name:   name,
@@ -20,7 +20,8 @@ func WithLoopbackUser(ctx context.Context, name string, groups []string) context
 	})
 }
 
-// loopbackAuthenticator knows requests by their context; it passes all others on.
+// loopbackAuthenticator authenticates requests with the context of WithLoopbackUser, and
+// passes all others on.
 type loopbackAuthenticator struct {
 	next      authenticator.Request
 	audiences authenticator.Audiences

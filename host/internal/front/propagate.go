@@ -20,17 +20,17 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// Carrier carries what rides on a request's context in one process to a stage and
-// back, in headers. It implements relay.Propagator.
+// Propagator passes the values that Kubernetes' servers keep in a request's context to a
+// stage and back, in headers. It implements relay.Propagator.
 type Propagator struct {
-	// omits tells whether the audit policy leaves managed fields out for a
-	// request; nil if it never does.
+	// omits reports whether the audit policy omits managed fields for a request; nil if
+	// it never does.
 	omits func(ctx context.Context, ac *audit.AuditContext) bool
 }
 
 var _ relay.Propagator = (*Propagator)(nil)
 
-// newPropagator makes a carrier for a server with that audit policy, nil if it has none.
+// newPropagator returns a propagator for a server with an audit policy, which may be nil.
 func newPropagator(policy *auditPolicy) *Propagator {
 	if policy == nil {
 		return &Propagator{}
@@ -38,17 +38,16 @@ func newPropagator(policy *auditPolicy) *Propagator {
 	return &Propagator{omits: policy.omitsManagedFields}
 }
 
-// prepare makes the headers of a request fit for the chain: upstream's filters
-// have taken out those that say who the client is, this takes out those with which
-// host and stages talk, and adds the trace.
+// prepare prepares the headers of a request for the chain. Kubernetes' filters have removed
+// those with the client's identity; prepare removes those that are for host and stages
+// only, and adds the trace.
 func (c *Propagator) prepare(r *http.Request) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, stagev1.HeaderPrefix) {
 			delete(r.Header, name)
 		}
 	}
-	// The client's own trace context, if it sent one, is replaced by the span of
-	// this server, whose child the stage's is.
+	// The span of this server, the parent of the stage's, replaces the client's.
 	if span := trace.SpanContextFromContext(r.Context()); span.IsValid() && !span.IsRemote() {
 		tracing.Propagators().Inject(r.Context(), propagation.HeaderCarrier(r.Header))
 	}
@@ -63,8 +62,8 @@ func (c *Propagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		// Rounded up: the host's timeout is first, whatever the stage does at its own. At
-		// least 1, since a stage takes no header for no deadline.
+		// Rounded up, so that the host's timeout comes first. At least 1, since a stage takes
+		// 0 for no deadline.
 		left := max((time.Until(deadline) + time.Millisecond - 1).Milliseconds(), 1)
 		dst = appendIntHeader(dst, stagev1.HeaderTimeout, left)
 	}
@@ -79,7 +78,7 @@ func (c *Propagator) appendAudit(dst []byte, r *http.Request) []byte {
 	if ac == nil {
 		return dst
 	}
-	// If the client has sent an id, the request has it already.
+	// An ID that the client has sent is in the request already.
 	if id := ac.AuditID(); id != "" && r.Header.Get(auditinternal.HeaderAuditID) == "" && isHeaderValue(string(id)) {
 		dst = append(append(append(dst, auditinternal.HeaderAuditID+": "...), id...), "\r\n"...)
 	}
@@ -103,7 +102,7 @@ func (c *Propagator) HostHeader(key string) bool {
 	return key == auditIDKey || key == "Traceparent" || key == "Tracestate"
 }
 
-// ResponseHeader takes a header that a stage has sent to the host.
+// ResponseHeader handles a header that a stage has sent to the host.
 func (c *Propagator) ResponseHeader(r *http.Request, _, key, value string) {
 	switch key {
 	case stagev1.HeaderAudit:
@@ -127,8 +126,8 @@ func isHeaderValue(s string) bool {
 	return true
 }
 
-// attributes are those of the request before impersonation, by which the audit
-// policy was evaluated.
+// originalAttributes returns the attributes of the request before impersonation, for which
+// the audit policy was evaluated.
 func originalAttributes(ctx context.Context, ac *audit.AuditContext) (auditAttributes, error) {
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {

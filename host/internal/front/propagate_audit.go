@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// stageAudit is what a stage adds to the audit event of a request.
+// stageAudit is the part of the audit event of a request that a stage contributes.
 type stageAudit struct {
 	Annotations    map[string]string `json:"annotations"`
 	ObjectRef      *objectRef        `json:"objectRef"`
@@ -26,8 +26,8 @@ type stageAudit struct {
 	ResponseStatus *metav1.Status    `json:"responseStatus"`
 }
 
-// addAudit adds what a stage has sent to the audit event of its request, as far
-// as the event's level allows.
+// addAudit adds a stage's part to the audit event of its request, as far as the event's
+// level allows.
 func addAudit(ctx context.Context, value string) {
 	ac := audit.AuditContextFrom(ctx)
 	if !ac.Enabled() {
@@ -52,7 +52,7 @@ func unknown(raw json.RawMessage) *runtime.Unknown {
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 }
 
-// addLatency adds times that a stage has spent, NAME=NANOSECONDS separated by
+// addLatency adds durations that a stage has measured, NAME=NANOSECONDS separated by
 // commas, to those of its request.
 func addLatency(ctx context.Context, value string) {
 	trackers, ok := request.LatencyTrackersFrom(ctx)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 )
 
-// objectRef is the object that a request is about, as far as the stage knows more
-// of it than the URL does: the name that a body has, for one.
+// objectRef refers to the object of a request. A stage can have more of it than the URL:
+// the name in a body, for example.
 type objectRef struct {
 	Resource        string    `json:"resource"`
 	Namespace       string    `json:"namespace"`
@@ -25,8 +25,8 @@ type objectRef struct {
 	Subresource     string    `json:"subresource"`
 }
 
-// logRequest adds the object of a request, and what refers to it, to the audit
-// event. Upstream's only way to do so takes an object and the encoder for it.
+// logRequest adds the object of a request, and the reference to it, to the audit event.
+// Kubernetes' function for that takes an object and its encoder.
 func logRequest(ctx context.Context, ref *objectRef, raw json.RawMessage) {
 	if ref == nil {
 		if len(raw) > 0 {
@@ -40,8 +40,7 @@ func logRequest(ctx context.Context, ref *objectRef, raw json.RawMessage) {
 	audit.LogRequestObject(ctx, object, gv, gv.WithResource(ref.Resource), ref.Subresource, rawSerializer{})
 }
 
-// loggedObject is an object of which nothing is known but what a reference says,
-// and its encoded form.
+// loggedObject is an object in encoded form, with the metadata of its reference.
 type loggedObject struct {
 	metav1.PartialObjectMetadata
 	raw json.RawMessage
@@ -52,7 +51,7 @@ func (o *loggedObject) DeepCopyObject() runtime.Object {
 	return &clone
 }
 
-// rawSerializer encodes a loggedObject. It can do nothing else.
+// rawSerializer encodes a loggedObject, and nothing else.
 type rawSerializer struct{ runtime.NegotiatedSerializer }
 
 func (rawSerializer) SupportedMediaTypes() []runtime.SerializerInfo {

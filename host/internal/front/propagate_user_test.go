@@ -51,8 +51,8 @@ func FuzzAppendUser(f *testing.F) {
 	})
 }
 
-// carriedRequest is a request as the filters leave it.
-func carriedRequest(tb testing.TB) *http.Request {
+// filteredRequest returns a request as the filters leave it.
+func filteredRequest(tb testing.TB) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 	ctx := request.WithReceivedTimestamp(r.Context(), time.Now())
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"ops", "system:authenticated"}})
@@ -62,7 +62,7 @@ func carriedRequest(tb testing.TB) *http.Request {
 }
 
 func TestAppendRequestHeadersIsCheap(t *testing.T) {
-	c, r := &Propagator{}, carriedRequest(t)
+	c, r := &Propagator{}, filteredRequest(t)
 	buf := make([]byte, 0, 1024)
 	if !strings.Contains(string(c.AppendRequestHeaders(buf, r)), `X-Catena-User: {"name":"jane","uid":"1","groups":["ops","system:authenticated"]}`+"\r\n") {
 		t.Error("no user")
@@ -73,7 +73,7 @@ func TestAppendRequestHeadersIsCheap(t *testing.T) {
 }
 
 func BenchmarkAppendRequestHeaders(b *testing.B) {
-	c, r := &Propagator{}, carriedRequest(b)
+	c, r := &Propagator{}, filteredRequest(b)
 	buf := make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {

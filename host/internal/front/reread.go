@@ -23,7 +23,7 @@ type auditPolicy struct {
 type auditRules struct {
 	audit.PolicyRuleEvaluator
 	digest digest
-	// omits says that there is a rule that leaves managed fields out.
+	// omits reports whether a rule omits managed fields.
 	omits bool
 }
 
@@ -58,8 +58,8 @@ func (p *auditPolicy) EvaluatePolicyRule(a authorizer.Attributes) audit.RequestA
 	return p.current.Load().EvaluatePolicyRule(a)
 }
 
-// omitsManagedFields says whether managed fields are left out of the event of a request.
-// The audit context of a request knows, but does not tell.
+// omitsManagedFields reports whether managed fields are omitted from the event of a request.
+// It evaluates the policy again, since audit.AuditContext does not export the result.
 func (p *auditPolicy) omitsManagedFields(ctx context.Context, ac *audit.AuditContext) bool {
 	rules := p.current.Load()
 	if !rules.omits {
@@ -71,8 +71,8 @@ func (p *auditPolicy) omitsManagedFields(ctx context.Context, ac *audit.AuditCon
 
 type digest = [sha256.Size]byte
 
-// readOnce are the flags whose files Kubernetes' code reads once. It follows the others
-// by itself.
+// readOnce returns the flags whose files Kubernetes' code reads once. It follows changes of
+// the others.
 func readOnce() []string {
 	return []string{
 		"admission-control-config-file", "audit-webhook-config-file", "authentication-token-webhook-config-file",
@@ -82,8 +82,8 @@ func readOnce() []string {
 	}
 }
 
-// contents are the digests of the files of readOnce that the operator has named, by flag
-// and path.
+// contents returns the digests of the files of readOnce that the operator has named, by
+// flag and path.
 func (f *Flags) contents() map[[2]string]digest {
 	all := map[[2]string]digest{}
 	for _, flag := range readOnce() {
@@ -100,12 +100,12 @@ func (f *Flags) contents() map[[2]string]digest {
 	return all
 }
 
-// Reread are the files that flags name, as they are now.
+// Reread is the present content of the files that flags name.
 type Reread struct {
 	// Changed are the keys of the flags whose files Apply puts into effect.
 	Changed []string
-	// Stale are the keys of flags whose files have changed since the server was started,
-	// and that only a restart applies.
+	// Stale are the keys of the flags whose files have changed since the server was started
+	// and which only a restart applies.
 	Stale []string
 
 	front *Frontend
@@ -113,7 +113,7 @@ type Reread struct {
 }
 
 // Reread reads the files that flags name and that the server does not follow by itself.
-// It changes nothing; an error says which file is wrong.
+// It changes nothing; an error names the file that is invalid.
 func (f *Frontend) Reread() (*Reread, error) {
 	r := &Reread{front: f}
 	now := f.opts.Flags.contents()
@@ -134,7 +134,7 @@ func (f *Frontend) Reread() (*Reread, error) {
 	return r, err
 }
 
-// Apply puts into effect what has been read.
+// Apply puts the files of Changed into effect.
 func (r *Reread) Apply() {
 	if r.rules != nil {
 		r.front.audit.current.Store(r.rules)

@@ -22,7 +22,7 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	}))
 	var hooks atomic.Int32
-	servedDuringHook := make(chan answer, 1)
+	servedDuringHook := make(chan response, 1)
 	admin := s.admin(t)
 	s.AddPreShutdownHook("asks", func() error {
 		hooks.Add(1)
@@ -38,7 +38,7 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	s.run(t)
 	s.waitReady(t)
 
-	got := make(chan answer, 1)
+	got := make(chan response, 1)
 	go func() { got <- s.admin(t).get(t, "/api/v1/pods") }()
 	<-entered
 	select {
@@ -72,7 +72,7 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 }
 
 // A client that connects while the server shuts down, and then makes no request,
-// is told nothing by net/http, which waits for it.
+// gets no notice from net/http, which waits for it.
 func TestShutdownDoesNotWaitForIdleConnections(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, open(t))
@@ -87,7 +87,7 @@ func TestShutdownDoesNotWaitForIdleConnections(t *testing.T) {
 	var late net.Conn
 	s.AddPreShutdownHook("connects", func() error {
 		late = dial()
-		// The server accepts connections in their order: when the next has got its answer,
+		// The server accepts connections in their order: when the next has got its response,
 		// this one is not lost with the listener.
 		if a := s.client(t).get(t, "/livez"); a.code == 0 {
 			t.Errorf("during the hook: %s", a.body)
@@ -129,7 +129,7 @@ func TestPostStartHooks(t *testing.T) {
 	}
 	s.run(t)
 	admin := s.admin(t)
-	eventually(t, "answer", func() bool {
+	eventually(t, "response", func() bool {
 		return strings.Contains(admin.get(t, "/readyz?verbose").body, "[-]poststarthook/slow failed")
 	})
 	close(release)

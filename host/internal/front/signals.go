@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The lifecycle signals of a server, with upstream's names.
+// The lifecycle signals of a server, with Kubernetes' names.
 const (
 	MuxAndDiscoveryComplete    = "MuxAndDiscoveryComplete"
 	HasBeenReady               = "HasBeenReady"
@@ -18,8 +18,8 @@ const (
 	HTTPServerStoppedListening = "HTTPServerStoppedListening"
 )
 
-// signals tells of the lifecycle signals as they come. Upstream shows some of its own to
-// nobody: those are derived from what makes them come, in the order that it documents.
+// signals reports the lifecycle signals as they come. Kubernetes' server does not export all
+// of its own: the others are derived from their causes, in the documented order.
 type signals struct {
 	observe func(name string, at time.Time)
 
@@ -27,7 +27,7 @@ type signals struct {
 	seen map[string]bool
 }
 
-// came tells of a signal, once.
+// came reports a signal, once.
 func (s *signals) came(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,12 +43,12 @@ func (s *signals) came(name string) {
 	}
 }
 
-// Draining returns a channel that is closed when the server stops to accept
+// Draining returns a channel that is closed when the server stops accepting
 // requests: after the shutdown delay and the pre-shutdown hooks. From then on
 // stages have to end their watches, for which Run waits.
 func (f *Frontend) Draining() <-chan struct{} { return f.draining }
 
-// followShutdown tells of the signals of a shutdown and returns when all have come.
+// followShutdown reports the signals of a shutdown and returns when all have come.
 func (f *Frontend) followShutdown(hooksDone <-chan struct{}) {
 	<-f.initiated
 	f.signals.came(ShutdownInitiated)
@@ -80,7 +80,7 @@ func (f *Frontend) followShutdown(hooksDone <-chan struct{}) {
 	both.Wait()
 }
 
-// followStart tells when all paths have been installed.
+// followStart reports when all paths have been installed.
 func (f *Frontend) followStart(ctx context.Context) {
 	for _, signal := range f.server.MuxAndDiscoveryCompleteSignals() {
 		select {

@@ -30,7 +30,7 @@ func (r *recorder) all() []string {
 	return slices.Clone(r.names)
 }
 
-func TestSignalsComeInUpstreamsOrder(t *testing.T) {
+func TestSignalsComeInKubernetesOrder(t *testing.T) {
 	t.Parallel()
 	for _, retryAfter := range []string{"true", "false"} {
 		t.Run("shutdown-send-retry-after="+retryAfter, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestSignalsComeInUpstreamsOrder(t *testing.T) {
 			})
 			s.run(t)
 			admin := s.admin(t)
-			eventually(t, "answer", func() bool { return admin.get(t, "/readyz").code == 500 })
+			eventually(t, "response", func() bool { return admin.get(t, "/readyz").code == 500 })
 			if got := signals.all(); len(got) > 0 {
 				t.Errorf("signals before their time: %v", got)
 			}

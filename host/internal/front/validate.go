@@ -14,7 +14,7 @@ import (
 )
 
 // Validate checks the flags as a start would, without side effects: no port is
-// bound, and files that the server makes at its first start need not exist yet.
+// bound, and files that the server creates at its first start need not exist yet.
 // The error joins all problems, each with the flags that it is about as
 // apiserver.FLAG.
 func (f *Flags) Validate(ctx context.Context) error {
@@ -41,22 +41,22 @@ func (f *Flags) complete(ctx context.Context) (options.CompletedOptions, error) 
 	completed, err := f.options.Complete(ctx)
 	var problems []error
 	if err != nil {
-		problems = f.inWordsOfConfig(err)
+		problems = f.configErrors(err)
 		problems = append(problems, f.beside(ctx, problems)...)
 	} else {
 		for _, err := range completed.Validate() {
-			problems = append(problems, f.inWordsOfConfig(err)...)
+			problems = append(problems, f.configErrors(err)...)
 		}
 	}
-	// What Kubernetes' code says of a file that cannot be used has been said.
+	// checkFiles has reported the files that cannot be used.
 	problems = slices.DeleteFunc(problems, func(err error) bool {
 		return slices.ContainsFunc(unusable, func(path string) bool { return hasWord(err.Error(), path) })
 	})
 	return completed, joinUnique(append(files, problems...))
 }
 
-// beside returns what is wrong besides the flags that the problems name: Kubernetes'
-// code looks no further when it cannot complete the options.
+// beside returns the problems of the flags that the given problems do not name: Kubernetes'
+// code stops at the first when it cannot complete the options.
 func (f *Flags) beside(ctx context.Context, problems []error) []error {
 	rest := maps.Clone(f.asked)
 	for _, err := range problems {
@@ -65,7 +65,7 @@ func (f *Flags) beside(ctx context.Context, problems []error) []error {
 		}
 	}
 	if len(rest) == len(f.asked) {
-		return nil // and so would end in the same way
+		return nil // the same problems would come again
 	}
 	others, err := parseFlags(rest, f.defaults)
 	return split(errors.Join(err, others.Validate(ctx)))
@@ -79,9 +79,9 @@ func isMissing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// needsThrowawayKey tells whether there is no key that signs tokens: one that the
-// server makes at its first start, or one of the operator's that cannot be read, which
-// checkFiles tells.
+// needsThrowawayKey reports whether there is no key that signs tokens: the server creates
+// it at its first start, or it is one of the operator's that cannot be read, which
+// checkFiles reports.
 func (f *Flags) needsThrowawayKey(path string) bool {
 	if !f.operator["service-account-signing-key-file"] {
 		return isMissing(path)

@@ -11,9 +11,10 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// trackWatch returns a writer that tells priority and fairness when the answer to
-// a watch begins. Upstream's watch cache does that; there is none in this process,
-// and a watch would hold its seats until it ended.
+// trackWatch returns a writer that gives the seats of a watch back to priority and fairness
+// when the response starts. In kube-apiserver the watch cache does that, when the initial
+// events have been read; there is none in this process, and without the signal a watch
+// would hold its seats until it ended.
 func trackWatch(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	if info, ok := request.RequestInfoFrom(r.Context()); !ok || info.Verb != "watch" {
 		return w

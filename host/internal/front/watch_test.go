@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each watch takes a seat of priority and fairness until its answer begins. If
+// Each watch takes a seat of priority and fairness until its response starts. If
 // seats were not given back then, the third would be refused.
 func TestWatchesGiveTheirSeatsBack(t *testing.T) {
 	t.Parallel()
@@ -69,9 +69,9 @@ func TestUpgradedWatchesGiveTheirSeatsBack(t *testing.T) {
 	}
 }
 
-// A broken answer has to look broken to the client, however many filters are
+// A broken response has to look broken to the client, however many filters are
 // around the chain.
-func TestAnAbortedAnswerIsBroken(t *testing.T) {
+func TestAnAbortedResponseIsBroken(t *testing.T) {
 	t.Parallel()
 	s := start(t, open(t), func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")

@@ -93,7 +93,7 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 	if err != nil {
 		return nil, err
 	}
-	e := &admin.Explanation{Method: req.Method, Path: parsed.Path, Running: true, Host: c.front.Answers(parsed.Path)}
+	e := &admin.Explanation{Method: req.Method, Path: parsed.Path, Running: true, Host: c.front.Serves(parsed.Path)}
 	states, outcomes := map[string]string{}, c.front.Metrics().Hops()
 	for _, st := range c.stages.Status() {
 		states[st.Stage] = st.State

@@ -38,7 +38,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		"failed to load SNI cert and key: open /etc/a.crt: x": "apiserver.tls-sni-cert-key: failed to load SNI cert and key: open /etc/a.crt: x",
 		"something else": "apiserver: something else",
 	} {
-		if got := f.inWordsOfConfig(errors.New(text)); len(got) != 1 || got[0].Error() != want {
+		if got := f.configErrors(errors.New(text)); len(got) != 1 || got[0].Error() != want {
 			t.Errorf("%s\nhas become %q\nwant        %q", text, got, want)
 		}
 	}
@@ -69,8 +69,8 @@ func TestSplit(t *testing.T) {
 }
 
 // What keeps Kubernetes' code from looking further must not hide the rest, and what
-// it says of a file that cannot be read is not told a second time.
-func TestValidateTellsEverything(t *testing.T) {
+// it says of a file that cannot be read is not reported a second time.
+func TestValidateReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := ParseFlags(t.Context(), map[string][]string{
 		"secure-prt":                           {"1"},

@@ -10,7 +10,7 @@ import (
 )
 
 // keyPattern is a flag as key writes it; flagPattern is a flag as Kubernetes' code
-// does, with dashes in front of it or without.
+// does, with leading dashes or without.
 var (
 	keyPattern  = regexp.MustCompile(`\bapiserver\.([a-z0-9]+(?:-[a-z0-9]+)*)`)
 	flagPattern = regexp.MustCompile(`(?:--)?[a-z0-9]+(?:-[a-z0-9]+)*`)
@@ -26,10 +26,10 @@ func keysIn(err error) []string {
 	return names
 }
 
-// inWordsOfConfig takes an error of Kubernetes' code apart, puts each part on one line
-// and turns the names of command line flags in it into keys of the configuration. A
-// part that names no flag gets the one in front that it seems to be about.
-func (f *Flags) inWordsOfConfig(err error) []error {
+// configErrors splits an error of Kubernetes' code, puts each part on one line and replaces
+// the names of command line flags by keys of the configuration. A part that names no flag
+// gets the key of the flag that it seems to be about as a prefix.
+func (f *Flags) configErrors(err error) []error {
 	var all []error
 	for _, err := range split(err) {
 		text := f.withKeys(lineBreaks.ReplaceAllString(err.Error(), " "))
@@ -44,7 +44,8 @@ func (f *Flags) inWordsOfConfig(err error) []error {
 	return all
 }
 
-// withKeys writes the flags in a text as keys. A single word is one only after dashes.
+// withKeys replaces the flags in a text by their keys. A single word is a flag only after
+// dashes.
 func (f *Flags) withKeys(text string) string {
 	var out strings.Builder
 	end := 0
@@ -60,11 +61,11 @@ func (f *Flags) withKeys(text string) string {
 	return out.String() + text[end:]
 }
 
-// standsAlone tells whether a word is no part of a path or of another word.
+// standsAlone reports whether a word is not a part of a path or of another word.
 func standsAlone(text string, at []int) bool {
-	const inWords = "/._-=@"
+	const joining = "/._-=@"
 	before, after := at[0] == 0, at[1] == len(text)
-	before = before || !isLetter(text[at[0]-1]) && !strings.ContainsRune(inWords, rune(text[at[0]-1]))
+	before = before || !isLetter(text[at[0]-1]) && !strings.ContainsRune(joining, rune(text[at[0]-1]))
 	after = after || !isLetter(text[at[1]]) && !strings.ContainsRune("/_-@", rune(text[at[1]]))
 	return before && after
 }
@@ -73,7 +74,7 @@ func isLetter(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// hasWord tells whether a word, such as a path, is in the text, and not as part of
+// hasWord reports whether the text contains a word, such as a path, that is not a part of
 // a longer one.
 func hasWord(text, word string) bool {
 	for from := 0; word != ""; {
@@ -90,9 +91,9 @@ func hasWord(text, word string) bool {
 	return false
 }
 
-// guess returns the flag that a text without the name of one is about: one whose name
-// it has in plain words, or else the one of the operator's whose value it repeats. It
-// is empty if there is none, or more than one of the same length.
+// guess returns the flag that a text without the name of a flag is about: the longest one
+// whose name the text contains with spaces instead of dashes, or else the operator's flag
+// whose value it repeats. It is empty if there is none, or two of the same length.
 func (f *Flags) guess(text string) string {
 	words := strings.Fields(strings.ToLower(text))
 	for i, word := range words {
@@ -122,7 +123,7 @@ func (f *Flags) guess(text string) string {
 	return best.name
 }
 
-// valueParts are a value and its elements, and of those the parts.
+// valueParts returns a value, its elements and their parts.
 func valueParts(value string) []string {
 	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(",;=:", r) })
 	for _, p := range parts {
@@ -148,17 +149,17 @@ func (l *longest) add(name string, length int) {
 	}
 }
 
-// split takes joined errors, of the standard library and of Kubernetes, apart.
+// split splits joined errors, of the standard library and of Kubernetes.
 func split(err error) []error {
 	var parts []error
-	switch joined := err.(type) { //nolint:errorlint // only what joins, not what wraps
+	switch joined := err.(type) { //nolint:errorlint // only joined errors, not wrapped ones
 	case nil:
 		return nil
 	case utilerrors.Aggregate:
 		parts = joined.Errors()
 	case interface{ Unwrap() []error }:
 		if parts = joined.Unwrap(); errors.Join(parts...).Error() != err.Error() {
-			return []error{err} // wraps several in one sentence
+			return []error{err} // several errors in one sentence
 		}
 	default:
 		return []error{err}
@@ -172,12 +173,12 @@ func split(err error) []error {
 
 // joinUnique joins errors, each once.
 func joinUnique(errs []error) error {
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	var all []error
 	for _, err := range errs {
 		for _, err := range split(err) {
-			if !told[err.Error()] {
-				told[err.Error()] = true
+			if !seen[err.Error()] {
+				seen[err.Error()] = true
 				all = append(all, err)
 			}
 		}
