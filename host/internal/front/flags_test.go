@@ -137,7 +137,7 @@ func TestValidateRefuses(t *testing.T) {
 		"an unknown group":             {flagValues{"runtime-config": {"nosuch/v1=true"}}, "nosuch"},
 		"a range that is none":         {flagValues{"service-cluster-ip-range": {"10.0.0.0"}}, "service-cluster-ip-range[0] is not a valid cidr"},
 		"a key of another":             {flagValues{"tls-cert-file": {files.Serving}, "tls-private-key-file": {files.CAKey}}, "apiserver.tls-cert-file, apiserver.tls-private-key-file: " + files.CAKey + " is not the key of"},
-		"a certificate alone":          {flagValues{"tls-cert-file": {files.Serving}}, "apiserver.tls-cert-file and apiserver.tls-private-key-file: one is of no use without the other"},
+		"a certificate alone":          {flagValues{"tls-cert-file": {files.Serving}}, "apiserver.tls-cert-file and apiserver.tls-private-key-file: one cannot be used without the other"},
 		"a file that is not there":     {flagValues{"token-auth-file": {"/no/such"}}, "apiserver.token-auth-file: open /no/such: no such file"},
 		"an audit policy that is none": {flagValues{"audit-policy-file": {files.CA}}, "apiserver.audit-policy-file: "},
 		"a policy that is not there":   {flagValues{"authorization-config": {"/no/such/file"}}, "/no/such/file"},
