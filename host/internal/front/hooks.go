@@ -34,8 +34,8 @@ func (f *Frontend) AddPostStartHook(name string, hook func(context.Context) erro
 // its context has ended. Requests are accepted until all hooks have returned; all
 // of them run at once, and the context of each ends after Options.PreShutdownTimeout.
 // Run returns their errors. It is to be called before Run.
-func (f *Frontend) AddPreShutdownHook(name string, hook func() error) {
-	f.hooks = append(f.hooks, preShutdownHook{name, func(context.Context) error { return hook() }})
+func (f *Frontend) AddPreShutdownHook(name string, hook func(context.Context) error) {
+	f.hooks = append(f.hooks, preShutdownHook{name, hook})
 }
 
 type preShutdownHook struct {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/front"
 )
 
 func TestShutdownServesWhatIsInFlight(t *testing.T) {
@@ -24,7 +26,7 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 	var hooks atomic.Int32
 	servedDuringHook := make(chan response, 1)
 	admin := s.admin(t)
-	s.AddPreShutdownHook("asks", func() error {
+	s.AddPreShutdownHook("asks", func(context.Context) error {
 		hooks.Add(1)
 		a := admin.get(t, "/readyz?verbose")
 		// The hooks begin at the same time as the shutdown.
@@ -34,7 +36,7 @@ func TestShutdownServesWhatIsInFlight(t *testing.T) {
 		servedDuringHook <- a
 		return nil
 	})
-	s.AddPreShutdownHook("fails", func() error { hooks.Add(1); return errTest })
+	s.AddPreShutdownHook("fails", func(context.Context) error { hooks.Add(1); return errTest })
 	s.run(t)
 	s.waitReady(t)
 
@@ -85,7 +87,7 @@ func TestShutdownDoesNotWaitForIdleConnections(t *testing.T) {
 		return conn
 	}
 	var late net.Conn
-	s.AddPreShutdownHook("connects", func() error {
+	s.AddPreShutdownHook("connects", func(context.Context) error {
 		late = dial()
 		// The server accepts connections in their order: when the next has got its response,
 		// this one is not lost with the listener.
@@ -154,6 +156,22 @@ func TestAFailureBeforeRunIsNotLost(t *testing.T) {
 	s.Fail(errTest)
 	s.run(t)
 	if err := <-s.ended; !errors.Is(err, errTest) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// A hook that does not return in time ends with its context.
+func TestPreShutdownHooksHaveADeadline(t *testing.T) {
+	t.Parallel()
+	s := newServerWith(t, open(t), func(o *front.Options) { o.PreShutdownTimeout = 50 * time.Millisecond })
+	s.AddPreShutdownHook("hangs", func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	s.run(t)
+	<-s.Ready()
+	s.stop()
+	if err := <-s.ended; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `pre-shutdown hook "hangs"`) {
 		t.Errorf("Run returned %v", err)
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 const (
 	stageLabel = "stage"
-	// exported is what is put in front of a stage's own label of that name, as
-	// Prometheus does with labels that it sets itself.
+	// exported is the prefix that a stage's own label of that name gets, as Prometheus
+	// does with labels that it sets itself.
 	exported = "exported_"
 	// reserved begins the names of the host's own metrics.
 	reserved = "catena_"
 )
 
-// merger puts families of several sources together.
+// merger merges families of several sources.
 type merger struct {
 	families map[string]*dto.MetricFamily
 	// own has the names of the host's families.
@@ -36,8 +36,8 @@ func newMerger(own []*dto.MetricFamily, warn func(stage, family, text string)) *
 	return m
 }
 
-// add adds a family of a stage, which it changes. The first to have a family says what
-// its help is.
+// add adds a family of a stage, which it changes. The help of a family is that of the
+// first stage that has it.
 func (m *merger) add(stage string, f *dto.MetricFamily) {
 	name := f.GetName()
 	if strings.HasPrefix(name, reserved) {
@@ -94,19 +94,19 @@ func indexOf(metric *dto.Metric, name string) int {
 
 func byName(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) }
 
-// keyOf tells a series from others of its family. Labels are sorted by name.
+// keyOf returns a key of a series, unique in its family. Labels are sorted by name.
 func keyOf(metric *dto.Metric) string {
 	var b strings.Builder
 	for _, l := range metric.GetLabel() {
 		b.WriteString(l.GetName())
-		b.WriteByte(0xff) // is in no text
+		b.WriteByte(0xff) // not in valid text
 		b.WriteString(l.GetValue())
 		b.WriteByte(0xff)
 	}
 	return b.String()
 }
 
-// addScrapes adds what there is to say about the stages themselves.
+// addScrapes adds the metrics about the scrapes of the stages.
 func (m *merger) addScrapes(scrapes []scrape) {
 	success := gauge("catena_stage_scrape_success", "Whether the metrics of a stage could be gathered.")
 	took := gauge("catena_stage_scrape_duration_seconds", "How long it took to gather the metrics of a stage.")

@@ -1,6 +1,6 @@
-// Package metrics makes one set of series of the host's own and of those of its
-// stages. Those of a stage get the label stage, and a stage that is down, slow or
-// wrong is left out without harm to the others.
+// Package metrics merges the series of the host and of its stages. Those of a stage get
+// the label stage. A stage that is down, slow or sends malformed metrics is left out,
+// without harm to the others.
 package metrics
 
 import (
@@ -28,7 +28,7 @@ type Source struct {
 	Gather func(ctx context.Context, w io.Writer) error
 }
 
-// Options say what is gathered.
+// Options are the options of a Gatherer.
 type Options struct {
 	// Own are the host's metrics.
 	Own prometheus.Gatherer
@@ -61,7 +61,7 @@ func New(opts Options) *Gatherer {
 	return &Gatherer{opts: opts, once: onceLog{log: opts.Log}}
 }
 
-// scrape is what came of a stage.
+// scrape is the result of one scrape of a stage.
 type scrape struct {
 	stage    string
 	families map[string]*dto.MetricFamily
@@ -120,7 +120,7 @@ func (s Source) families(ctx context.Context) (map[string]*dto.MetricFamily, err
 	return families, nil
 }
 
-// parse makes a panic an error: the library's parser does not withstand every text.
+// parse returns a panic of the library's parser, which some texts cause, as an error.
 func parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -131,7 +131,7 @@ func parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
 	return parser.TextToMetricFamilies(text)
 }
 
-// bounded is a buffer for so much and no more.
+// bounded is a buffer for at most maxText bytes.
 type bounded struct{ bytes.Buffer }
 
 var errTooMuch = errors.New("more than 32 MiB")

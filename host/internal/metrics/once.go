@@ -10,27 +10,27 @@ import (
 type onceLog struct {
 	log hclog.Logger
 
-	mu   sync.Mutex
-	said map[problem]bool
+	mu     sync.Mutex
+	logged map[problem]bool
 }
 
-// problem is what is wrong with a family of a stage, or with the stage if that is "".
+// problem is a family of a stage that is left out, or the stage if family is "".
 type problem struct{ stage, family string }
 
-// maxSaid bounds what is remembered: a stage can make up names without end.
-const maxSaid = 10_000
+// maxLogged bounds what is remembered: a stage can have any number of names.
+const maxLogged = 10_000
 
 func (o *onceLog) warn(stage, family, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := problem{stage, family}
-	if o.said[p] || len(o.said) >= maxSaid {
+	if o.logged[p] || len(o.logged) >= maxLogged {
 		return
 	}
-	if o.said == nil {
-		o.said = map[problem]bool{}
+	if o.logged == nil {
+		o.logged = map[problem]bool{}
 	}
-	o.said[p] = true
+	o.logged[p] = true
 	if family == "" {
 		o.log.Warn("metrics of a stage are left out", "stage", stage, "reason", text)
 		return
@@ -38,9 +38,9 @@ func (o *onceLog) warn(stage, family, text string) {
 	o.log.Warn("a metric of a stage is left out", "stage", stage, "metric", family, "reason", text)
 }
 
-// forget is called when a stage's metrics could be gathered again.
+// forget forgets the problem of a stage whose metrics could be gathered again.
 func (o *onceLog) forget(stage string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.said, problem{stage: stage})
+	delete(o.logged, problem{stage: stage})
 }

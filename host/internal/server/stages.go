@@ -78,8 +78,8 @@ func (r *run) registerStages() error {
 	if err != nil {
 		return err
 	}
-	r.front.AddPreShutdownHook("catena-stages", func() error {
-		return r.stages.RunPreShutdownHooks(context.Background(), preShutdownTimeout)
+	r.front.AddPreShutdownHook("catena-stages", func(ctx context.Context) error {
+		return r.stages.RunPreShutdownHooks(ctx, preShutdownTimeout)
 	})
 	r.shutdown.drainStages()
 	return nil
