@@ -100,7 +100,6 @@ func (f *Frontend) build(ctx context.Context) error {
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
 	f.opts.Flags.applyMetrics()
 	f.metrics = newMetrics()
-	latest.Store(f.metrics)
 
 	config, informers, err := genericConfig(completed, f.opts.Flags)
 	if err != nil {

@@ -62,9 +62,6 @@ func (r *run) startStages(ctx context.Context) error {
 	}))
 }
 
-// preShutdownTimeout bounds each stage's pre-shutdown hooks.
-const preShutdownTimeout = 10 * time.Second
-
 // registerStages makes the stages' hooks, checks and signals part of the front.
 func (r *run) registerStages() error {
 	if err := r.front.AddSignal("catena-stages", r.stages.Complete()); err != nil {
@@ -79,7 +76,7 @@ func (r *run) registerStages() error {
 		return err
 	}
 	r.front.AddPreShutdownHook("catena-stages", func(ctx context.Context) error {
-		return r.stages.RunPreShutdownHooks(ctx, preShutdownTimeout)
+		return r.stages.RunPreShutdownHooks(ctx, r.Config.PreShutdownTimeout)
 	})
 	r.shutdown.drainStages()
 	return nil
