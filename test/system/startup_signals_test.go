@@ -125,7 +125,7 @@ func TestWrongCommandLine(t *testing.T) {
 		line string
 		want []string
 	}{
-		{"srve", []string{`unknown command "srve"`, "serve"}},
+		{"srve", []string{`no subcommand "srve"`, `did you mean "serve"?`}},
 		{"serve now", []string{`"now"`}},
 		{"serve --secure-prt 1", []string{"--secure-prt"}},
 		{"serve --set x", []string{"x"}},

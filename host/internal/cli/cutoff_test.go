@@ -45,7 +45,7 @@ func TestSwapCutOff(t *testing.T) {
 	}
 }
 
-// TestRefusedSwapIsInTheStatus tells of a swap that does not even begin.
+// A swap that does not even begin is in the status.
 func TestRefusedSwapIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	l := newLife(t, "one")

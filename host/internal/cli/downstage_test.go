@@ -108,7 +108,7 @@ func TestAStageThatIsDown(t *testing.T) {
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "exited with status 3")
 	})
 	if !strings.Contains(body, `stage \"one\" is not available: `) || !strings.Contains(body, "; latest failure: ") {
-		t.Errorf("the answer is %s", body)
+		t.Errorf("the response is %s", body)
 	}
 	if code, body := l.get(t, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "[-]one/serving failed: reason withheld\n[+]two/serving ok\n") {
 		t.Errorf("/readyz: %d %s", code, body)

@@ -22,17 +22,17 @@ func explainCommand() *cobra.Command {
 		Use:   "explain METHOD PATH",
 		Short: "Print which stages a request would come to, and whether a user may make it",
 		Long: `Print which stages would be asked for a request, in which order and because of which
-claims, and who answers if they hand it on. Nothing is sent. A running host is asked for
+claims, and what responds if they pass it on. Nothing is sent. A running host is asked for
 the claims of the moment; if none runs on the data directory, the claims of the last run
 are used. With --as, the running host's authorizers are asked, too. PATH can have a
-query, which tells a watch from a list.
+query, by which a watch differs from a list.
 
-A stage hands a request on by declining it, or by a call, whose answer comes back to it.
+A stage passes a request on by declining it, or by a call, whose response comes back to it.
 Which of the two happens can depend on the request: OUTCOMES are those of all requests
 to the stage since the host started, on any path, the most frequent ones first.
 
 For a request that is really made, send the header "X-Catena-Explain: 1": if you may
-get /debug/catena/chain, the answer has the way that it went in "X-Catena-Trail".`,
+get /debug/catena/chain, the response has the stages that it came to in "X-Catena-Trail".`,
 		Example: `  catena explain GET /api/v1/namespaces
   catena explain DELETE /apis/apps/v1/namespaces/default/deployments/web --as jane --as-group dev`,
 		Args: wantArgs(2, "a method and a path"),

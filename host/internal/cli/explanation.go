@@ -48,7 +48,7 @@ func printExplanation(out io.Writer, format string, e *admin.Explanation) error 
 	return err
 }
 
-// outcomesOf are those of the stage in words, the most frequent ones first.
+// outcomesOf returns the outcomes of the stage as text, the most frequent ones first.
 func outcomesOf(a admin.ExplainStage) string {
 	names := slices.SortedFunc(maps.Keys(a.Outcomes), func(x, y relay.Outcome) int {
 		return cmp.Or(cmp.Compare(a.Outcomes[y], a.Outcomes[x]), strings.Compare(string(x), string(y)))
@@ -60,7 +60,7 @@ func outcomesOf(a admin.ExplainStage) string {
 	return cmp.Or(strings.Join(words, ", "), "-")
 }
 
-// sentences say who answers, and whether the user may ask.
+// sentences say what responds, and whether the user is authorized.
 func sentences(e *admin.Explanation) []string {
 	var all []string
 	switch names := e.Asked(); {

@@ -179,7 +179,7 @@ func (l *life) processes() []int {
 	return alive
 }
 
-// isAlive tells whether a process is there and no zombie that nobody waits for.
+// isAlive reports whether a process exists and is no zombie.
 func isAlive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -23,7 +23,7 @@ type lifeConfig struct {
 	Hang string `json:"hang"`
 	// Fail is "hook": what fails.
 	Fail string `json:"fail"`
-	// Greeting is the answer at the path /NAME.
+	// Greeting is the response at the path /NAME.
 	Greeting string `json:"greeting"`
 }
 
@@ -78,7 +78,7 @@ func lifeStage(is string) sdk.Stage {
 	}}
 }
 
-// lifeHandler answers with the greeting.
+// lifeHandler responds with the greeting.
 func lifeHandler(config lifeConfig) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, config.Greeting) })
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// scripts makes a folder with three plugins: this binary as a stage with and without
+// scripts makes a directory with three plugins: this binary as a stage with and without
 // one-time certificates, and something that is none.
 func scripts(t *testing.T) string {
 	t.Helper()

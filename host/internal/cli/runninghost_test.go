@@ -112,7 +112,7 @@ func TestStatusShowsTheNextStart(t *testing.T) {
 func TestFlagsThatDoNotFindTheHost(t *testing.T) {
 	t.Parallel()
 	h, data := startFakeHost(t)
-	for _, args := range []string{"reload", "status", "swap front", "explain GET /api", "dev .", "kubeconfig --user jane"} {
+	for _, args := range []string{"reload", "status", "swap front", "explain GET /api", "dev /no/such/stage", "kubeconfig --user jane"} {
 		out, _, err := run(t, append(strings.Fields(args), "--data-dir", data, "--set", "log.level=warn")...)
 		want := "--set log.level: has no effect: the running host has a configuration of its own"
 		if err == nil || !strings.HasPrefix(err.Error(), want) || out != "" {

@@ -20,7 +20,7 @@ func configSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema STAGE",
 		Short: "Print the JSON schema of a stage's own configuration",
-		Long: `Print the JSON schema of what may stand in stages.STAGE.config. The stage's binary is
+		Long: `Print the JSON schema of what stages.STAGE.config may have. The stage's binary is
 started, asked, and ended; the stage need not be in the chain, a file in pluginDirs is
 enough.`,
 		Example: `  catena config schema hello --config configs/hello.yaml`,

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,21 +43,23 @@ func stageNewCommand(version string) *cobra.Command {
 	if released.MatchString(version) {
 		opts.SDK = version
 	}
+	var output string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Write the repository of a new stage",
 		Long: `Write a repository that builds and passes its test at once: a program, a test, a
-Makefile, a README, a configuration of catena, and a CI file. A middleware answers some
-paths and hands on the rest; an api is a Kubernetes-style API group with one kind.
+Makefile, a README, a configuration of catena, and a CI file. A middleware serves some
+paths and passes the rest on; an api is a Kubernetes-style API group with one kind.
 
 The go command then finds out which modules it needs, the SDK among them. Where no
-release of the SDK can be had, --sdk names a directory with a clone of Catena.`,
+release of the SDK can be had, --sdk names a directory with a clone of Catena. If that
+fails, nothing is left of the new directory.`,
 		Example: `  catena stage new greeter
   catena stage new greeter --module github.com/me/greeter --sdk ~/src/catena`,
 		Args: wantArgs(1, "the name of the stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
-			return runStageNew(cmd, opts)
+			return runStageNew(cmd, opts, output)
 		},
 	}
 	fs := cmd.Flags()
@@ -65,19 +69,32 @@ release of the SDK can be had, --sdk names a directory with a clone of Catena.`,
 	fs.StringVar(&opts.SDK, "sdk", opts.SDK, "`version` of the SDK, or directory of a clone of Catena (default: the latest release)")
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(scaffold.Kinds(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagDirname("dir")
+	_ = cmd.MarkFlagDirname("sdk")
+	registerOutput(cmd, &output, "text", "json")
 	return cmd
 }
 
-func runStageNew(cmd *cobra.Command, opts scaffold.Options) error {
-	dir, files, err := scaffold.Write(opts)
+// newStage is what "catena stage new" has made.
+type newStage struct {
+	Dir   string   `json:"dir"`
+	Files []string `json:"files"`
+}
+
+func runStageNew(cmd *cobra.Command, opts scaffold.Options, output string) error {
+	if err := checkOutput(output, "text", "json"); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, files, err := scaffold.Create(ctx, opts)
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "created %s: %s\n", dir, strings.Join(files, ", "))
-	if err := scaffold.Resolve(cmd.Context(), dir); err != nil {
-		return fmt.Errorf("the files are there, but the modules are not; --sdk DIR takes the SDK from a clone: %w", err)
+	if output == "json" {
+		return printJSON(out, newStage{dir, files})
 	}
+	fmt.Fprintf(out, "created %s: %s\n", dir, strings.Join(files, ", "))
 	fmt.Fprintf(out, "next:\n  cd %s\n  make          # build and test\n  make run      # serve it\n", dir)
 	return nil
 }

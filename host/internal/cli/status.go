@@ -93,7 +93,7 @@ func pick(all []supervisor.Status, names []string) ([]supervisor.Status, error) 
 	return picked, nil
 }
 
-// fingerprint is the same for two states that an operator would not tell apart.
+// fingerprint is the same for two states that look the same to an operator.
 func fingerprint(all admin.Status) string {
 	all.Stages = slices.Clone(all.Stages)
 	for i, st := range all.Stages {
@@ -189,7 +189,7 @@ func isGone(state string) bool {
 	return false
 }
 
-// nextStart tells of a stage without a process when it gets one.
+// nextStart returns when a stage without a process gets one.
 func nextStart(s supervisor.Status) string {
 	if hasProcess(s) || s.NextStart.IsZero() {
 		return ""

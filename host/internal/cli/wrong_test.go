@@ -66,7 +66,7 @@ func haveLines(t *testing.T, output string, want []string, heads ...string) {
 	}
 	for _, line := range lines {
 		if !begins(want, line) && !begins(heads, line) {
-			t.Errorf("nobody asked for %s", line)
+			t.Errorf("unexpected line %s", line)
 		}
 	}
 	for _, w := range want {
@@ -112,7 +112,7 @@ func TestValidateTellsEveryClass(t *testing.T) {
 	haveLines(t, errOut, want)
 }
 
-// A start tells no less.
+// A start reports no less.
 func TestServeTellsEveryClass(t *testing.T) {
 	args, want := wrongArgs(t)
 	data := filepath.Join(t.TempDir(), "data")
@@ -122,7 +122,7 @@ func TestServeTellsEveryClass(t *testing.T) {
 	}
 	haveLines(t, err.Error(), append(want, `--bind-address: apiserver.bind-address: invalid value "nowhere"`), "the configuration has 15 errors:")
 	if _, err := os.Stat(data); err == nil {
-		t.Error("the data folder has been made")
+		t.Error("the data directory has been made")
 	}
 }
 

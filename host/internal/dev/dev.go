@@ -21,7 +21,7 @@ type Options struct {
 	// Out is the directory for the binaries, which outlive the loop: a stage that crashes
 	// is started from its binary again. It is made if it is not there.
 	Out string
-	// Swap makes a server use a binary, and says in words how that went.
+	// Swap makes a server use a binary, and returns a description of how that went.
 	Swap func(ctx context.Context, stage, binary string) (string, error)
 	// Say is called with what happens, in lines for people.
 	Say func(text string)

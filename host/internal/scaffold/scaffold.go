@@ -23,7 +23,7 @@ import (
 type Kind string
 
 const (
-	// Middleware is a net/http handler that answers some paths and hands on the rest.
+	// Middleware is a net/http handler that serves some paths and passes the rest on.
 	Middleware Kind = "middleware"
 	// API is a Kubernetes-style API group.
 	API Kind = "api"
@@ -39,9 +39,9 @@ type Options struct {
 	Kind Kind
 	// Module is the path of the Go module; example.com/NAME if empty.
 	Module string
-	// Dir is the folder to create; NAME in the current one if empty.
+	// Dir is the directory to create; NAME in the current one if empty.
 	Dir string
-	// SDK is the version of the SDK, or the folder of a clone of Catena; the latest if empty.
+	// SDK is the version of the SDK, or the directory of a clone of Catena; the latest if empty.
 	SDK string
 }
 
@@ -72,7 +72,7 @@ var (
 	validVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*$`)
 )
 
-// kubernetes are the stages that a chain with a new one has besides it.
+// kubernetes are the stages that are in the same chain as a new one.
 var kubernetes = []string{"aggregator", "core", "extensions"}
 
 // inEveryGroup are the kinds that API machinery adds to each version of a group.
@@ -91,7 +91,7 @@ func (o Options) values() (values, error) {
 	case !validName.MatchString(o.Name):
 		return v, fmt.Errorf("name %q: a stage's name has 1 to 28 lower case letters, digits and inner dashes", o.Name)
 	case slices.Contains(kubernetes, o.Name):
-		return v, fmt.Errorf("name %q: is one of Kubernetes' own stages, which stand in the same chain", o.Name)
+		return v, fmt.Errorf("name %q: is one of Kubernetes' own stages, which are in the same chain", o.Name)
 	case v.API && slices.Contains(inEveryGroup, v.Title):
 		return v, fmt.Errorf("name %q: every API group has a kind %s already", o.Name, v.Title)
 	case o.Kind == API && o.Name[0] >= '0' && o.Name[0] <= '9':
@@ -111,7 +111,7 @@ func (o Options) values() (values, error) {
 	return v, v.useClone(o.SDK)
 }
 
-// useClone takes the SDK from a folder.
+// useClone takes the SDK from a directory.
 func (v *values) useClone(dir string) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -119,7 +119,7 @@ func (v *values) useClone(dir string) error {
 	}
 	text, err := os.ReadFile(filepath.Join(abs, "go.mod"))
 	if err != nil || !bytes.HasPrefix(text, []byte("module "+sdkModule+"\n")) {
-		return fmt.Errorf("SDK %q: is neither a version, such as v0.1.0, nor a folder with a clone of %s", dir, sdkModule)
+		return fmt.Errorf("SDK %q: is neither a version, such as v0.1.0, nor a directory with a clone of %s", dir, sdkModule)
 	}
 	v.SDKDir = abs
 	return nil
@@ -144,34 +144,72 @@ func singular(name string) string {
 	return name
 }
 
-// Write creates the folder and returns it with the files in it, sorted. It fails if the
-// folder exists and is not empty.
-func Write(o Options) (dir string, files []string, err error) {
-	v, err := o.values()
+// Create writes the repository, and has the go command find out which modules it needs. It
+// returns the directory with the files in it, sorted. The directory must not exist, or be
+// empty; after an error it is as it was.
+func Create(ctx context.Context, o Options) (dir string, files []string, err error) {
+	dir, files, undo, err := write(o)
 	if err != nil {
 		return "", nil, err
+	}
+	if err := resolve(ctx, dir); err != nil {
+		return "", nil, errors.Join(err, undo())
+	}
+	return dir, files, nil
+}
+
+// write is Create without the modules. The function that it returns takes it back.
+func write(o Options) (dir string, files []string, undo func() error, err error) {
+	v, err := o.values()
+	if err != nil {
+		return "", nil, nil, err
 	}
 	dir = o.Dir
 	if dir == "" {
 		dir = o.Name
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return "", nil, fmt.Errorf("folder %s: is not empty", dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", nil, err
+	entries, err := os.ReadDir(dir)
+	switch {
+	case len(entries) > 0:
+		return "", nil, nil, fmt.Errorf("directory %s: is not empty", dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", nil, nil, err
 	}
+	undo = undoOf(dir)
 	for _, set := range []string{"common", string(o.Kind)} {
 		written, err := writeSet(dir, path.Join("templates", set), v)
 		if err != nil {
-			return "", nil, err
+			return "", nil, nil, errors.Join(err, undo())
 		}
 		files = append(files, written...)
 	}
 	slices.Sort(files)
-	return dir, files, nil
+	return dir, files, undo, nil
 }
 
-// writeSet executes all templates of a folder. In their names, "dot-" stands for a dot
+// undoOf returns a function that removes what will have been made in an empty directory: with it,
+// and with those around it, if they do not exist yet.
+func undoOf(dir string) func() error {
+	missing := ""
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); err == nil || at == filepath.Dir(at) {
+			break
+		}
+		missing = at
+	}
+	return func() error {
+		if missing != "" {
+			return os.RemoveAll(missing)
+		}
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+		return err
+	}
+}
+
+// writeSet executes all templates of a directory. In their names, "dot-" stands for a dot
 // and "+" for a slash.
 func writeSet(dir, set string, v values) ([]string, error) {
 	entries, err := templates.ReadDir(set)
@@ -202,16 +240,16 @@ func writeSet(dir, set string, v values) ([]string, error) {
 	return files, nil
 }
 
-// Resolve lets the go command find out which versions of which modules the stage needs.
-func Resolve(ctx context.Context, dir string) error {
+// resolve lets the go command find out which versions of which modules the stage needs.
+func resolve(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", "mod", "tidy")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("the go command is not installed; install Go, then run go mod tidy")
+		return errors.New("the go command is not installed, which has to find the modules of the stage: install Go, then try again")
 	}
 	if err != nil {
-		return fmt.Errorf("go mod tidy: %w\n%s", err, bytes.TrimSpace(out))
+		return fmt.Errorf("the modules of the stage cannot be found; --sdk DIR takes the SDK from a clone of Catena: go mod tidy: %w\n%s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

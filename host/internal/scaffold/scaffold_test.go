@@ -18,7 +18,7 @@ func TestWrite(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
 		dir := filepath.Join(t.TempDir(), "new")
-		got, files, err := Write(Options{Name: "note-book", Kind: Kind(kind), Module: "github.com/me/note-book", Dir: dir, SDK: "v0.3.0"})
+		got, files, _, err := write(Options{Name: "note-book", Kind: Kind(kind), Module: "github.com/me/note-book", Dir: dir, SDK: "v0.3.0"})
 		if err != nil || got != dir {
 			t.Fatalf("%s, %v", got, err)
 		}
@@ -34,7 +34,7 @@ func TestWrite(t *testing.T) {
 		if !strings.Contains(string(mod), "module github.com/me/note-book\n") || !strings.Contains(string(mod), "require "+sdkModule+" v0.3.0\n") {
 			t.Errorf("%s", mod)
 		}
-		if _, _, err := Write(Options{Name: "note-book", Kind: Kind(kind), Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		if _, _, _, err := write(Options{Name: "note-book", Kind: Kind(kind), Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
 			t.Errorf("a second time: %v", err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestKindNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"sources", "specs", "lists", "source-list", "type-metas", "object-metas", "v1", "runtime", "main", "groups"} {
 		dir := filepath.Join(t.TempDir(), "new")
-		if _, _, err := Write(Options{Name: name, Kind: API, Dir: dir}); err != nil {
+		if _, _, _, err := write(Options{Name: name, Kind: API, Dir: dir}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, file := range []string{"v1/types.go", "main.go"} {
@@ -77,7 +77,7 @@ func TestKindNames(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
-	if _, _, err := Write(Options{Name: "notes", Kind: API, Dir: dir}); err != nil {
+	if _, _, _, err := write(Options{Name: "notes", Kind: API, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	want := firstRules(t, filepath.Join(dir, "rbac.yaml"))
@@ -141,12 +141,12 @@ func TestBadOptions(t *testing.T) {
 		{Options{Name: "a", Kind: Middleware, SDK: "/nowhere"}, "neither a version"},
 	} {
 		tc.opts.Dir = filepath.Join(t.TempDir(), "new")
-		_, _, err := Write(tc.opts)
+		_, _, _, err := write(tc.opts)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %s", tc.opts, err, tc.want)
 		}
 		if _, err := os.Stat(tc.opts.Dir); err == nil {
-			t.Errorf("%+v: the folder was made", tc.opts)
+			t.Errorf("%+v: the directory was made", tc.opts)
 		}
 	}
 }
@@ -159,11 +159,48 @@ func TestClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, _, err := Write(Options{Name: "a", Kind: Middleware, Dir: dir, SDK: "../../.."}); err != nil {
+	if _, _, _, err := write(Options{Name: "a", Kind: Middleware, Dir: dir, SDK: "../../.."}); err != nil {
 		t.Fatal(err)
 	}
 	mod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if !strings.Contains(string(mod), "replace "+sdkModule+" => "+root+"\n") {
 		t.Errorf("%s", mod)
+	}
+}
+
+// offline keeps the go command from finding any module.
+func offline(t *testing.T) {
+	t.Helper()
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOFLAGS", "-modcacherw")
+	t.Setenv("GOMODCACHE", t.TempDir())
+}
+
+// Nothing is left of a stage whose modules cannot be found, so that the command can be run
+// again.
+func TestFailureLeavesNothing(t *testing.T) {
+	offline(t)
+	parent := t.TempDir()
+	empty := filepath.Join(parent, "empty")
+	if err := os.Mkdir(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Join(parent, "new"), filepath.Join(parent, "a", "b", "new"), empty} {
+		for range 2 {
+			_, _, err := Create(t.Context(), Options{Name: "a", Kind: Middleware, Dir: dir, SDK: "v0.3.0"})
+			if err == nil || strings.Contains(err.Error(), "is not empty") {
+				t.Errorf("%s: %v", dir, err)
+			}
+		}
+	}
+	for dir, want := range map[string]string{parent: "empty", empty: ""} {
+		entries, err := os.ReadDir(dir)
+		names := ""
+		for _, e := range entries {
+			names += e.Name()
+		}
+		if err != nil || names != want {
+			t.Errorf("%s has %q, want %q; %v", dir, names, want, err)
+		}
 	}
 }

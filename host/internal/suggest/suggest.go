@@ -3,7 +3,7 @@ package suggest
 
 import "strings"
 
-// maxLen bounds the work for words that nobody typed by mistake.
+// maxLen bounds the work for words that are too long to be a mistyped key.
 const maxLen = 64
 
 // Nearest returns the candidate that takes the fewest edits to come from word, if
