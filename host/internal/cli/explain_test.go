@@ -69,7 +69,7 @@ func TestExplanationInWords(t *testing.T) {
 		}
 	}
 	for want, e := range map[string]*admin.Explanation{
-		"The host itself responds.":                                    {Host: true},
+		"The host itself responds.":                                   {Host: true},
 		"No stage claims the path: 404.":                              {},
 		"503, since stage b does not know all of its paths":           {Incomplete: "b"},
 		"Stage a is down: requests that come to it wait, or get 503.": {},
