@@ -7,22 +7,17 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// claim is a claim in a form that == compares.
-type claim struct {
-	path  string
-	match stagev1.Claim_Match
-}
-
 // owned are the claims of a report on paths that the stage lists too: what it serves, and
 // does not only want to see, as a stage does that looks at the requests for others.
-func owned(r generation.Report) map[claim]bool {
-	owned := map[claim]bool{}
-	for _, c := range r.Claims {
-		if path := strings.TrimSuffix(c.GetPath(), "/"); slices.Contains(r.Paths, path) && !shared(path) {
-			owned[claim{c.GetPath(), c.GetMatch()}] = true
+func owned(r generation.Report) map[claim.Claim]bool {
+	owned := map[claim.Claim]bool{}
+	for _, c := range stagev1.DecodeClaims(r.Claims) {
+		if path := strings.TrimSuffix(c.Path, "/"); slices.Contains(r.Paths, path) && !shared(path) {
+			owned[c] = true
 		}
 	}
 	return owned
@@ -41,14 +36,14 @@ func (c *change) conflict() error {
 		if m.generation == nil {
 			continue
 		}
-		before := map[claim]bool{}
+		before := map[claim.Claim]bool{}
 		if !c.added[m.stage] {
 			before = owned(c.supervisor.reportOf(m.stage))
 		}
 		for mine := range owned(m.generation.Report()) {
 			for j, other := range c.members {
 				if i != j && !before[mine] && owned(other.report())[mine] {
-					errs = append(errs, fmt.Errorf("stage %q would serve %s, which stage %q serves", m.spec.Name, mine.path, other.spec.Name))
+					errs = append(errs, fmt.Errorf("stage %q would serve %s, which stage %q serves", m.spec.Name, mine.Path, other.spec.Name))
 				}
 			}
 		}
