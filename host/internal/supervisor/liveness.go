@@ -41,7 +41,7 @@ func (s *Supervisor) watchdog(st *stage, g *generation.Generation) {
 		}
 		if silent := time.Since(alive); silent >= limit && !s.isStopping() && !s.retired(st, g) {
 			st.log.Error("stage gives no sign of life, killing it", "generation", g.ID(),
-				"silent", silent.Round(time.Millisecond), "error", err)
+				"silent", silent.Round(time.Millisecond), "livenessTimeout", limit, "error", err)
 			g.Kill()
 			return
 		}

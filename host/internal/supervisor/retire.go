@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
@@ -27,7 +28,7 @@ func (s *Supervisor) retire(st *stage, g *generation.Generation, why string) {
 		s.forget(st, g)
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.background, policy.DrainTimeout)
+	ctx, cancel := process.WithTimeout(s.background, policy.DrainTimeout, "stages."+st.name+".drainTimeout")
 	g.Drain(ctx, policy.DrainSpread)
 	if s.opts.AwaitEmpty != nil {
 		// The stage has counted what has reached it. A request may be on its way still.

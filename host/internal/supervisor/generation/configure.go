@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -16,7 +17,7 @@ import (
 // ValidateConfig checks the stage's configuration against the schema that the stage
 // describes, and then has the stage check it. The error joins the problems.
 func (g *Generation) ValidateConfig(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	ctx, cancel := g.withStartTimeout(ctx)
 	defer cancel()
 	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, g.opts.Flags)
 }
@@ -31,7 +32,7 @@ func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Repor
 	if err != nil {
 		return Report{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	ctx, cancel := g.withStartTimeout(ctx)
 	defer cancel()
 	resp, err := g.process.Client().Configure(ctx, req)
 	if err != nil {
@@ -73,6 +74,12 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 	return req, nil
 }
 
+// withStartTimeout bounds one step of the start. The error of a step that takes longer names
+// the key of the configuration.
+func (g *Generation) withStartTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return process.WithTimeout(ctx, g.startTimeout, "stages."+g.Name()+".startTimeout")
+}
+
 // config is the stage's own configuration as JSON.
 func (g *Generation) config() ([]byte, error) {
 	own, err := json.Marshal(g.spec.Config)
@@ -85,7 +92,7 @@ func (g *Generation) config() ([]byte, error) {
 // PrepareRun has the stage finish what needs all stages to be configured. Afterwards its
 // data socket is served, unless it is a standby.
 func (g *Generation) PrepareRun(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
+	ctx, cancel := g.withStartTimeout(ctx)
 	defer cancel()
 	resp, err := g.process.Client().PrepareRun(ctx, &stagev1.PrepareRunRequest{})
 	if status.Code(err) == codes.Unimplemented {

@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 		serve(&breaksStream{})
 	default:
 		sdk.Main(sdk.Stage{Name: "b", Version: "v1", New: func(env *sdk.Env) (http.Handler, error) {
+			if os.Getenv(envStage) == "never configures itself" {
+				select {}
+			}
 			env.Claim("/b")
 			env.HealthCheck("well", sdk.HealthKinds{Livez: true}, func(context.Context) error { return nil })
 			return http.NotFoundHandler(), nil
@@ -235,5 +238,16 @@ func fill(t *testing.T, socket string) {
 			return
 		}
 		t.Cleanup(func() { c.Close() })
+	}
+}
+
+// TestStartTimeoutNamesItsKey has a stage that never configures itself.
+func TestStartTimeoutNamesItsKey(t *testing.T) {
+	t.Parallel()
+	g := launch(t, "never configures itself")
+	g.startTimeout = 100 * time.Millisecond
+	_, err := g.Configure(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "100ms") || !strings.Contains(err.Error(), "stages.b.startTimeout") {
+		t.Errorf("got %v", err)
 	}
 }
