@@ -126,7 +126,6 @@ func (r *run) openFront(ctx context.Context) error {
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
 	}
-	r.chain.front = r.front
 	r.front.HandleChain(http.HandlerFunc(r.serveChainPage))
 	r.shutdown = &shutdown{front: r.front, force: r.Force}
 	r.undo.add(r.shutdown.closeFront)
