@@ -266,6 +266,12 @@ func TestLife(t *testing.T) {
 		"failed hook": func(t *testing.T) *life {
 			return startLife(t, "fail: hook", "apiserver: {"+lifeFlags+", shutdown-delay-duration: 500ms}")
 		},
+		"failed pre-shutdown hook": func(t *testing.T) *life {
+			l := startLife(t, "fail: end", "apiserver: {"+lifeFlags+", shutdown-delay-duration: 500ms}")
+			l.untilSignal(t, "HasBeenReady")
+			l.kill(t, syscall.SIGTERM)
+			return l
+		},
 		"second signal": func(t *testing.T) *life {
 			l := startLife(t, "", patient)
 			l.untilSignal(t, "HasBeenReady")
@@ -289,5 +295,31 @@ func TestLife(t *testing.T) {
 			l.untilEnd(t)
 			l.golden(t)
 		})
+	}
+}
+
+// A start that is interrupted says so in one line, without errors, and leaves no empty
+// directory of sockets behind.
+func TestInterruptedStart(t *testing.T) {
+	t.Parallel()
+	l := startLife(t, "hang: new")
+	l.until(t, "call of New", func() bool { return l.noted() != "" })
+	l.kill(t, syscall.SIGTERM)
+	l.untilEnd(t)
+	if got := l.logged("catena", "interrupted before the server was ready", "signal"); len(got) != 1 || got[0] != "terminated" {
+		t.Errorf("logged %q", got)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.log {
+		if e["@level"] == "error" {
+			t.Errorf("logged %v", e)
+		}
+	}
+	if len(l.rest) > 0 {
+		t.Errorf("printed %q", l.rest)
+	}
+	if left, err := os.ReadDir(filepath.Join(l.dir, "data", "run")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of sockets is still there: %v, %v", left, err)
 	}
 }

@@ -21,7 +21,7 @@ const envLife = "HOST_TEST_LIFE"
 type lifeConfig struct {
 	// Hang is "new", "hook" or "end": what does not come back.
 	Hang string `json:"hang"`
-	// Fail is "hook": what fails.
+	// Fail is "hook" or "end": what fails.
 	Fail string `json:"fail"`
 	// Greeting is the response at the path /NAME.
 	Greeting string `json:"greeting"`
@@ -72,7 +72,13 @@ func lifeStage(is string) sdk.Stage {
 			}
 			return nil
 		})
-		env.PreShutdownHook("end", func(context.Context) error { note("pre-shutdown hook"); return nil })
+		env.PreShutdownHook("end", func(context.Context) error {
+			note("pre-shutdown hook")
+			if config.Fail == "end" {
+				return errors.New("broken")
+			}
+			return nil
+		})
 		env.Claim("/" + name)
 		return lifeHandler(config), nil
 	}}

@@ -23,7 +23,7 @@ var servingFlags = map[string]string{
 	"client-ca-file":  "`file` with the authorities of client certificates",
 }
 
-func serveCommand() *cobra.Command {
+func serveCommand(version string) *cobra.Command {
 	var flags configFlags
 	var attached []string
 	cmd := &cobra.Command{
@@ -65,7 +65,7 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return err
 			}
-			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force})
+			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force, Version: version})
 		},
 	}
 	flags.register(cmd)

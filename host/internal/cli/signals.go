@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,7 +19,7 @@ func shutdownContext(parent context.Context) (ctx context.Context, force <-chan 
 	go func() {
 		select {
 		case s := <-signals:
-			cancel(fmt.Errorf("%w: %s", server.ErrStopped, s))
+			cancel(server.Stopped{Signal: s})
 		case <-ctx.Done():
 		}
 		<-signals

@@ -175,3 +175,15 @@ func TestMisspeltPluginDirs(t *testing.T) {
 	_, errOut, _ := run(t, "config", "validate", "--config", file)
 	haveLines(t, errOut, []string{file + `:3: pluginDir: unknown key (did you mean "pluginDirs"?)`})
 }
+
+// Flags that are refused leave nothing behind, whatever else is right.
+func TestRefusedFlagsCreateNothing(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	_, _, err := run(t, "serve", "--config", write(t, ""), "--data-dir", data, "--secure-port=99999")
+	if err == nil || !strings.Contains(err.Error(), "--secure-port: apiserver.secure-port 99999 must be") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("the data directory has been created")
+	}
+}

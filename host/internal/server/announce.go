@@ -23,6 +23,7 @@ func (r *run) announce(ctx context.Context) {
 	select {
 	case <-r.front.Ready():
 	case <-ctx.Done():
+		r.interrupted(ctx)
 		return
 	}
 	if wd, err := os.Getwd(); err == nil {

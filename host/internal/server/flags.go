@@ -61,6 +61,7 @@ func (r *run) parseFlags(ctx context.Context) error {
 	if err := klogr.Install(r.logs.stages.Named("front"), r.flags.Value("v"), r.flags.Value("vmodule")); err != nil {
 		return err
 	}
+	r.logVersions()
 	for _, warning := range r.flags.Deprecated() {
 		r.logs.host.Warn(warning)
 	}

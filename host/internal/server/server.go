@@ -36,11 +36,15 @@ type Options struct {
 	Reload <-chan os.Signal
 	// Force ends the server without regard to requests when it is closed.
 	Force <-chan struct{}
+	// Version is that of Catena.
+	Version string
 }
 
-// ErrStopped is the cause of the end of a context with which Run returns without an error,
+// Stopped is the cause of the end of a context with which Run returns without an error,
 // even during the start.
-var ErrStopped = errors.New("signal")
+type Stopped struct{ Signal os.Signal }
+
+func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
 
 // run is the wiring of one run. Its parts are made in this order. What is opened is
 // registered in undo at once, so that an error at any step, as well as a planned end,
@@ -74,17 +78,27 @@ func Run(ctx context.Context, opts Options) (err error) {
 	defer close(r.ended)
 	defer func() { err = errors.Join(err, r.undo.close()) }()
 	for _, step := range []func(context.Context) error{
-		r.findBinaries, r.openData, r.parseFlags, r.openFront, r.openStore, r.buildChain, r.openAdmin, r.startStages,
+		r.check, r.openData, r.parseFlags, r.openFront, r.openStore, r.buildChain, r.openAdmin, r.startStages,
 	} {
 		if err := step(ctx); err != nil {
-			if errors.Is(context.Cause(ctx), ErrStopped) {
-				r.logs.host.Info("interrupted during the start")
+			if r.interrupted(ctx) {
 				return nil
 			}
 			return err
 		}
 	}
 	return r.serve(ctx)
+}
+
+// interrupted reports whether the server was asked to end before it was ready, and logs
+// that.
+func (r *run) interrupted(ctx context.Context) bool {
+	var stopped Stopped
+	if !errors.As(context.Cause(ctx), &stopped) {
+		return false
+	}
+	r.logs.host.Info("interrupted before the server was ready", "signal", stopped.Signal.String())
+	return true
 }
 
 // openData locks the data directory for this process and creates the one for sockets.
@@ -110,6 +124,12 @@ func (r *run) openData(context.Context) error {
 	}
 	if r.runtimeDir, err = prepareRuntimeDir(r.Config.RuntimeDir, dir, r.Config.Order); err != nil {
 		return err
+	}
+	if r.Config.RuntimeDir == "" {
+		r.undo.add(func() error {
+			_ = os.Remove(r.runtimeDir) // if nothing is left in it
+			return nil
+		})
 	}
 	r.storage = storeOptions(r.Config, dir, r.runtimeDir)
 	r.storage.Lock, r.storage.Logger = lock, r.logs.stages.Named("etcd")

@@ -12,15 +12,13 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// findBinaries reports all binaries that cannot be started and, if there are such, what is
-// wrong with the flags, which are not reached then.
-func (r *run) findBinaries(ctx context.Context) error {
+// check reports all binaries that cannot be started and all flags that are wrong, before
+// anything is created.
+func (r *run) check(ctx context.Context) error {
 	var err error
-	if r.specs, err = specs(r.Config, r.Attach); err != nil {
-		_, flagsErr := CheckFlags(ctx, r.Config)
-		return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr)))
-	}
-	return nil
+	r.specs, err = specs(r.Config, r.Attach)
+	_, flagsErr := CheckFlags(ctx, r.Config)
+	return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr)))
 }
 
 // specs is what the supervisor makes the stages from. The error joins what is wrong with
