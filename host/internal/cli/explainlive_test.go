@@ -114,9 +114,9 @@ func testExplainsOfARunningHost(t *testing.T, l *life) {
 		want []string
 	}{
 		{"get /greeting", []string{
-			"GET /greeting\n", "STAGE      ASKED  CLAIM        STATE    OUTCOMES\n",
-			"declines   1.     /greeting/*  serving  declined 3\n", "calls-too  3.     /greeting/*  serving  called 3\n",
-			"greets     4.     /greeting    serving  served 2\n", "then greets responds, or passes it on; then 404.\n",
+			"GET /greeting\n", "STAGE      ASKED  CLAIM         STATE    OUTCOMES\n",
+			"declines   1.     /greeting/**  serving  declined 3\n", "calls-too  3.     /greeting/**  serving  called 3\n",
+			"greets     4.     /greeting     serving  served 2\n", "then greets responds, or passes it on; then 404.\n",
 		}},
 		{"GET /greeting/else", []string{"greets     no     none covers the path  serving  served 2\n"}},
 		{"GET /healthz", []string{"The host itself responds."}},
