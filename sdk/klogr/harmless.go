@@ -1,7 +1,10 @@
 package klogr
 
 import (
+	"context"
+	"net/http"
 	"strings"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -33,10 +36,26 @@ var harmless = []rule{
 	{file: "peer_endpoint_lease.go", message: "Unable to remove peer endpoint leases: StorageError: key not found"},
 	// The debug socket is closed when the server stops.
 	{file: "genericapiserver.go", message: "http: Server closed"},
+	// A client leaves before it has the whole response.
+	{file: "status.go", message: "Unhandled Error", cause: isClientGone},
+	{file: "writers.go", message: "Unhandled Error", cause: isClientGone},
 	// go-plugin ends a process by an RPC that closes the connection before its response.
 	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
 	// gRPC connects once more to a stage whose process has ended. The host logs that end.
 	{file: "logging.go", message: "[core] [Channel #", text: `grpc: addrConn.createTransport failed to connect to {Addr: "unused", ServerName: "localhost", }`},
+}
+
+// isClientGone goes by the text: the code that logs it does not wrap all of its errors.
+func isClientGone(err error) bool {
+	for _, cause := range []string{
+		context.Canceled.Error(), http.ErrHandlerTimeout.Error(), syscall.EPIPE.Error(), syscall.ECONNRESET.Error(),
+		"http2: stream closed", "client disconnected", // which net/http does not export
+	} {
+		if strings.HasSuffix(err.Error(), ": "+cause) {
+			return true
+		}
+	}
+	return false
 }
 
 func isHarmless(file, message string, err error) bool {

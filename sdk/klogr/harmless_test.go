@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,6 +46,9 @@ func TestHarmlessLines(t *testing.T) {
 		{"lease updated by another", "INFO", func() { fromController(conflict, "Failed to update lease") }},
 		{"lease not updated", "ERROR", func() { fromController(errors.New("refused"), "Failed to update lease") }},
 		{"lease made by another", "INFO", func() { fromController(exists, "Failed to ensure lease exists, will retry") }},
+		{"client gone before the response", "INFO", func() { fromStatus(errors.New("not an metav1.Status: x: context canceled")) }},
+		{"response not written", "INFO", func() { fromWriters(fmt.Errorf("unable to write: %w", &net.OpError{Op: "write", Err: syscall.EPIPE})) }},
+		{"response not encoded", "ERROR", func() { fromWriters(errors.New("unable to write: no kind")) }},
 		{"lease not made", "ERROR", func() { fromController(conflict, "Failed to ensure lease exists, will retry") }},
 	} {
 		if got := logged(t, c.write); !strings.HasPrefix(got, "["+c.level) {
@@ -68,6 +74,35 @@ func TestUnhandledErrors(t *testing.T) {
 	}
 	if got := logged(t, report(canceled)); got != "" {
 		t.Errorf("canceled after the end of the context: log is %q", got)
+	}
+}
+
+// A client that leaves before the response is no error; a time-out is, and so is a panic.
+func TestAbandonedRequests(t *testing.T) {
+	const abort, late = "Timeout or abort while handling", "Post-timeout activity"
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	expired, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	<-expired.Done()
+	for _, c := range []struct {
+		name, want string
+		ctx        context.Context
+		message    string
+		result     any
+	}{
+		{"client left", "", left, abort, nil},
+		{"client left, handler returned", "", left, late, nil},
+		{"client left, handler gave up", "", left, late, http.ErrAbortHandler},
+		{"client left, handler panicked", "[ERROR]", left, late, "boom"},
+		{"response broken off", "[ERROR]", t.Context(), abort, nil},
+		{"time-out", "[ERROR]", expired, late, nil},
+		{"another message", "[ERROR]", left, "Failed", nil},
+	} {
+		got := logged(t, func() { utilruntime.HandleErrorWithContext(c.ctx, nil, c.message, "path", "/", "result", c.result) })
+		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: log is %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 
@@ -101,3 +136,9 @@ func warnFromController(message string) { klog.Warning(message) }
 func fromController(err error, message string) {
 	klog.FromContext(context.Background()).Error(err, message, "interval", "1s")
 }
+
+//line status.go:1
+func fromStatus(err error) { utilruntime.HandleError(err) }
+
+//line writers.go:1
+func fromWriters(err error) { utilruntime.HandleError(err) }
