@@ -68,7 +68,8 @@ func writeLine(log hclog.Logger, line []byte) {
 	if level > hclog.Info && isHarmless(sourceOf(header), message, nil) {
 		level = hclog.Info
 	}
-	log.Log(level, message)
+	message, args := oneLine(message, nil)
+	log.Log(level, message, args...)
 }
 
 // severity returns the level for a header, which begins with the severity's letter.

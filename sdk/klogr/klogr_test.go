@@ -22,9 +22,12 @@ func TestInstall(t *testing.T) {
 
 	ctx := klog.NewContext(t.Context(), klog.Background().WithName("sub").WithValues("request", 7))
 	for want, write := range map[string]func(){
-		"[INFO]  plain 1\n":               func() { klog.Infof("plain %d", 1) },
-		"[WARN]  careful\n":               func() { klog.Warning("careful") },
-		"[ERROR] bad: [x] y\n":            func() { klog.Errorf("bad: [x] y") },
+		"[INFO]  plain 1\n":    func() { klog.Infof("plain %d", 1) },
+		"[WARN]  careful\n":    func() { klog.Warning("careful") },
+		"[ERROR] bad: [x] y\n": func() { klog.Errorf("bad: [x] y") },
+		"[WARN]  bad request: detail=\"[ERROR] all is lost\"\n": func() { klog.Warning("bad request\n[ERROR] all is lost") },
+		"[INFO]  bad request: detail=\"\\x1b[2J\"\n":            func() { klog.InfoS("bad request\x1b[2J") },
+		"[ERROR] lists: a=b error=x\n  detail=\n  | 1\n  | 2\n": func() { klog.ErrorS(errors.New("x"), "lists\n1\n2", "a", "b") },
 		"[INFO]  verbose\n":               func() { klog.V(3).Info("verbose") },
 		"":                                func() { klog.V(4).Info("too verbose") },
 		"[INFO]  keys: pod=ns/name n=1\n": func() { klog.InfoS("keys", "pod", klog.KRef("ns", "name"), "n", 1) },

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"unicode"
 
 	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-hclog"
@@ -26,7 +28,8 @@ func (s *sink) Enabled(level int) bool {
 }
 
 func (s *sink) Info(_ int, message string, keysAndValues ...any) {
-	s.log().Info(message, plain(keysAndValues)...)
+	message, args := oneLine(message, plain(keysAndValues))
+	s.log().Info(message, args...)
 }
 
 func (s *sink) Error(err error, message string, keysAndValues ...any) {
@@ -34,11 +37,12 @@ func (s *sink) Error(err error, message string, keysAndValues ...any) {
 	if err != nil {
 		args = append(args, "error", text(err))
 	}
+	log := s.log().Error
 	if isHarmless(s.source(), message, err) {
-		s.log().Info(message, args...)
-		return
+		log = s.log().Info
 	}
-	s.log().Error(message, args...)
+	message, args = oneLine(message, args)
+	log(message, args...)
 }
 
 // source returns the base name of the file that the caller's caller is in.
@@ -58,6 +62,17 @@ func (s *sink) WithName(name string) logr.LogSink {
 
 func (s *sink) WithCallDepth(depth int) logr.LogSink {
 	return &sink{log: s.log, depth: s.depth + depth}
+}
+
+// oneLine cuts a message where it has a line break or another character that cannot be
+// printed, and adds the rest to args: hclog escapes those and marks their lines, but writes
+// a message as it is, which could forge lines of the log.
+func oneLine(message string, args []any) (string, []any) {
+	i := strings.IndexFunc(message, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' || r == unicode.ReplacementChar })
+	if i < 0 {
+		return message, args
+	}
+	return strings.TrimSpace(message[:i]), append(args, "detail", strings.TrimSpace(message[i:]))
 }
 
 // plain makes keys and values fit for hclog, which panics on a key that is no
