@@ -216,7 +216,7 @@ func (a *Attached) describe(ctx context.Context) error {
 	case d.GetName() != a.spec.Name:
 		return fmt.Errorf("it reports the name %q, but is configured as %q", d.GetName(), a.spec.Name)
 	}
-	a.description = d
+	a.description = printableDescription(d)
 	data, pid, err := dialDebug(ctx, a.spec.Attach, stagev1.DebugDataSocket)
 	if err != nil {
 		return fmt.Errorf("data socket: %v", err) //nolint:errorlint // must not look like notWaitingError

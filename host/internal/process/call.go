@@ -79,7 +79,7 @@ func (i interceptor) callError(ctx context.Context, method string, err error) er
 	if err == nil {
 		return nil
 	}
-	st, cause := status.Convert(err), ended(ctx)
+	st, cause := printableStatus(status.Convert(err)), ended(ctx)
 	if st.Code() == codes.DeadlineExceeded && cause != nil {
 		st = status.New(codes.DeadlineExceeded, timeoutMessage(ctx))
 	} else if (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) && cause == nil {
@@ -88,6 +88,17 @@ func (i interceptor) callError(ctx context.Context, method string, err error) er
 		}
 	}
 	return &CallError{Stage: i.stage, Method: path.Base(method), Status: st, cause: cause}
+}
+
+// printableStatus returns a status whose message cannot forge lines where it is logged or printed:
+// what cannot be printed is escaped, and all lines but the first are indented.
+func printableStatus(st *status.Status) *status.Status {
+	if safe := printableLines(st.Message()); safe != st.Message() {
+		p := st.Proto()
+		p.Message = safe
+		return status.FromProto(p)
+	}
+	return st
 }
 
 // ended returns the context's error, also in the moment between its deadline and its timer:

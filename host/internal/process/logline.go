@@ -178,6 +178,15 @@ func printable(s string) string {
 	return b.String()
 }
 
+// printableLines is printable for a text of several lines; all but the first are indented.
+func printableLines(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\r\n"), "\n")
+	for i, line := range lines {
+		lines[i] = printable(strings.TrimSuffix(line, "\r"))
+	}
+	return strings.Join(lines, "\n    ")
+}
+
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func expandTabs(s string) string { return strings.ReplaceAll(s, "\t", "    ") }

@@ -201,9 +201,15 @@ func (p *Process) describe(ctx context.Context) error {
 	case d.GetName() != p.spec.Name:
 		return fmt.Errorf("reports the name %q, but is configured as %q; is it the right file?", d.GetName(), p.spec.Name)
 	}
-	p.description = d
+	p.description = printableDescription(d)
 	p.described.Store(true)
 	return nil
+}
+
+// printableDescription makes what people read of a description fit for one line each.
+func printableDescription(d *stagev1.DescribeResponse) *stagev1.DescribeResponse {
+	d.Version, d.Sdk, d.Summary = printable(d.GetVersion()), printable(d.GetSdk()), printable(d.GetSummary())
+	return d
 }
 
 // abandon releases the resources of a start that has failed, and returns its error.
