@@ -19,7 +19,7 @@ const (
 )
 
 // valid returns the claims that count. What is wrong with the others is logged when it is
-// new. The caller holds mu.
+// new.
 func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 	good := make([]*stagev1.Claim, 0, min(len(claims), maxClaims))
 	var wrong []string
@@ -44,7 +44,7 @@ func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 }
 
 // logShadowed logs the claims for whose paths the host answers itself, each of them once. A
-// claim to everything is none of them. The caller holds mu.
+// claim to everything is none of them.
 func (g *Generation) logShadowed(claims []*stagev1.Claim) {
 	if g.opts.HostPaths == nil {
 		return

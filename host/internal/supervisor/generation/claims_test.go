@@ -2,8 +2,10 @@ package generation
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -76,5 +78,42 @@ func TestShadowedClaims(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "\n"); n > maxShadowed {
 		t.Errorf("%d lines", n)
+	}
+}
+
+// A log that is not read does not keep others from the report of a stage.
+func TestReportWhileTheLogIsSlow(t *testing.T) {
+	t.Parallel()
+	for name, claim := range map[string]*stagev1.Claim{
+		"claim that does not count": {Path: "bad"}, "shadowed claim": {Path: "/metrics"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, w := io.Pipe()
+			g := &Generation{id: "g", opts: &Options{
+				HostPaths: func() []string { return []string{"/metrics"} },
+				Log:       hclog.New(&hclog.LoggerOptions{Output: w}),
+			}}
+			set := make(chan struct{})
+			go func() {
+				defer close(set)
+				g.setReport([]string{"/listed"}, []*stagev1.Claim{claim})
+			}()
+			if _, err := r.Read(make([]byte, 1)); err != nil { // it is logging
+				t.Fatal(err)
+			}
+			reported := make(chan Report, 1)
+			go func() { reported <- g.Report() }()
+			select {
+			case <-reported:
+			case <-time.After(time.Second):
+				t.Error("Report waits for the log")
+			}
+			go func() { _, _ = io.Copy(io.Discard, r) }()
+			<-set
+			if got := g.Report().Paths; len(got) != 1 || got[0] != "/listed" {
+				t.Errorf("listed paths are %q", got)
+			}
+		})
 	}
 }

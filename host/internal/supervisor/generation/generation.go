@@ -41,6 +41,11 @@ type Generation struct {
 	hooksBegun atomic.Bool
 	health     healthCache
 
+	// rejected is what was last logged of claims that do not count, and shadowed are the
+	// paths that have been logged because the host answers for them. Only setReport uses them.
+	rejected string
+	shadowed map[string]bool
+
 	mu sync.Mutex
 	// report is what the stage reports, and inherited what counts in its place until all
 	// signals have come.
@@ -54,10 +59,6 @@ type Generation struct {
 	staged map[string]string
 	// hooks has what became of each post-start hook.
 	hooks map[string]error
-	// rejected is what was last logged of claims that do not count, and shadowed are the
-	// paths that have been logged because the host answers for them.
-	rejected string
-	shadowed map[string]bool
 }
 
 // Config says what Launch launches.

@@ -27,11 +27,14 @@ func (g *Generation) Report() Report {
 	return g.report
 }
 
+// setReport is called by one goroutine at a time. It does not log under mu: the log may be
+// slow, and Report is called under the lock of the supervisor.
 func (g *Generation) setReport(paths []string, claims []*stagev1.Claim) {
+	good := g.valid(claims)
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.report.Paths, g.report.Claims = paths, g.valid(claims)
-	g.logShadowed(g.report.Claims)
+	g.report.Paths, g.report.Claims = paths, good
+	g.mu.Unlock()
+	g.logShadowed(good)
 }
 
 // Inherit makes the report of the generation before count until all signals have come.
