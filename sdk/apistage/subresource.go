@@ -25,8 +25,8 @@ type Call[T Object] struct {
 	Object T
 }
 
-// Action is a verb of a kind's own: POST .../NAME/VERB with an In, answered with the
-// object that do returns. In has to be in the scheme. Admission has seen it; if
+// Action is a verb of a kind's own: POST .../NAME/VERB with an In; the response is
+// the object that do returns. In has to be in the scheme. Admission has seen it; if
 // DryRun is among its options, do must change nothing.
 func Action[T, In Object](do func(ctx context.Context, call Call[T], in In, options *metav1.CreateOptions) (runtime.Object, error)) Subresource {
 	return func(setup *Setup, store rest.StandardStorage) (rest.Storage, error) {
@@ -59,7 +59,7 @@ func (a *action[T, In]) Create(ctx context.Context, name string, object runtime.
 	return a.do(ctx, Call[T]{a.setup, a.store, parent.(T)}, object.(In), options)
 }
 
-// Connect answers requests with any of the methods for .../NAME/SUBRESOURCE with a
+// Connect serves requests with any of the methods for .../NAME/SUBRESOURCE by a
 // handler of net/http: downloads, streams, upgrades.
 func Connect[T Object](serve func(call Call[T], w http.ResponseWriter, r *http.Request), methods ...string) Subresource {
 	return func(setup *Setup, store rest.StandardStorage) (rest.Storage, error) {

@@ -3,7 +3,7 @@
 //
 // The aggregator walks its delegation chain for three things: the listed paths,
 // which it registers as APIServices; the OpenAPI documents, which it merges; and
-// requests that it does not answer itself. The chain here has the paths that the
+// requests that it does not serve itself. The chain here has the paths that the
 // stages have reported, asks the stages for the documents, and declines the
 // requests, which the host then takes to the next stage.
 //

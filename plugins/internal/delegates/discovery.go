@@ -91,7 +91,7 @@ func (d *Discovery) Gate() http.Handler {
 			d.Delegate.Handler.ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, fmt.Sprintf("stage %q has not answered yet", d.Delegate.Name), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("stage %q has not responded yet", d.Delegate.Name), http.StatusServiceUnavailable)
 	})
 }
 
@@ -154,10 +154,10 @@ func (d *Discovery) Run(ctx context.Context) {
 // ErrMalformed is why a document that the delegate has sent is of no use.
 var ErrMalformed = errors.New("malformed document")
 
-// Sync brings the manager up to date once. If the delegate does not answer, what
-// it had stays, marked as stale. If its response is malformed and it never had a better
-// one, its listed group versions are there, empty and stale: waiting for more would
-// hold up its neighbours. It must not be called while Run runs.
+// Sync brings the manager up to date once. If the delegate does not respond, its
+// last document is kept, marked as stale. If its response is malformed and there is no
+// last document, its listed group versions are there, empty and stale: waiting for more
+// would delay the other delegates. It must not be called while Run runs.
 func (d *Discovery) Sync(ctx context.Context) {
 	document, err := d.fetch(ctx)
 	if ctx.Err() != nil {

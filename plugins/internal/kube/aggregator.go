@@ -122,7 +122,7 @@ func (a *aggregator) hasCRDs() bool {
 
 func listsCRDs(delegate sdk.Delegate) bool { return slices.Contains(delegate.ListedPaths, crdPath) }
 
-// prepare finishes the server. The stages behind this one are prepared by then,
+// prepare finishes the server. The stages downstream are prepared by then,
 // so that discovery and OpenAPI begin complete if the host serves already.
 func (a *aggregator) prepare() error {
 	for _, d := range a.discoveries {

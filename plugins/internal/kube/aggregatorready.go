@@ -21,7 +21,7 @@ const (
 )
 
 // awaitOpenAPI returns when the index of OpenAPI documents has those of all stages
-// behind this one. In Kubernetes' single process it is complete from the beginning.
+// downstream. In Kubernetes' single process it is complete from the beginning.
 func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
 	defer cancel()
