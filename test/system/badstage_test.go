@@ -204,8 +204,8 @@ func checkBadLog(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ line, detail string }{
-		{"the stage claims what the host answers itself", `stage=greedy`},
-		{"the stage claims what the host answers itself", `paths="/ /healthz /livez /readyz /metrics /version"`},
+		{"the stage claims paths that the host serves itself", `stage=greedy`},
+		{"the stage claims paths that the host serves itself", `paths="/ /healthz /livez /readyz /metrics /version"`},
 		{"a stage lists API groups, and not /apis", "delegate=broken"},
 		{"discovery of a stage is malformed", "delegate=garbled"},
 		{"OpenAPI documents of a stage are malformed", "delegate=garbled"},

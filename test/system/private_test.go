@@ -67,7 +67,7 @@ func TestOpenDataFolder(t *testing.T) {
 				h := s.start(t, s.args()...)
 				h.awaitReady(t)
 				s.isClosed(t, when)
-				if !strings.Contains(h.log(), "the data folder was open to other users") {
+				if !strings.Contains(h.log(), "the data directory was open to other users") {
 					t.Errorf("%s: nothing is said about it:\n%s", when, h.log())
 				}
 				h.stop(t)

@@ -195,7 +195,8 @@ func (s *Stage) Retired(id string) bool {
 }
 
 // Ended says that the process of a generation has ended, and returns what has to be done.
-// A process that ends while it is being brought up is the business of whoever does that.
+// There is nothing to do for a process that ends while it is being brought up: that fails, and
+// its caller handles the error.
 func (s *Stage) Ended(id, reason string) Decision {
 	g := s.generations[id]
 	if g == nil || g.state.Ended() {

@@ -15,7 +15,7 @@ func (s *state) fromSystem(info os.FileInfo) {
 	}
 }
 
-// isOpenForWriting tells whether a process has the file open for writing. The kernel
+// isOpenForWriting reports whether a process has the file open for writing. The kernel
 // gives no lease for reading while there is one. Of files of other users nothing can be
 // said; the kernel does not execute such a file either way.
 func isOpenForWriting(path string) bool {

@@ -86,7 +86,7 @@ func (p *Process) Client() stagev1.StageClient { return p.client }
 // Description returns the stage's response to Describe.
 func (p *Process) Description() *stagev1.DescribeResponse { return p.description }
 
-// Done is closed when the process has ended, whoever ended it, and its output has been
+// Done is closed when the process has ended, for whatever reason, and its output has been
 // read. What was left of its process group has been killed by then.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

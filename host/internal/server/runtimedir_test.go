@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A data folder may lie deeper than the path of a Unix socket can be long.
+// A data directory may lie deeper than the path of a Unix socket can be long.
 func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
 	tmp, err := os.MkdirTemp("", "run")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
 	}
 	got, err := prepareRuntimeDir("", deep, []string{"core"})
 	if err != nil || filepath.Dir(got) != tmp {
-		t.Errorf("got %q, %v; want a folder in %s", got, err, tmp)
+		t.Errorf("got %q, %v; want a directory in %s", got, err, tmp)
 	}
 	if again, err := prepareRuntimeDir("", deep, []string{"core"}); err != nil || again != got {
 		t.Errorf("next start: got %q, %v; want %q", again, err, got)

@@ -117,10 +117,10 @@ func (r *run) openData(context.Context) error {
 		return lock.Release()
 	})
 	if lock.WasOpen {
-		r.logs.host.Warn("the data folder was open to other users of this machine; it is closed to them now", "dir", dir)
+		r.logs.host.Warn("the data directory was open to other users of this machine; it is closed to them now", "dir", dir)
 	}
 	if lock.Replaceable != nil {
-		r.logs.host.Warn("other users of this machine could put another folder in the place of the data folder", "error", lock.Replaceable)
+		r.logs.host.Warn("other users of this machine could replace the data directory", "error", lock.Replaceable)
 	}
 	if r.runtimeDir, err = prepareRuntimeDir(r.Config.RuntimeDir, dir, r.Config.Order); err != nil {
 		return err

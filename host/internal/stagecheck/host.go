@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	behindName = "stagecheck-next"
+	nextName = "stagecheck-next"
 	// headerID identifies a request in the downstream stage.
 	headerID = "X-Stagecheck-Id"
 	// headerError marks a response of this package's own relay, not of the stage.
@@ -39,7 +39,7 @@ func (st *stage) serve() error {
 	host := &relay.HostHandler{
 		Chain: st.chain,
 		Caller: func(token string) (relay.Caller, bool) {
-			return relay.Caller{Stage: st.name, Delegates: []string{behindName}}, token == st.token
+			return relay.Caller{Stage: st.name, Delegates: []string{nextName}}, token == st.token
 		},
 		API: http.HandlerFunc(serveAPI),
 		As:  func(r *http.Request, _ relay.Caller) *http.Request { return r },

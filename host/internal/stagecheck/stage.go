@@ -109,7 +109,7 @@ func (st *stage) configure(ctx context.Context, config json.RawMessage, standby 
 			Socket: st.hostSocket(), Token: st.token, User: "stagecheck", Groups: []string{"system:authenticated"},
 			ServerVersion: "v1.0.0", ExternalUrl: "https://localhost:6443",
 		},
-		Delegates:  []*stagev1.Delegate{{Name: behindName, Claims: []*stagev1.Claim{{Path: "/", Match: stagev1.Claim_PREFIX}}}},
+		Delegates:  []*stagev1.Delegate{{Name: nextName, Claims: []*stagev1.Claim{{Path: "/", Match: stagev1.Claim_PREFIX}}}},
 		DataDir:    st.dataDir,
 		Generation: rand.Text()[:8],
 		Standby:    standby,
@@ -139,9 +139,9 @@ func (st *stage) prepare(ctx context.Context) error {
 func (st *stage) claim(claims []*stagev1.Claim) {
 	table := chain.NewTable([]chain.StageClaims{
 		{Name: st.name, Claims: stagev1.DecodeClaims(claims)},
-		{Name: behindName, Claims: []claim.Claim{claim.Prefix("/")}},
+		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}},
 	})
-	st.chain.Set(table, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: behindName, Socket: st.next.socket}})
+	st.chain.Set(table, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: nextName, Socket: st.next.socket}})
 }
 
 // unimplemented reports whether an error is that a stage lacks the method.

@@ -32,7 +32,7 @@ type Options struct {
 	// AwaitEmpty, if it is not nil, returns when the relay has no request left at a
 	// socket that is published no longer, or with an error when ctx ends.
 	AwaitEmpty func(ctx context.Context, socket string) error
-	// HostPaths returns the paths for which the host answers itself, whatever stages claim;
+	// HostPaths returns the paths that the host serves itself, whatever stages claim;
 	// one that ends with a slash, but for "/", stands for all below it. nil if there are
 	// none. It can be called at any time, and must not call the supervisor.
 	HostPaths func() []string
@@ -51,7 +51,7 @@ type Published struct {
 	Name string
 	// Socket is empty if the stage cannot be reached, because of Failure.
 	Socket string
-	// Refusal marks what the host itself answers on Socket, see process.Listener.
+	// Refusal marks the responses of the host itself on Socket, see process.Listener.
 	Refusal string
 	Failure string
 	// Absent says that the stage, which is not required, has never come up; Claims are

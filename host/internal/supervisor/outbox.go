@@ -10,7 +10,7 @@ type outbox struct {
 	sending bool
 }
 
-// add adds an event. Somebody has to call send afterwards.
+// add adds an event. The caller calls send once it has released the lock.
 func (o *outbox) add(event func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

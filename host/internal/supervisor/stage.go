@@ -29,7 +29,7 @@ type stage struct {
 	state *lifecycle.Stage
 	// generations are those whose process has not ended, and the current one.
 	generations map[string]*generation.Generation
-	// endStandby ends whoever brings up a standby.
+	// endStandby cancels the goroutine that brings up a standby.
 	endStandby      func()
 	standbyFailure  string
 	standbyFailures int

@@ -13,8 +13,8 @@ const (
 	maxClaims = 100_000
 	// maxRejected bounds the claims that one line of the log names.
 	maxRejected = 10
-	// maxShadowed bounds the claims that are logged because the host answers for their
-	// paths: a stage can change its claims as often as it likes.
+	// maxShadowed bounds the claims that are logged because the host serves their
+	// paths itself: a stage can change its claims as often as it likes.
 	maxShadowed = 20
 )
 
@@ -43,8 +43,8 @@ func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 	return good
 }
 
-// logShadowed logs the claims for whose paths the host answers itself, each of them once. A
-// claim to everything is none of them.
+// logShadowed logs the claims whose paths the host serves itself, each of them once. A
+// claim to everything is not one of them.
 func (g *Generation) logShadowed(claims []*stagev1.Claim) {
 	if g.opts.HostPaths == nil {
 		return
@@ -65,7 +65,7 @@ func (g *Generation) logShadowed(claims []*stagev1.Claim) {
 		}
 	}
 	if len(fresh) > 0 {
-		g.opts.Log.Warn("the stage claims what the host answers itself, and gets no request for it",
+		g.opts.Log.Warn("the stage claims paths that the host serves itself, and gets no requests for them",
 			"generation", g.id, "paths", strings.Join(fresh, " "))
 	}
 }
@@ -86,8 +86,8 @@ func newHostPaths(paths []string) hostPaths {
 	return h
 }
 
-// shadow reports whether the host answers for the path of a claim. That it answers for
-// some of the paths below does not count.
+// shadow reports whether the host serves the path of a claim itself. That it serves some of
+// the paths below does not count.
 func (h hostPaths) shadow(c *stagev1.Claim) bool {
 	path := c.GetPath()
 	if c.GetMatch() == stagev1.Claim_CHILD || path == "/" && c.GetMatch() != stagev1.Claim_EXACT {

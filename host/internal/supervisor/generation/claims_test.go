@@ -41,7 +41,7 @@ func TestClaimsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// A stage that claims what the host answers is told so: each path once, however often it
+// A claim of what the host serves itself is logged: each path once, however often it
 // changes its claims.
 func TestShadowedClaims(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ type Generation struct {
 	health     healthCache
 
 	// rejected is what was last logged of claims that do not count, and shadowed are the
-	// paths that have been logged because the host answers for them. Only setReport uses them.
+	// paths that have been logged because the host serves them itself. Only setReport uses them.
 	rejected string
 	shadowed map[string]bool
 

@@ -38,7 +38,7 @@ func (g *Generation) HealthChecks() []*stagev1.HealthCheck { return g.prepared.G
 
 // CheckHealth returns the result of one health check. It is that of a round of all checks
 // which is at most a tenth of a second old; callers that come while a round runs share it.
-// A stage that does not answer in time gives an error.
+// It is an error if the stage does not respond in time.
 func (g *Generation) CheckHealth(ctx context.Context, name string) error {
 	c := &g.health
 	c.mu.Lock()
@@ -150,7 +150,7 @@ func (e *StuckError) Error() string {
 	return fmt.Sprintf("health check %q has not come back for %s", e.Check, time.Since(e.Since).Round(time.Millisecond))
 }
 
-// Responds returns an error if the process does not answer calls before ctx ends.
+// Responds returns an error if the process does not respond to calls before ctx ends.
 func (g *Generation) Responds(ctx context.Context) error {
 	_, err := g.process.Client().Describe(ctx, &stagev1.DescribeRequest{})
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
@@ -160,7 +160,7 @@ func (g *Generation) Responds(ctx context.Context) error {
 }
 
 // Alive returns an error if a serving process gives no sign of life before ctx ends: it
-// does not answer calls, its data socket's backlog is full, or, as a *StuckError, one of
+// does not respond to calls, its data socket's backlog is full, or, as a *StuckError, one of
 // its checks of /livez does not come back. That a check fails is a sign of life: what the
 // stage needs may be away, and a restart would not bring it back.
 func (g *Generation) Alive(ctx context.Context) error {

@@ -64,7 +64,7 @@ type Options struct {
 	HostSocket string
 	// ServerVersion and ExternalURL are passed to the stages.
 	ServerVersion, ExternalURL string
-	// HostPaths returns the paths for which the host answers itself, whatever stages claim;
+	// HostPaths returns the paths that the host serves itself, whatever stages claim;
 	// one that ends with a slash, but for "/", stands for all below it. It may be nil.
 	HostPaths func() []string
 	// Log gets what the host has to say of the stage, StageLog what the stage logs.

@@ -189,7 +189,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handOn changes the path of a request and passes on the answer of the stages behind.
+// handOn changes the path of a request and passes on the response of the stages downstream.
 func (s *stage) handOn(w http.ResponseWriter, r *http.Request) {
 	header := http.Header{
 		stagev1.HeaderNext: {r.Header.Get(stagev1.HeaderRequest)},
