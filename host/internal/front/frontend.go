@@ -33,8 +33,6 @@ type Options struct {
 	// Signal is called with the lifecycle signals as they come, one at a time, if it
 	// is not nil. It must not block.
 	Signal func(name string, at time.Time)
-	// PreShutdownTimeout bounds the hooks of AddPreShutdownHook, if it is not zero.
-	PreShutdownTimeout time.Duration
 	// Log gets the messages of the front itself; Kubernetes' code logs through klog.
 	Log hclog.Logger
 }
@@ -56,7 +54,7 @@ type Frontend struct {
 	// contents are the files of flags as they were at the start.
 	contents map[[2]string]digest
 
-	hooks     []preShutdownHook
+	hooks     []func() error
 	draining  chan struct{}
 	initiated <-chan struct{}
 	drained   <-chan struct{}

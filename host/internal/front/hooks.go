@@ -32,34 +32,17 @@ func (f *Frontend) AddPostStartHook(name string, hook func(context.Context) erro
 
 // AddPreShutdownHook adds a function that Run calls while it still serves, after
 // its context has ended. Requests are accepted until all hooks have returned; all
-// of them run at once, and the context of each ends after Options.PreShutdownTimeout.
-// Run returns their errors. It is to be called before Run.
-func (f *Frontend) AddPreShutdownHook(name string, hook func(context.Context) error) {
-	f.hooks = append(f.hooks, preShutdownHook{name, hook})
-}
-
-type preShutdownHook struct {
-	name string
-	run  func(context.Context) error
-}
+// of them run at once. Run returns their errors as they are. It is to be called before
+// Run.
+func (f *Frontend) AddPreShutdownHook(hook func() error) { f.hooks = append(f.hooks, hook) }
 
 // runPreShutdownHooks returns the errors of the hooks joined, in the order in which the hooks were
 // added.
 func (f *Frontend) runPreShutdownHooks() error {
-	ctx := context.Background()
-	if f.opts.PreShutdownTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.opts.PreShutdownTimeout)
-		defer cancel()
-	}
 	errs := make([]error, len(f.hooks))
 	var all sync.WaitGroup
 	for i, hook := range f.hooks {
-		all.Go(func() {
-			if err := hook.run(ctx); err != nil {
-				errs[i] = fmt.Errorf("pre-shutdown hook %q: %w", hook.name, err)
-			}
-		})
+		all.Go(func() { errs[i] = hook() })
 	}
 	all.Wait()
 	return errors.Join(errs...)

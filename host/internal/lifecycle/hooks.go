@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // Hook is code of a stage that the host runs at one point of the stage's life.
@@ -36,12 +35,9 @@ func RunPostStart(ctx context.Context, hooks []Hook, finished func(Hook, error))
 	wg.Wait()
 }
 
-// RunPreShutdown runs the hooks all at once and returns when each has returned
-// or has used up the deadline. None blocks another; what failed comes back
-// joined.
-func RunPreShutdown(ctx context.Context, hooks []Hook, deadline time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
+// RunPreShutdown runs the hooks all at once and returns when each has returned, which
+// it does when ctx ends. None blocks another; what failed comes back joined.
+func RunPreShutdown(ctx context.Context, hooks []Hook) error {
 	errs := make([]error, len(hooks))
 	var wg sync.WaitGroup
 	for i, h := range hooks {

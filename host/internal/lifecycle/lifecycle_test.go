@@ -128,11 +128,13 @@ func TestPostStartHookForTheServersLifeIsNoFailure(t *testing.T) {
 func TestPreShutdownHooksBlockNoOther(t *testing.T) {
 	t.Parallel()
 	ran := make(chan struct{})
-	err := RunPreShutdown(t.Context(), []Hook{
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := RunPreShutdown(ctx, []Hook{
 		{"core", "hangs", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 		{"core", "fails", func(context.Context) error { return errors.New("boom") }},
 		{"aggregator", "fine", func(context.Context) error { close(ran); return nil }},
-	}, 50*time.Millisecond)
+	})
 	select {
 	case <-ran:
 	default:

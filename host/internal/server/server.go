@@ -141,7 +141,6 @@ func (r *run) openFront(ctx context.Context) error {
 	var err error
 	r.front, err = front.New(ctx, front.Options{
 		Flags: r.flags, Metrics: r.metrics, Signal: r.signaled, Log: r.logs.host.Named("front"),
-		PreShutdownTimeout: r.Config.PreShutdownTimeout,
 	})
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))

@@ -75,8 +75,8 @@ func (r *run) registerStages() error {
 	if err != nil {
 		return err
 	}
-	r.front.AddPreShutdownHook("catena-stages", func(ctx context.Context) error {
-		return r.stages.RunPreShutdownHooks(ctx, r.Config.PreShutdownTimeout)
+	r.front.AddPreShutdownHook(func() error {
+		return r.stages.RunPreShutdownHooks(context.Background(), r.Config.PreShutdownTimeout)
 	})
 	r.shutdown.drainStages()
 	return nil

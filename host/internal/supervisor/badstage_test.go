@@ -182,7 +182,7 @@ func TestHooksThatNeverComeBack(t *testing.T) {
 		t.Errorf("failing: %q", got)
 	}
 	err = f.RunPreShutdownHooks(t.Context(), 300*time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), "never") || !strings.Contains(err.Error(), "b") {
+	if err == nil || !strings.Contains(err.Error(), `pre-shutdown hook "never" of stage "b" failed: no response within 300ms; raise preShutdownTimeout`) {
 		t.Errorf("pre-shutdown hooks: %v", err)
 	}
 	began := time.Now()

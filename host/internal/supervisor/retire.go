@@ -28,7 +28,8 @@ func (s *Supervisor) retire(st *stage, g *generation.Generation, why string) {
 		s.forget(st, g)
 		return
 	}
-	ctx, cancel := process.WithTimeout(s.background, policy.DrainTimeout, "stages."+st.name+".drainTimeout")
+	key := "stages." + st.name + ".drainTimeout"
+	ctx, cancel := process.WithTimeout(s.background, policy.DrainTimeout, key)
 	g.Drain(ctx, policy.DrainSpread)
 	if s.opts.AwaitEmpty != nil {
 		// The stage has counted what has reached it. A request may be on its way still.
@@ -41,7 +42,9 @@ func (s *Supervisor) retire(st *stage, g *generation.Generation, why string) {
 		return
 	}
 	// The hooks have that time too, whatever of it the requests have taken.
-	if err := lifecycle.RunPreShutdown(s.background, g.PreShutdownHooks(), policy.DrainTimeout); err != nil {
+	ctx, cancel = process.WithTimeout(s.background, policy.DrainTimeout, key)
+	defer cancel()
+	if err := lifecycle.RunPreShutdown(ctx, g.PreShutdownHooks()); err != nil {
 		st.log.Warn("pre-shutdown hook of the old generation failed", "generation", g.ID(), "error", err)
 	}
 	s.stop(st, g, why)

@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // RunPreShutdownHooks runs the pre-shutdown hooks of all stages while they still
-// serve, all at once, each with the deadline. What failed is returned joined.
-func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Duration) error {
+// serve, all at once, each for the timeout, which is preShutdownTimeout of the
+// configuration. What failed is returned joined.
+func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := process.WithTimeout(ctx, timeout, "preShutdownTimeout")
+	defer cancel()
 	var hooks []lifecycle.Hook
 	s.lock()
 	for _, st := range s.chain {
@@ -23,7 +27,7 @@ func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, deadline time.Dura
 		}
 	}
 	s.unlock()
-	return lifecycle.RunPreShutdown(ctx, hooks, deadline)
+	return lifecycle.RunPreShutdown(ctx, hooks)
 }
 
 // Drain tells all stages that no new request will come, makes them end their
