@@ -96,7 +96,7 @@ func aggregatedDocuments(k *kubectl) {
 	k.contains("its document", k.run("get", "--raw", "/openapi/v3/apis/"+wardleGroup+"/v1alpha1"), `"/apis/wardle.example.com/v1alpha1/flunders"`, `"kind":"Flunder"`)
 }
 
-// Requests to core go to core, past the aggregator in front of it; those to the
+// Requests to core go to core, past the aggregator upstream of it; those to the
 // extension server go to the aggregator alone. The controllers go on meanwhile, which a
 // slow machine gives time for many requests of their own: hence the attempts.
 func (s *system) oneHop(k *kubectl) {

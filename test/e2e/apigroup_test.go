@@ -11,7 +11,7 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// groups is a Catena with API groups of third parties behind core: the examples wardle
+// groups is a Catena with API groups of third parties downstream of core: the examples wardle
 // and notes, and fleet, which the test binary serves.
 type groups struct{ *system }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // groupWatches swaps and kills the stages: informers go on, and no object is missing or
-// there twice. A watch resumes, or its client lists again if upstream's watch cache has
+// there twice. A watch resumes, or its client lists again if Kubernetes' watch cache has
 // begun later than at its resourceVersion, as after a restart of kube-apiserver.
 func groupWatches(t *testing.T, g *groups) {
 	client, err := dynamic.NewForConfig(g.config)
@@ -106,7 +106,7 @@ func (w *watched) createAndSee(t *testing.T, name string) {
 	eventually(t, "create "+name, func(ctx context.Context) error {
 		_, err := w.client.Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return nil // an answer was lost with its process
+			return nil // a response was lost with its process
 		}
 		return err
 	})

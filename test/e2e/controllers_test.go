@@ -33,7 +33,7 @@ func TestDeployment(t *testing.T) {
 			t.Errorf("pod %s of %v is %s on node %q", p.Name, p.OwnerReferences, p.Status.Phase, p.Spec.NodeName)
 		}
 	}
-	// Somebody deletes one: another takes its place.
+	// The controller replaces a pod that is deleted.
 	k.run("delete", "pod", pods[0].Name)
 	k.run("wait", "--for=jsonpath={.status.readyReplicas}=3", "deployment/web", patiently)
 	k.run("scale", "deployment", "web", "--replicas=0")

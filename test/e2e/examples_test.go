@@ -18,7 +18,7 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// installExamples puts examples into a folder of plugins: those that have been built beside
+// installExamples puts examples into a directory of plugins: those that have been built beside
 // the binaries of CATENA_BIN, if there are any. To link the large ones takes much memory.
 func installExamples(t *testing.T, dir string, names ...string) {
 	t.Helper()
@@ -30,17 +30,17 @@ func installExamples(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// buildStage builds the stage in a folder of the module.
-func buildStage(t *testing.T, dir, name, folder string) {
+// buildStage builds the stage in a directory of the module.
+func buildStage(t *testing.T, dir, name, directory string) {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "catena-stage-"+name), folder)
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "catena-stage-"+name), directory)
 	build.Dir = cluster.Root()
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-// startMiddleware starts a Catena with all middleware examples in front of the
+// startMiddleware starts a Catena with all middleware examples upstream of the
 // aggregator, and a stage that knows the first version of the protocol alone.
 func startMiddleware(t *testing.T) (s *system, dir string) {
 	t.Helper()
@@ -75,7 +75,7 @@ func startMiddleware(t *testing.T) (s *system, dir string) {
 	return s, dir
 }
 
-// auditLog is the name of the audit log in the folder of startMiddleware.
+// auditLog is the name of the audit log in the directory of startMiddleware.
 const auditLog = "audit.log"
 
 // answer is what a user gets for a GET.
@@ -102,8 +102,8 @@ func (s *system) answer(t *testing.T, user, path string) (*http.Response, string
 	return resp, string(body)
 }
 
-// The middleware examples do to kubectl's requests what their READMEs say, each behind
-// the others.
+// The middleware examples do to kubectl's requests what their READMEs say, one after
+// the other.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	s, dir := startMiddleware(t)

@@ -60,7 +60,7 @@ func TestKubectlCanI(t *testing.T) {
 	bob.fail("", []string{"get", "configmaps"}, "Error from server (Forbidden)", `User "bob" cannot list resource "configmaps"`)
 	k.run("create", "role", "reader", "--verb=list,get", "--resource=configmaps")
 	k.run("create", "rolebinding", "reader", "--role=reader", "--user=bob")
-	// Core answers reviews, and the front decides: each has to see the role.
+	// Core serves reviews, and the front authorizes: each has to see the role.
 	eventuallyPrints(bob, func(out string) bool { return out == "yes\n" }, "auth", "can-i", "list", "configmaps")
 	eventuallyPrints(bob, func(out string) bool { return !strings.Contains(out, "Forbidden") }, "get", "configmaps")
 	bob.run("get", "configmaps")

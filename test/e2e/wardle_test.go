@@ -9,7 +9,7 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// wardle is upstream's sample-apiserver, with the resources flunders and fischers, as a
+// wardle is Kubernetes' sample-apiserver, with the resources flunders and fischers, as a
 // process that the aggregator reaches through an APIService.
 type wardle struct {
 	system  *system

@@ -15,14 +15,14 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// extension is an API server of somebody else's, behind an APIService. What it does
+// extension is an extension API server, reached through an APIService. What it does
 // depends on the last segment of the path.
 type extension struct {
 	*httptest.Server
 	// victim is where its redirects lead; nobody must come there with them.
 	victim *httptest.Server
 	visits chan string
-	// forged is how often it has answered with headers that only stages may send.
+	// forged is how often it has responded with headers that only stages may send.
 	forged atomic.Int64
 }
 
@@ -93,7 +93,7 @@ func (e *extension) register(t *testing.T, s *cluster.Server) {
 }
 
 // forge has the extension speak to the host as a stage does: a write is executed once all
-// the same, and its answer is passed on.
+// the same, and its response is passed on.
 func (e *extension) forge(t *testing.T, s *cluster.Server) {
 	t.Helper()
 	for n, headers := range []string{"Content-Length: 2\r\n\r\n{}", "Connection: Upgrade\r\nUpgrade: shout\r\nContent-Length: 0\r\n\r\n"} {
@@ -107,7 +107,7 @@ func (e *extension) forge(t *testing.T, s *cluster.Server) {
 	}
 }
 
-// Redirects and switches of protocols of an extension API server are what they are behind
+// Redirects and switches of protocols of an extension API server are the same as with
 // kube-apiserver: the former are refused, the latter work, and errors are passed on.
 func TestAggregatedRedirectsAndUpgrades(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestAggregatedRedirectsAndUpgrades(t *testing.T) {
 				said = append(said, transcript(t, conn, resp))
 			}
 			if diff := cmp.Diff(said[0], said[1]); diff != "" {
-				t.Errorf("Catena's answer (+) is not kube-apiserver's (-):\n%s", diff)
+				t.Errorf("Catena's response (+) is not kube-apiserver's (-):\n%s", diff)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestAggregatedRedirectsAndUpgrades(t *testing.T) {
 	}
 }
 
-// transcript is an answer, without what differs between two servers, and what comes
+// transcript is a response, without what differs between two servers, and what comes
 // back if one speaks after it.
 func transcript(t *testing.T, conn *rawConn, resp *http.Response) string {
 	t.Helper()

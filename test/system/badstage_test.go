@@ -222,7 +222,7 @@ func checkBadLog(t *testing.T, path string) {
 		}
 	}
 	if strings.Contains(string(text), "failed to download k8s_internal_local") {
-		t.Error("what upstream logs for each request for /openapi/v2 is in the log")
+		t.Error("what Kubernetes logs for each request for /openapi/v2 is in the log")
 	}
 	if !strings.Contains(string(text), "catena.greedy: the stage logs too much") {
 		t.Error("nothing in the log of how much greedy logs")

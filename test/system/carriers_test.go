@@ -22,7 +22,7 @@ import (
 )
 
 // The tests of this file and of carriers_audit_test.go are one for each line of
-// docs/design/0004-what-rides-on-the-context.md: they fail if that line's carrier does.
+// docs/design/0004-what-rides-on-the-context.md: they fail if what that line describes does not cross the boundary.
 
 // Who makes a request reaches the stages as it is, whatever characters it has.
 func TestCarriedUser(t *testing.T) {
@@ -127,7 +127,7 @@ func (l *long) waited(t *testing.T, id string) {
 	eventually(t, "the stage is told to end the request "+id, func() bool { return l.logged("told to end: ", "id="+id, "context ") })
 }
 
-// logged tells whether a line of the log has all of the texts.
+// logged reports whether a line of the log has all of the texts.
 func (l *long) logged(texts ...string) bool {
 	for line := range strings.Lines(cluster.Tail(l.Process().Log, 10_000)) {
 		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
@@ -157,7 +157,7 @@ func TestCarriedAuditIDAndTime(t *testing.T) {
 	}
 }
 
-// Spans of host and stages are one trace, and only those whom upstream trusts choose it.
+// Spans of host and stages are one trace, and only clients that kube-apiserver trusts choose it.
 func TestCarriedTrace(t *testing.T) {
 	t.Parallel()
 	l := theLong(t)

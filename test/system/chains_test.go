@@ -37,7 +37,7 @@ func TestOrderOfTheFileSaysNothing(t *testing.T) {
 	}
 }
 
-// A stage answers its own paths wherever it stands, and is not in the way of others.
+// A stage serves its own paths at any place in the chain, and leaves others alone.
 func TestStagesInFrontBetweenAndBehind(t *testing.T) {
 	t.Parallel()
 	l := theLong(t)
@@ -69,7 +69,7 @@ func TestStagesInFrontBetweenAndBehind(t *testing.T) {
 	}
 }
 
-// A stage may add to what the stages behind it answer.
+// A stage may add to the responses of the stages downstream.
 func TestWrappedAnswers(t *testing.T) {
 	t.Parallel()
 	l := theLong(t)
@@ -89,7 +89,7 @@ func TestWrappedAnswers(t *testing.T) {
 		}
 	}
 
-	// The stages behind see the request as the client has sent it.
+	// The stages downstream see the request as the client has sent it.
 	big := strings.Repeat("y", 300_000)
 	a := do(t, l.Config(cluster.Alice), http.MethodGet, "/nowhere", big, wrapHeader+": front,middle")
 	if a.code != http.StatusForbidden {
@@ -174,7 +174,7 @@ func TestWrappedUpgrade(t *testing.T) {
 	}
 }
 
-// A chain of one stage that is nobody's but its author's.
+// A chain of one third-party stage.
 func TestChainOfOneThirdPartyStage(t *testing.T) {
 	t.Parallel()
 	c := catena(t, cluster.Options{

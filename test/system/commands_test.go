@@ -79,8 +79,8 @@ func TestWhatServePrints(t *testing.T) {
 	}
 }
 
-// The lines are short where the data folder is in the current one.
-func TestWhatServePrintsForTheCurrentFolder(t *testing.T) {
+// The lines are short where the data directory is in the current one.
+func TestWhatServePrintsInTheCurrentDirectory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	dir := filepath.Dir(s.data)
@@ -113,7 +113,7 @@ func TestWhatServePrintsForTheCurrentFolder(t *testing.T) {
 	}
 }
 
-// shell runs lines in a folder, with kubectl in the path, and returns what they print.
+// shell runs lines in a directory, with kubectl in the path, and returns what they print.
 func shell(t *testing.T, dir, lines string) string {
 	t.Helper()
 	kubectl, err := cluster.Tool("kubectl")

@@ -137,7 +137,7 @@ func TestHostKilled(t *testing.T) {
 	l.verify(t)
 }
 
-// drained reads an answer to its end, and then delivers how it ended.
+// drained reads a response to its end, and then delivers how it ended.
 func drained(resp *http.Response) <-chan error {
 	end := make(chan error, 1)
 	go func() {
@@ -198,7 +198,7 @@ func TestGracefulEnd(t *testing.T) {
 		t.Fatal(resp.Status)
 	}
 	asked := hook.asked.Load()
-	created := make(chan answer, 1)
+	created := make(chan response, 1)
 	go func() {
 		defer close(created)
 		created <- do(t, admin, http.MethodPost, maps, slow("in-flight"))

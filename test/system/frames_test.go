@@ -75,8 +75,8 @@ func encodeFields(fields []string) []byte {
 	return block.Bytes()
 }
 
-// answer reads until a stream ends. If this is not with an answer, the error says how.
-func (f *frames) answer(stream uint32) (a answer, err error) {
+// response reads until a stream ends. If this is not with a response, the error says how.
+func (f *frames) response(stream uint32) (a response, err error) {
 	a.header = http.Header{}
 	for {
 		frame, err := f.ReadFrame()
@@ -113,7 +113,7 @@ func (f *frames) answer(stream uint32) (a answer, err error) {
 }
 
 // add adds the fields of a header or a trailer.
-func (a *answer) add(frame *http2.MetaHeadersFrame) {
+func (a *response) add(frame *http2.MetaHeadersFrame) {
 	if status := frame.PseudoValue("status"); status != "" {
 		_, _ = fmt.Sscan(status, &a.code)
 	}

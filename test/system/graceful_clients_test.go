@@ -71,7 +71,7 @@ func (v *visitor) do(ctx context.Context, method, path, body string) (*http.Resp
 	return v.client.Do(req)
 }
 
-// refused says whether the server has refused the visit as upstream does when it ends: by
+// refused reports whether the server has refused the visit as kube-apiserver does when it ends: by
 // 429 or, without shutdown-send-retry-after, by 503 on a connection that it is about to
 // close, both with Retry-After; or by not taking it: net/http closes connections on which
 // it has not begun to serve a request, whatever comes over them at that moment.

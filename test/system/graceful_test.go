@@ -16,7 +16,7 @@ import (
 	"github.com/catena-dev/catena/test/internal/kubelet"
 )
 
-// The end of a server that 200 clients are using is as gentle as upstream's tests of its
+// The end of a server that 200 clients are using is as gentle as Kubernetes' tests of its
 // graceful termination demand, with each of the options that change it.
 func TestGracefulTermination(t *testing.T) {
 	t.Parallel()
@@ -241,7 +241,7 @@ func (o termination) inOrder(t *testing.T, log string) {
 	}
 }
 
-// judge checks that nobody was refused who was promised service.
+// judge checks that no request was refused before the time at which refusals may begin.
 func (o termination) judge(t *testing.T, short *crowd, began time.Time) {
 	t.Helper()
 	served := short.count(func(r visit) bool { return r.code == http.StatusOK && r.err == nil })

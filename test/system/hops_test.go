@@ -24,7 +24,7 @@ func TestOneHopHoweverLongTheChain(t *testing.T) {
 			for _, name := range names {
 				checkHops(t, admin, names, "/stage/"+name, map[string]int{name: 1})
 			}
-			// What nobody claims is nobody's.
+			// What no stage claims reaches no stage.
 			checkHops(t, admin, names, "/nowhere", nil)
 		})
 	}

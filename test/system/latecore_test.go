@@ -44,7 +44,7 @@ func TestCoreThatComesLate(t *testing.T) {
 	create(t, c, rbac+"clusterroles", aliceRole)
 	create(t, c, rbac+"clusterrolebindings", aliceBinding)
 	uid := create(t, c, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", aliceSchema)
-	var last answer
+	var last response
 	eventually(t, "alice is authorized, in a flow of her own", func() bool {
 		last = do(t, alice, http.MethodGet, path, "")
 		return last.code == http.StatusOK && last.header.Get("X-Kubernetes-Pf-Flowschema-Uid") == uid

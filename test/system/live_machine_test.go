@@ -12,8 +12,8 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// Without its plugin folder a server goes on, as long as no process has to be started;
-// when the folder is back, so is everything.
+// Without its plugin directory a server goes on, as long as no process has to be started;
+// when the directory is back, so is everything.
 func TestDeletedPluginFolder(t *testing.T) {
 	t.Parallel()
 	s := startLiveSite(t, "1m")
@@ -86,7 +86,7 @@ func TestLogThatIsFull(t *testing.T) {
 	s.nothingLeft(t)
 }
 
-// Whatever is killed, nothing is left in the folder for temporary files, and no socket
+// Whatever is killed, nothing is left in the directory for temporary files, and no socket
 // but those of the processes that run.
 func TestNothingLeftByTheKilled(t *testing.T) {
 	t.Parallel()

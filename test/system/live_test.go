@@ -94,7 +94,7 @@ func TestSwapToBadBinary(t *testing.T) {
 		"hang":           {s.faulty(t, "hang"), []string{"did not send its handshake within 10s"}},
 		"other stage":    {s.faulty(t, "other name"), []string{"somebody-else"}},
 		"never ready":    {s.faulty(t, "never ready"), []string{"ready", "mood"}},
-		"collision":      {s.faulty(t, "collides"), []string{"would serve " + sharedPath, `"neighbour" serves`}},
+		"conflict":       {s.faulty(t, "conflicts"), []string{"would serve " + sharedPath, `"neighbour" serves`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Command(t.Context(), "swap", "hello", "--binary", tc.binary)

@@ -28,7 +28,7 @@ type load struct {
 	failures map[string][]failure
 }
 
-// failure is a read of a kind that got no good answer.
+// failure is a read of a kind that got no good response.
 type failure struct {
 	at   time.Time
 	what string
@@ -127,7 +127,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// request returns the status, 0 if there was no answer.
+// request returns the status, 0 if there was no response.
 func (l *load) request(ctx context.Context, method, path, body string) (int, string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -181,14 +181,14 @@ func (l *load) awaitWrites(t *testing.T, n int) {
 	}
 }
 
-// verify checks that everything that was acknowledged is there, and that no answer was
+// verify checks that everything that was acknowledged is there, and that no response was
 // one that must never come.
 func (l *load) verify(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.wrong {
-		t.Errorf("wrong answer to %s", w)
+		t.Errorf("wrong response to %s", w)
 	}
 	stored := map[string]bool{}
 	for _, stage := range []string{"core", "extensions"} {

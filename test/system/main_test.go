@@ -102,7 +102,7 @@ func eventually(t *testing.T, what string, ok func() bool, explain ...func() str
 	}
 }
 
-// write makes a file in a folder of the test's own.
+// write makes a file in a directory of the test's own.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

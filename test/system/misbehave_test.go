@@ -22,7 +22,7 @@ import (
 // envFault makes a stage do something wrong.
 const envFault = "SYSTEM_TEST_FAULT"
 
-// misbehave is what a stage can get wrong before it answers its first request.
+// misbehave is what a stage can get wrong before its first response.
 func misbehave(name, fault string) {
 	good := sdk.Stage{Name: name, New: newTestStage}
 	switch fault {
@@ -57,8 +57,8 @@ func misbehave(name, fault string) {
 		time.Sleep(time.Hour)
 	case "never ready":
 		sdk.Main(sdk.Stage{Name: name, New: newNeverReady})
-	case "collides":
-		sdk.Main(sdk.Stage{Name: name, New: newCollider})
+	case "conflicts":
+		sdk.Main(sdk.Stage{Name: name, New: newConflicting})
 	case "slow":
 		sdk.Main(sdk.Stage{Name: name, New: newSlow})
 	default:
@@ -86,16 +86,16 @@ func newNeverReady(env *sdk.Env) (http.Handler, error) {
 	return newTestStage(env)
 }
 
-// sharedPath is what a collider serves though it is another's.
+// sharedPath is the path that two stages serve.
 const sharedPath = "/shared"
 
-func newCollider(env *sdk.Env) (http.Handler, error) {
+func newConflicting(env *sdk.Env) (http.Handler, error) {
 	env.Claim(sharedPath)
 	env.ListPaths(sharedPath)
 	return http.NotFoundHandler(), nil
 }
 
-// named is a stage that answers one question.
+// named is a stage that implements Describe alone.
 type named struct {
 	stagev1.UnimplementedStageServer
 	name string

@@ -26,7 +26,7 @@ type odd struct {
 	pieces bool
 }
 
-// nothing stands for a stream or a connection that ends without an answer.
+// nothing stands for a stream or a connection that ends without a response.
 const nothing = 0
 
 // hiddenRequest is one that must not get anywhere.
@@ -68,7 +68,7 @@ func (o odd) send(f *frames, path, body string) {
 	_ = f.out.Flush()
 }
 
-// drops says whether a field of the ordinary request is left out.
+// drops reports whether a field of the ordinary request is left out.
 func (o odd) drops(field string) bool {
 	return o.without != "" && strings.HasPrefix(field, o.without) && !slices.Contains(o.fields, field)
 }
@@ -148,8 +148,8 @@ var oddRequests = map[string]odd{
 	"a body that goes on":         {want: 400, body: []string{"0\r\n\r\n", hiddenRequest, hiddenRequest}},
 }
 
-// What HTTP/2 can say and HTTP/1.1 cannot, makes nobody somebody else, brings no second
-// request along, and is answered as by kube-apiserver.
+// What HTTP/2 can say and HTTP/1.1 cannot, changes no identity, smuggles no second
+// request, and gets the same response as from kube-apiserver.
 func TestOddFrames(t *testing.T) {
 	t.Parallel()
 	reference, err := kubeAPIServer()
@@ -189,7 +189,7 @@ func (o odd) ask(t *testing.T, s *cluster.Server, path, body string) said {
 	t.Helper()
 	f := dialFrames(t, s)
 	o.send(f, path, body)
-	a, err := f.answer(1)
+	a, err := f.response(1)
 	if err != nil {
 		return said{code: nothing}
 	}
@@ -206,7 +206,7 @@ func (o odd) askStage(t *testing.T, l *long, stage string) {
 	t.Helper()
 	f := dialFrames(t, l.Server)
 	o.send(f, "/stage/"+stage, "abc")
-	if a, err := f.answer(1); err == nil && a.code == http.StatusOK && o.body == nil {
+	if a, err := f.response(1); err == nil && a.code == http.StatusOK && o.body == nil {
 		checkSeen(t, stage, a.seen(t))
 	}
 	if s := do(t, l.Config(cluster.Bob), http.MethodPost, "/stage/"+stage, "abc").seen(t); s.User.Name != cluster.Bob || s.BodyBytes != 3 {

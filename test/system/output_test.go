@@ -92,7 +92,7 @@ func TestServeOutput(t *testing.T) {
 	}
 }
 
-// pasted runs what is to be pasted, in the folder in which the server was started. There
+// pasted runs what is to be pasted, in the directory in which the server was started. There
 // are no namespaces in this chain, so kubectl asks for what there is.
 func pasted(t *testing.T, dir, text string) {
 	t.Helper()

@@ -13,11 +13,11 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// stranger is a user of the machine who is neither root nor the one of the tests.
-const stranger = 65534
+// otherUser is a user of the machine who is neither root nor the one of the tests.
+const otherUser = 65534
 
-// asStranger runs bin/catena as another user, in a folder that everybody can enter.
-func asStranger(t *testing.T, dir string, args ...string) run {
+// asOtherUser runs bin/catena as another user, in a directory that everybody can enter.
+func asOtherUser(t *testing.T, dir string, args ...string) run {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a process as another user")
@@ -34,11 +34,11 @@ func asStranger(t *testing.T, dir string, args ...string) run {
 	cmd := exec.Command("/proc/self/fd/3", args...)
 	cmd.ExtraFiles, cmd.Dir, cmd.Env = []*os.File{binary}, dir, cluster.Environ()
 	cmd.SysProcAttr = cluster.Attributes()
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: stranger, Gid: stranger}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: otherUser, Gid: otherUser}
 	return runCommand(t, cmd)
 }
 
-// sharedDir is a folder that everybody can enter.
+// sharedDir is a directory that everybody can enter.
 func sharedDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "system")
@@ -52,9 +52,9 @@ func sharedDir(t *testing.T) string {
 	return dir
 }
 
-// A data folder that is open to other users is closed, with all that is in it, whether
+// A data directory that is open to other users is closed, with all that is in it, whether
 // it is new or has been used before.
-func TestOpenDataFolder(t *testing.T) {
+func TestOpenDataDirectory(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fs.FileMode{0o777, 0o755} {
 		t.Run(fmt.Sprintf("%o", mode), func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestOpenDataFolder(t *testing.T) {
 	}
 }
 
-// isClosed checks that nobody else can enter a folder or read a file. Sockets of the
-// plugin library are protected by the mode of their folders alone.
+// isClosed checks that no other user can enter a directory or read a file. Sockets of the
+// plugin library are protected by the mode of their directories alone.
 func (s *site) isClosed(t *testing.T, when string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -110,7 +110,7 @@ func (s *site) isClosed(t *testing.T, when string) {
 	}
 }
 
-// Whoever could put an authority of their own into the data folder would be the
+// A user who could put an authority of their own into the data directory would be the
 // administrator.
 func TestForeignAuthority(t *testing.T) {
 	t.Parallel()
@@ -120,15 +120,15 @@ func TestForeignAuthority(t *testing.T) {
 	s := newSite(t)
 	s.works(t, s.args()...)
 	pki := filepath.Join(s.data, "pki")
-	if err := os.Chown(pki, stranger, stranger); err != nil {
+	if err := os.Chown(pki, otherUser, otherUser); err != nil {
 		t.Fatal(err)
 	}
 	s.refused(t, runCatena(t, s.args()...), pki, "belongs to user 65534")
-	if err := errorsOf(os.Chown(pki, 0, 0), os.Chown(filepath.Join(pki, "ca.key"), stranger, -1)); err != nil {
+	if err := errorsOf(os.Chown(pki, 0, 0), os.Chown(filepath.Join(pki, "ca.key"), otherUser, -1)); err != nil {
 		t.Fatal(err)
 	}
 	s.refused(t, runCatena(t, s.args()...), filepath.Join(pki, "ca.key"), "belongs to user 65534")
-	if err := errorsOf(os.Chown(filepath.Join(pki, "ca.key"), 0, -1), os.Chown(s.data, stranger, -1)); err != nil {
+	if err := errorsOf(os.Chown(filepath.Join(pki, "ca.key"), 0, -1), os.Chown(s.data, otherUser, -1)); err != nil {
 		t.Fatal(err)
 	}
 	s.refused(t, runCatena(t, s.args()...), s.data, "belongs to user 65534")
@@ -139,7 +139,7 @@ func TestForeignAuthority(t *testing.T) {
 }
 
 // The secure port is the only way in: no other port, no abstract socket, and no socket
-// in a folder that others can enter.
+// in a directory that others can enter.
 func TestOnlyTheSecurePortIsOpen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -177,7 +177,7 @@ func TestOnlyTheSecurePortIsOpen(t *testing.T) {
 			}
 			paths++
 			if info, err := os.Stat(filepath.Dir(fields[7])); err != nil || info.Mode().Perm() != 0o700 {
-				t.Errorf("the folder of %s is open: %v, %v", fields[7], info, err)
+				t.Errorf("the directory of %s is open: %v, %v", fields[7], info, err)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func socketsOf(pid int) map[string]bool {
 	return inodes
 }
 
-// Another user cannot give commands to a host, even where its folders are open again.
+// Another user cannot give commands to a host, even where its directories are open again.
 func TestCommandsOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir := sharedDir(t)
@@ -240,11 +240,11 @@ func TestCommandsOfAnotherUser(t *testing.T) {
 	}
 	refused := func(why, want string) {
 		t.Helper()
-		if r := asStranger(t, dir, status...); r.code == 0 || strings.Contains(r.stdout, "hello") || !strings.Contains(r.stderr, want) {
+		if r := asOtherUser(t, dir, status...); r.code == 0 || strings.Contains(r.stdout, "hello") || !strings.Contains(r.stderr, want) {
 			t.Errorf("another user, by %s: exit code %d\n%s%s", why, r.code, r.stdout, r.stderr)
 		}
 	}
-	refused("the folder", "permission denied")
+	refused("the directory", "permission denied")
 	run := filepath.Join(s.data, "run")
 	if err := errorsOf(os.Chmod(s.data, 0o755), os.Chmod(run, 0o755)); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestUnreadableForThisUser(t *testing.T) {
 	for _, args := range [][]string{validate, serve} {
 		r := run{}
 		if os.Geteuid() == 0 {
-			r = asStranger(t, dir, args...)
+			r = asOtherUser(t, dir, args...)
 		} else {
 			r = runCatena(t, args...)
 		}

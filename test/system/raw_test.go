@@ -43,12 +43,12 @@ func (c *rawConn) send(text string) {
 	_, _ = c.Write([]byte(text))
 }
 
-// response reads the answer to a request, nil if there is none.
+// response reads the response to a request, nil if there is none.
 func (c *rawConn) response(method string) *http.Response {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
-		c.t.Fatalf("no answer: %v", err)
+		c.t.Fatalf("no response: %v", err)
 	}
 	return resp
 }
@@ -62,15 +62,15 @@ func (c *rawConn) line() string {
 	return line
 }
 
-// answer reads a whole answer.
-func (c *rawConn) answer(method string) answer {
+// whole reads a response with its body.
+func (c *rawConn) whole(method string) response {
 	c.t.Helper()
 	resp := c.response(method)
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		c.t.Fatalf("%s, and then: %v", resp.Status, err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(body)}
+	return response{resp.StatusCode, resp.Header, string(body)}
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

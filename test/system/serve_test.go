@@ -19,7 +19,7 @@ import (
 // site is a place where "catena serve" runs a chain of one test stage, hello: without
 // Kubernetes' stages a start takes half a second.
 type site struct {
-	// data is the data folder, plugins the plugin folder.
+	// data is the data directory, plugins the plugin directory.
 	data, plugins string
 	// config is the file of --config.
 	config string
@@ -132,8 +132,8 @@ func (s *site) nothingLeft(t *testing.T) {
 	}
 }
 
-// processesOf finds the processes whose command line or environment has a folder in
-// it: a host has its data folder, a stage the folder of its control socket.
+// processesOf finds the processes whose command line or environment has a directory in
+// it: a host has its data directory, a stage the directory of its control socket.
 func processesOf(dir string) map[int]string {
 	found := map[int]string{}
 	paths, _ := filepath.Glob("/proc/[0-9]*")

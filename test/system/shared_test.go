@@ -20,8 +20,8 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// longChain has a stage of the tests in front of, between and behind Kubernetes' own,
-// and an API group of somebody else. The order of the lines says nothing.
+// longChain has a stage of the tests upstream of, between and downstream of Kubernetes'
+// own, and a third-party API group. The order of the lines does not matter.
 const longChain = `apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration
 log: {stageLevel: error}
@@ -91,30 +91,30 @@ func theLong(t *testing.T) *long {
 	return l
 }
 
-// answer is an answer as a client gets it.
-type answer struct {
+// response is a response as a client gets it.
+type response struct {
 	code   int
 	header http.Header
 	body   string
 }
 
 // seen is what a test stage says of the request that it got.
-func (a answer) seen(t *testing.T) seen {
+func (a response) seen(t *testing.T) seen {
 	t.Helper()
 	var s seen
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.code != http.StatusOK {
-		t.Fatalf("no test stage has answered: %d %s", a.code, a.body)
+		t.Fatalf("no test stage has responded: %d %s", a.code, a.body)
 	}
 	return s
 }
 
 // do sends a request with the headers, given as "Key: value".
-func do(t *testing.T, config *rest.Config, method, path, body string, headers ...string) answer {
+func do(t *testing.T, config *rest.Config, method, path, body string, headers ...string) response {
 	t.Helper()
 	return doWith(t, config, method, path, body, headerOf(headers))
 }
 
-func doWith(t *testing.T, config *rest.Config, method, path, body string, header http.Header) answer {
+func doWith(t *testing.T, config *rest.Config, method, path, body string, header http.Header) response {
 	t.Helper()
 	resp := send(t, config, method, path, body, header)
 	defer resp.Body.Close()
@@ -127,7 +127,7 @@ func doWith(t *testing.T, config *rest.Config, method, path, body string, header
 			t.Errorf("%s %s: the client gets %s: %q", method, path, key, resp.Header[key])
 		}
 	}
-	return answer{resp.StatusCode, resp.Header, string(text)}
+	return response{resp.StatusCode, resp.Header, string(text)}
 }
 
 // headerOf makes a header of lines "Key: value".
@@ -150,7 +150,7 @@ func httpClient(t *testing.T, config *rest.Config) *http.Client {
 	return client
 }
 
-// send is do for answers that do not end. The caller closes the body.
+// send is do for responses that do not end. The caller closes the body.
 func send(t *testing.T, config *rest.Config, method, path, body string, header http.Header) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))

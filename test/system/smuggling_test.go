@@ -37,7 +37,7 @@ func letAsk(t *testing.T, l *long) {
 // forged is in every value that a client makes up for a header of others.
 const forged = "forged"
 
-// No header of a client makes a stage take it for somebody else, however it is spelled.
+// No header of a client changes the user that a stage sees, in whatever spelling.
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	l := theLong(t)
@@ -77,13 +77,13 @@ func TestForgedHeaders(t *testing.T) {
 				conn := dial(t, l.Server)
 				conn.send("POST /stage/" + stage + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer bob-token\r\n" + wrapHeader + ": " + wrap +
 					"\r\nTransfer-Encoding: chunked\r\n" + headers + "\r\n\r\n3\r\nabc\r\n0\r\nX-Catena-User: " + who + "\r\nX-Remote-User: forged\r\n\r\n")
-				checkSeen(t, stage, conn.answer("POST").seen(t))
+				checkSeen(t, stage, conn.whole("POST").seen(t))
 			}
 			conn := dial(t, l.Server)
 			const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 			conn.send("POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer bob-token\r\n" +
 				"Content-Type: application/json\r\nContent-Length: " + itoa(len(review)) + "\r\n" + headers + "\r\n\r\n" + review)
-			checkReview(t, conn.answer("POST"))
+			checkReview(t, conn.whole("POST"))
 		})
 	}
 }
@@ -115,7 +115,7 @@ func checkSeen(t *testing.T, stage string, s seen) {
 	}
 }
 
-func checkReview(t *testing.T, a answer) {
+func checkReview(t *testing.T, a response) {
 	t.Helper()
 	var review struct {
 		Status struct {
@@ -187,7 +187,7 @@ func TestSmuggledRequests(t *testing.T) {
 			conn.send(tc.raw)
 			resp := conn.response(tc.raw[:strings.IndexByte(tc.raw, ' ')])
 			if !slices.Contains(tc.want, resp.StatusCode) {
-				t.Errorf("answer %s, want one of %v", resp.Status, tc.want)
+				t.Errorf("response %s, want one of %v", resp.Status, tc.want)
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
 			// The connections between host and stage are as they were.

@@ -30,7 +30,7 @@ func runStage(name string) {
 	}
 }
 
-// plugins makes a folder with the test binary as the binaries of stages.
+// plugins makes a directory with the test binary as the binaries of stages.
 func plugins(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,9 +61,9 @@ func linkPlugins(dir string, names ...string) error {
 	return nil
 }
 
-// testStage looks at every request, answers those below /stage/NAME, and hands on all
-// others: as they are, or, if the header X-Wrap has its name, with its name added to
-// the answer.
+// testStage looks at every request, serves those below /stage/NAME, and passes on all
+// others: unchanged, or, if the header X-Wrap has its name, with its name added to
+// the response.
 type testStage struct {
 	env    *sdk.Env
 	config testStageConfig
@@ -172,8 +172,7 @@ func (s *testStage) echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(e)
 }
 
-// wait answers only when nobody can wait for it any more; how it was told to end is in
-// the log.
+// wait responds only when its context has ended; why it has ended is in the log.
 func (s *testStage) wait(_ http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	s.env.Log.Error("waits", "id", id)
@@ -203,10 +202,10 @@ func shout(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wrappedHeader is what a wrapping stage adds to an answer.
+// wrappedHeader is what a wrapping stage adds to a response.
 const wrappedHeader = "X-Wrapped-By"
 
-// nameWriter adds a name to the head of an answer.
+// nameWriter adds a name to the head of a response.
 type nameWriter struct {
 	http.ResponseWriter
 	name string

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// A data folder that is too deep for the paths of sockets works all the same.
-func TestDeepDataFolder(t *testing.T) {
+// A data directory that is too deep for the paths of sockets works all the same.
+func TestDeepDataDirectory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for range 5 {
@@ -27,7 +27,7 @@ func TestDeepDataFolder(t *testing.T) {
 	}
 	s.works(t, s.args()...)
 
-	// A runtime folder that the operator has chosen is not replaced by another.
+	// A runtime directory that the operator has chosen is not replaced by another.
 	s.refused(t, runCatena(t, s.args("--set", "runtimeDir="+s.data)...), s.data, "runtimeDir")
 }
 
@@ -41,7 +41,7 @@ func TestLockedDataFolder(t *testing.T) {
 		t.Errorf("second host: exit code %d\n%s", r.code, r.stderr)
 	}
 	if len(processesOf(s.data)) != 2 {
-		t.Errorf("processes of the data folder: %v; want the first host and its stage", processesOf(s.data))
+		t.Errorf("processes of the data directory: %v; want the first host and its stage", processesOf(s.data))
 	}
 	if len(socketsBelow(s.data)) == 0 {
 		t.Error("the second host has removed the sockets of the first")

@@ -19,20 +19,20 @@ func TestWrongBinary(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// spoil changes the plugin, whose path it gets.
 		spoil func(path string) error
-		want  []string // PATH stands for the path of the plugin, DIR for its folder
+		want  []string // PATH stands for the path of the plugin, DIR for its directory
 	}{
 		"missing":        {os.Remove, []string{`stage "hello"`, "catena-stage-hello", "DIR"}},
 		"not executable": {func(p string) error { return rewrite(p, read(p), 0o600) }, []string{"PATH: is not executable; run chmod +x PATH"}},
 		"no program": {func(p string) error { return rewrite(p, []byte("just text\n"), 0o700) },
 			[]string{"PATH", "no executable file"}},
-		"folder": {func(p string) error { return errorsOf(os.Remove(p), os.Mkdir(p, 0o700)) },
-			[]string{"PATH", "folder"}},
+		"directory": {func(p string) error { return errorsOf(os.Remove(p), os.Mkdir(p, 0o700)) },
+			[]string{"PATH", "directory"}},
 		"dangling link": {func(p string) error { return errorsOf(os.Remove(p), os.Symlink("/no/such/file", p)) },
 			[]string{"PATH", "/no/such/file"}},
 		"other architecture": {foreign, []string{"PATH", "is built for", runtime.GOARCH}},
 		"world-writable": {func(p string) error { return errorsOf(rewrite(p, read(p), 0o700), os.Chmod(p, 0o777)) },
 			[]string{"PATH", "every user", "chmod o-w PATH"}},
-		"world-writable folder": {func(p string) error { return os.Chmod(filepath.Dir(p), 0o777) },
+		"world-writable directory": {func(p string) error { return os.Chmod(filepath.Dir(p), 0o777) },
 			[]string{"PATH", "every user", "chmod o-w DIR"}},
 		"another user's": {func(p string) error { return errorsOf(rewrite(p, read(p), 0o755), os.Chown(p, 12345, -1)) },
 			[]string{"PATH", "12345", "chown"}},
@@ -60,7 +60,7 @@ func TestWrongBinary(t *testing.T) {
 	s.works(t, s.args()...)
 }
 
-// A wrong digest is a binary that somebody else has put there.
+// A wrong digest means that the binary is not the one that the operator has checked.
 func TestWrongDigest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

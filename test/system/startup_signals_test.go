@@ -29,7 +29,7 @@ func TestSignalDuringStart(t *testing.T) {
 	}
 }
 
-// SIGINT while a stage does not answer does not wait for it.
+// SIGINT ends the host without waiting for a stage that does not respond.
 func TestSignalWhileAStageHangs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

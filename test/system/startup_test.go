@@ -42,7 +42,7 @@ func TestWrongConfiguration(t *testing.T) {
 			}
 			s.refused(t, runCatena(t, s.args()...), tc.want...)
 			if _, err := os.Stat(s.data); err == nil {
-				t.Error("the data folder has been made")
+				t.Error("the data directory has been made")
 			}
 		})
 	}
@@ -51,10 +51,10 @@ func TestWrongConfiguration(t *testing.T) {
 func TestUnreadableConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, path := range map[string]string{
-		"missing": filepath.Join(t.TempDir(), "no-such.yaml"),
-		"folder":  t.TempDir(),
-		"binary":  write(t, "catena.yaml", "\x7fELF\x00\x01\xff\xfe"),
-		"format":  write(t, "catena.ini", "[stages]"),
+		"missing":   filepath.Join(t.TempDir(), "no-such.yaml"),
+		"directory": t.TempDir(),
+		"binary":    write(t, "catena.yaml", "\x7fELF\x00\x01\xff\xfe"),
+		"format":    write(t, "catena.ini", "[stages]"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -49,6 +49,6 @@ apiserver:
 		t.Logf("standard error:\n%s", r.stderr)
 	}
 	if _, err := os.Stat(s.data); err == nil {
-		t.Error("the data folder has been made")
+		t.Error("the data directory has been made")
 	}
 }

@@ -19,7 +19,7 @@ type webhook struct {
 	think func()
 }
 
-// webhookDelay is above the half second from which on upstream logs where time went.
+// webhookDelay is above the half second from which on Kubernetes logs where time went.
 const webhookDelay = 700 * time.Millisecond
 
 func startWebhook(t *testing.T) *webhook {
@@ -27,7 +27,7 @@ func startWebhook(t *testing.T) *webhook {
 	return startThinkingWebhook(t, func() { time.Sleep(webhookDelay) })
 }
 
-// startThinkingWebhook starts one that calls a function before it answers.
+// startThinkingWebhook starts one that calls a function before it responds.
 func startThinkingWebhook(t *testing.T, think func()) *webhook {
 	t.Helper()
 	w := &webhook{think: think}

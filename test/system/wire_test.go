@@ -49,7 +49,7 @@ func TestOddConnections(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			c.send(small[9:])
 		},
-		"a body that is late": func(c *rawConn) { // both answer when they have the whole body, and not before
+		"a body that is late": func(c *rawConn) { // both response when they have the whole body, and not before
 			before := c.timeouts("secrets")
 			c.send("POST " + secrets + "?dryRun=All&timeout=1s" + common + length(small) + small[:9])
 			eventually(c.t, "the request is given up", func() bool { return c.timeouts("secrets") > before })
@@ -77,7 +77,7 @@ func TestOddConnections(t *testing.T) {
 			t.Parallel()
 			got := reaction(t, l.Server, play)
 			want := "504 Gateway Timeout; closed"
-			if name != "chunks that are late" { // to which kube-apiserver does not answer at all
+			if name != "chunks that are late" { // to which kube-apiserver does not response at all
 				want = reaction(t, reference.Server, play)
 			}
 			if strings.HasPrefix(name, "half closed") {
@@ -90,7 +90,7 @@ func TestOddConnections(t *testing.T) {
 	}
 }
 
-// raced is an answer that upstream gives, or does not give, to a client that has closed its
+// raced is a response that kube-apiserver gives, or does not give, to a client that has closed its
 // half of the connection: it takes that for the end of the request, while it works on it.
 var raced = regexp.MustCompile(`^(200 OK|500 Internal Server Error|504 Gateway Timeout); `)
 
@@ -100,7 +100,7 @@ func (c *rawConn) timeouts(resource string) float64 {
 	return counter(c.t, c.server.Config(cluster.Admin), "apiserver_request_terminations_total", `verb="POST"`, `code="504"`, `resource="`+resource+`"`)
 }
 
-// probe is a request at the end of a connection: its answer, 200, shows that the
+// probe is a request at the end of a connection: its response, 200, shows that the
 // connection can still be used.
 const probe = "GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nConnection: close\r\n\r\n"
 
@@ -117,7 +117,7 @@ func reaction(t *testing.T, s *cluster.Server, play func(*rawConn)) string {
 		resp, err := http.ReadResponse(c.in, nil)
 		switch {
 		case isTimeout(err):
-			t.Errorf("neither an answer nor the end of the connection after %q", out)
+			t.Errorf("neither a response nor the end of the connection after %q", out)
 			return out
 		case err != nil:
 			return out + "closed"

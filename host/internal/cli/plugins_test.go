@@ -42,7 +42,7 @@ func TestPlugins(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Upstream's loggers belong to the process.
+	// Kubernetes' loggers belong to the process.
 	out, _, err := command(t, "plugins", "--config", config)
 	if err != nil {
 		t.Fatal(err)

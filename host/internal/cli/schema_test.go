@@ -14,7 +14,7 @@ import (
 // The test binary is also a stage: this variable has its name.
 const envStage = "HOST_TEST_STAGE"
 
-// envCommand makes the test binary the command: upstream's feature gates, which earlier
+// envCommand makes the test binary the command: Kubernetes' feature gates, which earlier
 // tests have set, are those of the process.
 const envCommand = "HOST_TEST_COMMAND"
 

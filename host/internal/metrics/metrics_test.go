@@ -142,7 +142,7 @@ func TestBadStages(t *testing.T) {
 	}
 }
 
-// A stage that does not answer in time is left out, and logged again only once it has
+// A stage that does not respond in time is left out, and logged again only once it has
 // come back in between.
 func TestSlowStage(t *testing.T) {
 	t.Parallel()

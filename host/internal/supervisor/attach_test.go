@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// byHand starts a stage as somebody with a debugger does, and returns its process.
+// byHand starts a stage as a developer with a debugger does, and returns its process.
 func byHand(t *testing.T, name, dir string) *os.Process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "--debug="+dir)

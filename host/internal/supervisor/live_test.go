@@ -63,7 +63,7 @@ func (f *fixture) ask(method, target, body string) (int, string) {
 }
 
 // clients ask for the given paths, one after the other, with reads and writes, until
-// the returned function is called, which returns how many requests have been answered.
+// the returned function is called, which returns how many requests got a response.
 func (f *fixture) clients(t *testing.T, paths ...string) (stop func() int64) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -260,7 +260,7 @@ func TestFailedApplyChangesNothing(t *testing.T) {
 			s.StartTimeout = 6 * time.Second
 			s.Config = map[string]any{"log": f.log, "sick": text}
 		})}, []string{`stage "c"`, "did not become ready within its startTimeout", "it is sick"}},
-		"collision": {[]Spec{a, b, with(like(c, "d"), func(s *Spec) { s.Config = map[string]any{"log": f.log, "paths": []string{"/c"}} }), c},
+		"conflict": {[]Spec{a, b, with(like(c, "d"), func(s *Spec) { s.Config = map[string]any{"log": f.log, "paths": []string{"/c"}} }), c},
 			[]string{`stage "d" would serve /c, which stage "c" serves`}},
 	} {
 		_, err := f.Apply(t.Context(), tc.chain)

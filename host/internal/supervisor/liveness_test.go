@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestDeadlockedStage has a stage that answers calls, and whose check of /livez does not
+// TestDeadlockedStage has a stage that responds to calls, and whose check of /livez does not
 // come back. One whose check fails is left alone.
 func TestDeadlockedStage(t *testing.T) {
 	t.Parallel()

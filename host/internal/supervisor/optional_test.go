@@ -33,8 +33,8 @@ func install(t *testing.T, path string) {
 	}
 }
 
-// TestServerIsReadyWithoutAStageThatIsNotRequired starts without stage b. What it might
-// own is not there, and nobody is told that it does not exist.
+// TestServerIsReadyWithoutAStageThatIsNotRequired starts without stage b. Requests for
+// what it might own get 503, never 404.
 func TestServerIsReadyWithoutAStageThatIsNotRequired(t *testing.T) {
 	t.Parallel()
 	claim := &stagev1.Claim{Path: "/b", Match: stagev1.Claim_EXACT}
@@ -89,7 +89,7 @@ func TestChangeOfAChainWithAnAbsentStage(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if status, body := f.ask("GET", "/c", ""); status != http.StatusOK {
-		t.Errorf("c in front of b: %d %s", status, body)
+		t.Errorf("c upstream of b: %d %s", status, body)
 	}
 	eventually(t, "a swap of a stage that is not there says so", func() bool {
 		_, err := f.Swap(t.Context(), "b", SwapOptions{})

@@ -13,7 +13,7 @@ import (
 )
 
 // TestRandomChanges does what the other tests do one after the other, at random and all
-// at the same time, with reads that must all be answered. SUPERVISOR_TEST_SEED repeats a
+// at the same time, with reads that must all get a response. SUPERVISOR_TEST_SEED repeats a
 // run.
 func TestRandomChanges(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestRandomChanges(t *testing.T) {
 	close(done)
 	clients.Wait()
 	if again.Load() > 12 {
-		t.Errorf("%d reads were not answered", again.Load())
+		t.Errorf("%d reads got no response", again.Load())
 	}
 	t.Logf("%d reads, %d sent again by the client", answered.Load(), again.Load())
 	off := f.Specs()

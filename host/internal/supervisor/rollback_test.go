@@ -14,14 +14,14 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
-// answers tells whether the process with that id answers for b.
-func (f *fixture) answers(pid int) bool {
+// serves reports whether the process with that id responds for b.
+func (f *fixture) serves(pid int) bool {
 	_, body := f.ask("GET", "/b", "")
 	return strings.HasPrefix(body, fmt.Sprint(pid, " "))
 }
 
-// answering makes a stage answer with a status.
-func answering(code int) func(*Spec) {
+// responding makes a stage respond with a status.
+func responding(code int) func(*Spec) {
 	return func(s *Spec) { s.Config = map[string]any{"log": s.Config["log"], "status": code} }
 }
 
@@ -35,7 +35,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 		want    string
 	}{
 		"errors": {
-			SwapOptions{Change: answering(500), Rollback: Rollback{ErrorRate: 0.05, Probation: time.Minute}},
+			SwapOptions{Change: responding(500), Rollback: Rollback{ErrorRate: 0.05, Probation: time.Minute}},
 			func(t *testing.T, f *fixture) {
 				for range leastRequests {
 					f.ask("GET", "/b", "")
@@ -77,7 +77,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 				t.Errorf("on probation, the status is %+v", st)
 			}
 			tc.spoil(t, f)
-			eventually(t, "the old generation answers", func() bool { return f.answers(old) })
+			eventually(t, "the old generation serves", func() bool { return f.serves(old) })
 			stop := f.clients(t, "/a", "/b", "/c")
 			f.settled(t)
 			stop()

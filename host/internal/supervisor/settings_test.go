@@ -49,7 +49,7 @@ func TestSettingsOutliveAProcess(t *testing.T) {
 // of its rollback, with what the stages were made from before. Done lets that go on.
 func (f *fixture) rollingBack(t *testing.T) (p *probation, specs []Spec, done func()) {
 	t.Helper()
-	swapped := SwapOptions{Rollback: Rollback{Probation: time.Minute}, Change: answering(201)}
+	swapped := SwapOptions{Rollback: Rollback{Probation: time.Minute}, Change: responding(201)}
 	if _, err := f.Swap(t.Context(), "b", swapped); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func validateTestStage(config []byte, _ []string) []sdk.ConfigProblem {
 	return nil
 }
 
-// newTestStage serves /NAME with the names of the stages behind it and its
+// newTestStage serves /NAME with the names of the stages downstream and its
 // process id, and writes what happens to it into a file.
 func newTestStage(env *sdk.Env) (http.Handler, error) {
 	var cfg testConfig
@@ -146,13 +146,13 @@ type testConfig struct {
 	Stuck string
 	// Hand is the file before whose sight slow requests are not handed on.
 	Hand string
-	// Status is what requests are answered with.
+	// Status is that of the responses.
 	Status int
-	// Ask is a stage behind, which the post-start hook asks until it answers.
+	// Ask is a stage downstream, which the post-start hook asks until it responds.
 	Ask string
 }
 
-// ask returns when a delegate has answered a call.
+// ask returns when a delegate has responded to a call.
 func ask(ctx context.Context, env *sdk.Env, name string) error {
 	delegates := env.Delegates()
 	i := slices.IndexFunc(delegates, func(d sdk.Delegate) bool { return d.Name == name })

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestSwapThatListsOtherPathsSwapsThoseInFront tells the stages in front of what a stage
-// has got, together with it.
-func TestSwapThatListsOtherPathsSwapsThoseInFront(t *testing.T) {
+// TestSwapThatListsOtherPathsSwapsUpstream swaps the stages upstream of one that lists
+// other paths than before, together with it.
+func TestSwapThatListsOtherPathsSwapsUpstream(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
 	c := f.pid("c")
@@ -34,7 +34,7 @@ func TestSwapThatListsOtherPathsSwapsThoseInFront(t *testing.T) {
 	stop()
 	f.settled(t)
 	if f.pid("c") != c {
-		t.Error("a stage behind was swapped")
+		t.Error("a stage downstream was swapped")
 	}
 }
 
@@ -54,8 +54,8 @@ func TestNewStagesCanCallEachOtherBeforeTheyServe(t *testing.T) {
 	}
 }
 
-// TestRequestKeepsTheOrderOfItsArrival has a stage hand a request on after the chain
-// behind it has changed.
+// TestRequestKeepsTheOrderOfItsArrival has a stage pass a request on after the chain
+// downstream has changed.
 func TestRequestKeepsTheOrderOfItsArrival(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")

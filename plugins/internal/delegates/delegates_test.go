@@ -127,7 +127,7 @@ func TestDiscoveryFollowsTheStage(t *testing.T) {
 	}
 }
 
-// A delegate that sends nonsense holds nobody up: its groups are there, and stale. What it
+// A delegate that sends nonsense delays no other: its groups are there, and stale. What it
 // once had stays.
 func TestMalformedDiscovery(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestWithoutOpenAPI(t *testing.T) {
 
 // A document that cannot be read is an empty one for Kubernetes, until there has been a
 // better one. What is wrong is logged once.
-func TestSoundOpenAPI(t *testing.T) {
+func TestValidateOpenAPI(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	code, body := 0, ""

@@ -14,7 +14,7 @@ import (
 )
 
 // The aggregator is ready when its index of OpenAPI documents has what the stages
-// behind it have, and not before: a client that asks at once would miss kinds.
+// downstream have, and not before: a client that asks at once would miss kinds.
 func TestOpenAPIOfDelegate(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, body string) http.Handler {

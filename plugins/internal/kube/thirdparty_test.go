@@ -39,7 +39,7 @@ func (gadget) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime
 
 var _ genericrest.Getter = gadget{}
 
-// gadgetStage is a stage as somebody else would write it: an API server with a
+// gadgetStage is a third-party stage: an API server with a
 // group of its own and without any of Kubernetes' packages for the control plane.
 var gadgetStage = sdk.Stage{Name: "gadgets", New: func(env *sdk.Env) (http.Handler, error) {
 	adapter, err := apistage.New(env)

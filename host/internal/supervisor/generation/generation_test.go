@@ -202,7 +202,7 @@ func TestKnowsComparesWhatConfigureReported(t *testing.T) {
 	}
 }
 
-// TestFullBacklog probes a stage that answers calls and takes no connections.
+// TestFullBacklog probes a stage that responds to calls and takes no connections.
 func TestFullBacklog(t *testing.T) {
 	t.Parallel()
 	g := launch(t, "")
