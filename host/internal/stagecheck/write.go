@@ -16,17 +16,6 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
-	for _, result := range r.Results {
-		result.text(&b)
-	}
-	r.textEnd(&b)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 func (r Result) text(b *strings.Builder) {
 	switch r.Status {
 	case Passed:
