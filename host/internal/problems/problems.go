@@ -64,14 +64,30 @@ type located struct {
 func (e *located) Error() string {
 	message := e.err.Error()
 	if key, ok := strings.CutPrefix(e.where, "--set "); ok {
-		if rest, ok := strings.CutPrefix(message, key); ok && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " ")) {
-			message = strings.TrimPrefix(rest, ":")[1:] // once is enough
-		}
+		message = withoutKey(message, key)
 	}
 	return e.where + ": " + message
 }
 
 func (e *located) Unwrap() error { return e.err }
+
+// withoutKey drops the key from the beginning of a message, as it has been named already,
+// unless another key follows: then the message needs both.
+func withoutKey(message, key string) string {
+	rest, ok := strings.CutPrefix(message, key)
+	if !ok {
+		return message
+	}
+	for _, separator := range []string{": ", " "} {
+		if after, ok := strings.CutPrefix(rest, separator); ok && !strings.HasPrefix(after, "and ") {
+			return after
+		}
+	}
+	if strings.HasPrefix(rest, "[") { // an item of the list
+		return rest
+	}
+	return message
+}
 
 // place is empty if no layer has set a key that the message names.
 func place(cfg *config.Config, message string) string {

@@ -22,12 +22,14 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for message, want := range map[string]string{
-		"apiserver.secure-port: not a number":      "--set apiserver.secure-port: not a number",
-		"stages.hello.config.a: unknown":           "--set stages.hello.config.a: unknown",
-		"apiserver.secure-port 7 is taken":         "--set apiserver.secure-port: 7 is taken",
-		"apiserver.v: too low":                     file + ":3: apiserver.v: too low",
-		"apiserver.etcd-servers: must be set":      "apiserver.etcd-servers: must be set",
-		"needs apiserver.secure-port: not a thing": "--set apiserver.secure-port: needs apiserver.secure-port: not a thing",
+		"apiserver.secure-port: not a number":       "--set apiserver.secure-port: not a number",
+		"stages.hello.config.a: unknown":            "--set stages.hello.config.a: unknown",
+		"apiserver.secure-port 7 is taken":          "--set apiserver.secure-port: 7 is taken",
+		"apiserver.secure-port[0] is not a port":    "--set apiserver.secure-port: [0] is not a port",
+		"apiserver.secure-port and apiserver.v: no": "--set apiserver.secure-port: apiserver.secure-port and apiserver.v: no",
+		"apiserver.v: too low":                      file + ":3: apiserver.v: too low",
+		"apiserver.etcd-servers: must be set":       "apiserver.etcd-servers: must be set",
+		"needs apiserver.secure-port: not a thing":  "--set apiserver.secure-port: needs apiserver.secure-port: not a thing",
 	} {
 		cause := errors.New(message)
 		err := Locate(cfg, cause)
