@@ -17,6 +17,8 @@ type logs struct {
 	host, stages hclog.Logger
 	// dataDir is the lock of the data directory while the server holds it.
 	dataDir atomic.Pointer[store.DirLock]
+	// interrupted is set when the server was asked to end before it was ready.
+	interrupted atomic.Bool
 }
 
 func newLogs(c config.Log) *logs {
@@ -32,9 +34,13 @@ func newLogs(c config.Log) *logs {
 	return l
 }
 
-// isConsequence reports whether a message is about what has failed because the data directory is
-// lost. The server ends with that error: it needs no others.
+// isConsequence reports whether a message is about what has failed because the start was
+// interrupted or the data directory is lost. The server says which of the two it was: it
+// needs no other errors.
 func (l *logs) isConsequence(level hclog.Level, _ string, _ ...any) bool {
+	if level >= hclog.Warn && l.interrupted.Load() {
+		return true
+	}
 	lock := l.dataDir.Load()
 	return level >= hclog.Warn && lock != nil && lock.Check() != nil
 }

@@ -1,7 +1,11 @@
 package server
 
 import (
+	"context"
+	"os"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/config"
 )
@@ -16,5 +20,21 @@ func TestLogLevelsCanChange(t *testing.T) {
 	l.setLevels(config.Log{Level: "debug", StageLevel: "info"})
 	if !host.IsDebug() || !stage.IsInfo() || stage.IsDebug() {
 		t.Error("the levels have not changed")
+	}
+}
+
+// What stages and etcd complain about when their start is interrupted is not the cause.
+func TestInterruptedStartIsTheOnlyLine(t *testing.T) {
+	l := newLogs(config.Log{Level: "info", StageLevel: "warn", Format: "text"})
+	if l.isConsequence(hclog.Error, "timed out waiting for caches to sync") {
+		t.Error("an error of a server that runs is left out")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(Stopped{Signal: os.Interrupt})
+	if r := (&run{logs: l}); !r.interrupted(ctx) {
+		t.Fatal("the start is not interrupted")
+	}
+	if !l.isConsequence(hclog.Error, "timed out waiting for caches to sync") {
+		t.Error("an error after the interruption is logged")
 	}
 }

@@ -97,6 +97,7 @@ func (r *run) interrupted(ctx context.Context) bool {
 	if !errors.As(context.Cause(ctx), &stopped) {
 		return false
 	}
+	r.logs.interrupted.Store(true)
 	r.logs.host.Info("interrupted before the server was ready", "signal", stopped.Signal.String())
 	return true
 }
