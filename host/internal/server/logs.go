@@ -19,6 +19,8 @@ type logs struct {
 	dataDir atomic.Pointer[store.DirLock]
 	// interrupted is set when the server was asked to end before it was ready.
 	interrupted atomic.Bool
+	// failed is set when the server ends with an error before it was ready.
+	failed atomic.Bool
 }
 
 func newLogs(c config.Log) *logs {
@@ -30,19 +32,25 @@ func newLogs(c config.Log) *logs {
 			Output: os.Stderr, Mutex: &output, Exclude: exclude,
 		})
 	}
-	l.host, l.stages = logger(c.Level, nil), logger(c.StageLevel, l.isConsequence)
+	l.host, l.stages = logger(c.Level, l.startFailed), logger(c.StageLevel, l.isConsequence)
 	return l
 }
 
 // isConsequence reports whether a message is about what has failed because the start was
-// interrupted or the data directory is lost. The server says which of the two it was: it
-// needs no other errors.
+// interrupted, has failed, or the data directory is lost. The server says which of these it
+// was: it needs no other errors.
 func (l *logs) isConsequence(level hclog.Level, _ string, _ ...any) bool {
-	if level >= hclog.Warn && l.interrupted.Load() {
+	if level >= hclog.Warn && (l.interrupted.Load() || l.failed.Load()) {
 		return true
 	}
 	lock := l.dataDir.Load()
 	return level >= hclog.Warn && lock != nil && lock.Check() != nil
+}
+
+// startFailed reports whether a message is a problem of the end after a start that failed.
+// Run returns the cause.
+func (l *logs) startFailed(level hclog.Level, _ string, _ ...any) bool {
+	return level >= hclog.Warn && l.failed.Load()
 }
 
 // setLevels changes the levels of all loggers that were made from these two.

@@ -38,3 +38,18 @@ func TestInterruptedStartIsTheOnlyLine(t *testing.T) {
 		t.Error("an error after the interruption is logged")
 	}
 }
+
+// What a start that has failed leaves behind is not its cause: Run returns that.
+func TestFailedStartIsTheOnlyError(t *testing.T) {
+	l := newLogs(config.Log{Level: "info", StageLevel: "warn", Format: "text"})
+	if l.startFailed(hclog.Warn, "stage did not stop by itself") {
+		t.Error("a warning of a server that runs is left out")
+	}
+	l.failed.Store(true)
+	if !l.startFailed(hclog.Warn, "stage did not stop by itself") || !l.isConsequence(hclog.Error, "context canceled") {
+		t.Error("an error after the failure is logged")
+	}
+	if l.startFailed(hclog.Info, "no longer serving") {
+		t.Error("the host says nothing more")
+	}
+}

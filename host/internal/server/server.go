@@ -202,6 +202,11 @@ func (r *run) serve(ctx context.Context) error {
 	go r.certificates.renew(ctx)
 	r.logs.host.Info("serving", "address", r.front.Addr().String())
 	err := r.shutdown.runFront(ctx)
+	select {
+	case <-r.front.Ready():
+	default:
+		r.logs.failed.Store(err != nil && ctx.Err() == nil)
+	}
 	r.logs.host.Info("no longer serving", "address", r.front.Addr().String())
 	return err
 }
