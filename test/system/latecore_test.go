@@ -26,38 +26,65 @@ const (
 // roles authorize, its flow schemas classify.
 func TestCoreThatComesLate(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "come")
-	c := catena(t, cluster.Options{ConfigFile: write(t, "catena.yaml", lateCore), PluginDirs: []string{lateCorePlugins(t, file)}, OwnPlugins: true})
-	admin, alice := c.Config(cluster.Admin), c.Config(cluster.Alice)
-	const path = "/api/v1/namespaces"
-	if a := do(t, alice, http.MethodGet, path, ""); a.code != http.StatusForbidden {
-		t.Errorf("before core has come: %d %s", a.code, a.body)
-	}
-
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "core serves, and the server is ready", func() bool {
-		return do(t, admin, http.MethodGet, path, "").code == http.StatusOK && do(t, admin, http.MethodGet, "/readyz", "").code == http.StatusOK
-	}, func() string { return do(t, admin, http.MethodGet, "/readyz?verbose", "").body })
-	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
-	create(t, c, rbac+"clusterroles", aliceRole)
-	create(t, c, rbac+"clusterrolebindings", aliceBinding)
-	uid := create(t, c, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", aliceSchema)
-	var last response
-	eventually(t, "alice is authorized, in a flow of her own", func() bool {
-		last = do(t, alice, http.MethodGet, path, "")
-		return last.code == http.StatusOK && last.header.Get("X-Kubernetes-Pf-Flowschema-Uid") == uid
-	}, func() string { return fmt.Sprint(last) })
-}
-
-const lateCore = `
-apiVersion: catena.dev/v1alpha1
-kind: HostConfiguration
-log: {stageLevel: error}
+	const early = `
 stages:
   hello: {delegate: core, config: {serves: ["/x"]}}
   core: {required: false}
+`
+	for name, tc := range map[string]struct {
+		stages string
+		// come makes core come.
+		come func(t *testing.T, c *cluster.Catena, config, file string)
+	}{
+		"not required": {early, func(t *testing.T, _ *cluster.Catena, _, file string) {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"added by reload": {"\nstages:\n  hello: {config: {serves: [\"/x\"]}}\n", func(t *testing.T, c *cluster.Catena, config, file string) {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(config, []byte(lateCoreHead+early), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := c.Command(t.Context(), "reload"); err != nil {
+				t.Fatalf("reload: %v\n%s", err, out)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "come")
+			config := write(t, "catena.yaml", lateCoreHead+tc.stages)
+			c := catena(t, cluster.Options{ConfigFile: config, PluginDirs: []string{lateCorePlugins(t, file)}, OwnPlugins: true})
+			admin, alice := c.Config(cluster.Admin), c.Config(cluster.Alice)
+			const path = "/api/v1/namespaces"
+			if a := do(t, alice, http.MethodGet, path, ""); a.code != http.StatusForbidden {
+				t.Errorf("before core has come: %d %s", a.code, a.body)
+			}
+
+			tc.come(t, c, config, file)
+			eventually(t, "core serves, and the server is ready", func() bool {
+				return do(t, admin, http.MethodGet, path, "").code == http.StatusOK && do(t, admin, http.MethodGet, "/readyz", "").code == http.StatusOK
+			}, func() string { return do(t, admin, http.MethodGet, "/readyz?verbose", "").body })
+			const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+			create(t, c, rbac+"clusterroles", aliceRole)
+			create(t, c, rbac+"clusterrolebindings", aliceBinding)
+			uid := create(t, c, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", aliceSchema)
+			var last response
+			eventually(t, "alice is authorized, in a flow of her own", func() bool {
+				last = do(t, alice, http.MethodGet, path, "")
+				return last.code == http.StatusOK && last.header.Get("X-Kubernetes-Pf-Flowschema-Uid") == uid
+			}, func() string { return fmt.Sprint(last) })
+		})
+	}
+}
+
+const lateCoreHead = `
+apiVersion: catena.dev/v1alpha1
+kind: HostConfiguration
+log: {stageLevel: error}
 `
 
 // create creates an object and returns its UID.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
@@ -34,9 +35,22 @@ type Caller struct {
 	// Delegates are the downstream stages that the process was configured with. It may
 	// call them whatever the chain has become since.
 	Delegates []string
-	// Staged are the sockets of those among them that join the chain together with
-	// the process, and do not serve in it yet.
-	Staged map[string]string
+	// Staged are the processes, by stage, that join the chain together with this one and do
+	// not serve in it yet. Calls of delegates go to them.
+	Staged map[string]Staged
+}
+
+// Staged is a process that does not serve in the chain yet.
+type Staged struct {
+	Socket string
+	Claims []claim.Claim
+	// Added reports that the chain does not have the stage yet: what no stage of the chain
+	// serves may be its.
+	Added bool
+}
+
+func (s Staged) covers(path string) bool {
+	return slices.ContainsFunc(s.Claims, func(c claim.Claim) bool { return c.Covers(path) })
 }
 
 // ServeHTTP implements http.Handler.
@@ -59,9 +73,16 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case delegate != "":
 		h.serveDelegate(w, r, caller, delegate)
 	default:
-		h.API.ServeHTTP(w, h.As(r, caller))
+		r = h.As(r, caller)
+		if len(caller.Staged) > 0 {
+			r = r.WithContext(context.WithValue(r.Context(), stagedKey{}, caller.Staged))
+		}
+		h.API.ServeHTTP(w, r)
 	}
 }
+
+// stagedKey is the key of Caller.Staged in the context of a request.
+type stagedKey struct{}
 
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -98,8 +119,8 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 		http.Error(w, "stage "+strconv.Quote(delegate)+" is not downstream of stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
 	}
-	if socket := caller.Staged[delegate]; socket != "" {
-		h.Chain.staged(delegate, socket).ServeHTTP(w, h.As(r, caller))
+	if staged := caller.Staged[delegate]; staged.Socket != "" {
+		h.Chain.staged(delegate, staged.Socket).ServeHTTP(w, h.As(r, caller))
 		return
 	}
 	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, caller))

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"syscall"
@@ -16,7 +17,7 @@ func (c *Chain) relayAfter(w http.ResponseWriter, r *http.Request, s *snapshot, 
 	x := newRequest(c, w, r, s)
 	defer x.release()
 	x.after = after
-	if !x.askSnapshot() && !x.askAdded() {
+	if !x.askSnapshot() && !x.askAdded() && !x.askStaged() {
 		x.notFound()
 	}
 }
@@ -94,6 +95,25 @@ func (x *request) askAdded() (taken bool) {
 		}
 		x.more = true
 		if x.hop(now, now.targets[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// askStaged asks the stages that are about to be added, if the request is from a process
+// which is brought up together with them: its own API may be among what it needs before it
+// is ready.
+func (x *request) askStaged() (taken bool) {
+	staged, _ := x.r.Context().Value(stagedKey{}).(map[string]Staged)
+	for _, stage := range slices.Sorted(maps.Keys(staged)) {
+		st := staged[stage]
+		if !st.Added || !st.covers(x.r.URL.Path) || x.consumed {
+			continue
+		}
+		e := newEndpoint(stage, st.Socket, *x.chain.hold.Load())
+		defer e.close()
+		if x.hop(x.snapshot, target{stage: stage, endpoint: e}) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // routing is what the relay asks the front and the supervisor for.
@@ -51,7 +52,18 @@ func (r *routing) observe(h relay.Hop) {
 // caller is the process of a stage to which a token belongs.
 func (r *routing) caller(token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
-	return relay.Caller{Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: id.Staged}, ok
+	return relay.Caller{Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged)}, ok
+}
+
+func staged(all map[string]supervisor.Staged) map[string]relay.Staged {
+	if len(all) == 0 {
+		return nil
+	}
+	staged := make(map[string]relay.Staged, len(all))
+	for name, st := range all {
+		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Added: st.Added}
+	}
+	return staged
 }
 
 // as gives a request the identity that the configuration has for the stage that calls.

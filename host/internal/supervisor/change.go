@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,8 +43,9 @@ type change struct {
 	began   time.Time
 	ready   time.Duration
 	// added are the stages that were not in the chain before.
-	added  map[*stage]bool
-	staged map[string]string
+	added map[*stage]bool
+	// staged are the generations that are prepared.
+	staged map[string]generation.Staged
 	// before and moved are set by move.
 	before []*stage
 	moved  []moved
@@ -137,7 +139,7 @@ func (s *Supervisor) adopt(specs []Spec) {
 // newChange makes the stages that are new, and keeps all that are concerned from being
 // brought up by others.
 func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change, error) {
-	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]string{}}
+	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]generation.Staged{}}
 	c.rollout = &rollout{supervisor: s, ready: true, outdated: c.cascade, prepared: c.makeReachable, tolerate: c.tolerable}
 	for _, spec := range r.specs {
 		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
@@ -254,12 +256,11 @@ func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.
 	return m.launch(ctx)
 }
 
-// makeReachable lets the other generations of the change call one that is prepared.
+// makeReachable lets all generations of the change call one that is prepared: as a delegate,
+// and, if its stage is new, what it claims through the API of the server.
 func (c *change) makeReachable(prepared *member) error {
-	staged := map[string]string{prepared.spec.Name: prepared.generation.Listener().Path()}
-	for name, socket := range c.staged {
-		staged[name] = socket
-	}
+	staged := maps.Clone(c.staged)
+	staged[prepared.spec.Name] = generation.Staged{Generation: prepared.generation, Added: c.added[prepared.stage]}
 	c.staged = staged
 	for _, m := range c.members {
 		if m.generation != nil {

@@ -48,7 +48,14 @@ func (f *fixture) serve(t *testing.T, socket string) {
 		Chain: f.relay, API: f.relay, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
 		Caller: func(token string) (relay.Caller, bool) {
 			id, ok := f.Authenticate(token)
-			return relay.Caller{Stage: id.Stage, Delegates: id.Delegates, Staged: id.Staged}, ok
+			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates}
+			for name, st := range id.Staged {
+				if caller.Staged == nil {
+					caller.Staged = map[string]relay.Staged{}
+				}
+				caller.Staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Added: st.Added}
+			}
+			return caller, ok
 		},
 	}}
 	go func() { _ = srv.Serve(l) }()

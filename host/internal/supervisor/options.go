@@ -73,7 +73,15 @@ type Identity struct {
 	// Delegates are the stages downstream of the generation, as it was told when it was
 	// configured: those that it may call, whatever the chain has become since.
 	Delegates []string
-	// Staged are the data sockets of those among them that come into the chain together
-	// with the generation, and do not serve in it yet.
-	Staged map[string]string
+	// Staged are the processes, by stage, that come into the chain together with the
+	// generation, itself among them, and do not serve in it yet.
+	Staged map[string]Staged
+}
+
+// Staged is a process that does not serve in the chain yet.
+type Staged struct {
+	Socket string
+	Claims []*stagev1.Claim
+	// Added says that the chain does not have the stage yet.
+	Added bool
 }

@@ -99,6 +99,9 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 		if cfg.Ask != "" {
 			return ask(ctx, env, cfg.Ask)
 		}
+		if cfg.AskItself {
+			return askItself(ctx, env)
+		}
 		switch cfg.Hook {
 		case "fail":
 			return errors.New("the hook does not like it")
@@ -150,6 +153,25 @@ type testConfig struct {
 	Status int
 	// Ask is a stage downstream, which the post-start hook asks until it responds.
 	Ask string
+	// AskItself makes the post-start hook call the stage through the API of the server.
+	AskItself bool
+}
+
+// askItself calls the stage through the API of the server, which must work.
+func askItself(ctx context.Context, env *sdk.Env) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://host/"+env.Name, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := env.Client().Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server responds %s %s", resp.Status, body)
+	}
+	return nil
 }
 
 // ask returns when a delegate has responded to a call.

@@ -170,10 +170,16 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		return Identity{}, false
 	}
 	spec := g.Spec()
-	return Identity{
-		Stage: spec.Name, Generation: g.ID(), User: spec.User, Groups: spec.Groups,
-		Delegates: g.Delegates(), Staged: g.Staged(),
-	}, true
+	id := Identity{
+		Stage: spec.Name, Generation: g.ID(), User: spec.User, Groups: spec.Groups, Delegates: g.Delegates(),
+	}
+	for name, st := range g.Staged() {
+		if id.Staged == nil {
+			id.Staged = map[string]Staged{}
+		}
+		id.Staged[name] = Staged{Socket: st.Listener().Path(), Claims: st.Report().Claims, Added: st.Added}
+	}
+	return id, true
 }
 
 // Incomplete returns the name of a stage that may have paths which it does not know

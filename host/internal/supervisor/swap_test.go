@@ -54,6 +54,36 @@ func TestNewStagesCanCallEachOtherBeforeTheyServe(t *testing.T) {
 	}
 }
 
+// TestNewStageCanCallItselfBeforeItServes adds a stage that is not ready before it has
+// reached itself through the API of the server, as a core does that creates what it needs.
+// Others do not reach it by then.
+func TestNewStageCanCallItselfBeforeItServes(t *testing.T) {
+	t.Parallel()
+	sick := filepath.Join(t.TempDir(), "sick")
+	touch(t, sick)
+	f := ready(t, nil)
+	specs := f.Specs()
+	d := like(specs[0], "d")
+	d.Config = map[string]any{"log": f.log, "askItself": true, "sick": sick}
+	applied := make(chan error, 1)
+	go func() {
+		_, err := f.Apply(t.Context(), append(specs, d))
+		applied <- err
+	}()
+	eventually(t, "its hook has begun", func() bool { return slices.Contains(f.events(t), "post-start d") })
+	if status, body := f.ask("GET", "/d", ""); status != http.StatusNotFound {
+		t.Errorf("while it is brought up: %d %s", status, body)
+	}
+	removeFile(t, sick)
+	if err := <-applied; err != nil {
+		t.Fatal(err)
+	}
+	if status, body := f.ask("GET", "/d", ""); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	f.settled(t)
+}
+
 // TestRequestKeepsTheOrderOfItsArrival has a stage pass a request on after the chain
 // downstream has changed.
 func TestRequestKeepsTheOrderOfItsArrival(t *testing.T) {

@@ -55,8 +55,8 @@ type Generation struct {
 	pending map[string]bool
 	// downstream is what the stage was told of the stages downstream.
 	downstream []lifecycle.Report[Report]
-	// staged are the data sockets of delegates that do not serve yet.
-	staged map[string]string
+	// staged are the generations that are brought up in the same change and do not serve yet.
+	staged map[string]Staged
 	// hooks has what became of each post-start hook.
 	hooks map[string]error
 }

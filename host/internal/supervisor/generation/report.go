@@ -91,16 +91,23 @@ func samePaths(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// Stage makes the data sockets of delegates known that are brought up in the same change
-// and do not serve yet; nil when that is over.
-func (g *Generation) Stage(sockets map[string]string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.staged = sockets
+// Staged is a generation that is brought up in the same change as another.
+type Staged struct {
+	*Generation
+	// Added says that the chain does not have its stage yet.
+	Added bool
 }
 
-// Staged returns the sockets that Stage made known. The map must not be changed.
-func (g *Generation) Staged() map[string]string {
+// Stage makes the generations known, by stage, that are brought up in the same change and
+// do not serve yet; nil when that is over.
+func (g *Generation) Stage(staged map[string]Staged) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.staged = staged
+}
+
+// Staged returns what Stage made known. The map must not be changed.
+func (g *Generation) Staged() map[string]Staged {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.staged
