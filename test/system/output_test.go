@@ -54,12 +54,12 @@ func TestServeOutput(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }()
-	eventually(t, "the last line is printed", func() bool { return strings.Contains(string(read(stdout)), "kubectl get namespaces\n\n") },
+	eventually(t, "the last line is printed", func() bool { return strings.Contains(string(read(stdout)), "kubectl get --raw /\n\n") },
 		func() string { return string(read(stdout)) })
 
 	text := string(read(stdout))
 	want := regexp.MustCompile(`^(?:stage (front|behind) +v1 +pid (\d+) +up after [0-9.]+m?s\n){2}` +
-		`ready after [0-9.]+m?s; in another terminal:\n\n  export KUBECONFIG=\$PWD/data/admin\.kubeconfig\n  kubectl get namespaces\n\n$`)
+		`ready after [0-9.]+m?s; in another terminal:\n\n  export KUBECONFIG=\$PWD/data/admin\.kubeconfig\n  kubectl get --raw /\n\n$`)
 	if !want.MatchString(text) {
 		t.Errorf("standard output is\n%s\nwant %s", text, want)
 	}
@@ -101,7 +101,7 @@ func pasted(t *testing.T, dir, text string) {
 		t.Fatal(err)
 	}
 	_, lines, _ := strings.Cut(text, "in another terminal:\n")
-	cmd := exec.Command("sh", "-e", "-c", strings.ReplaceAll(lines, "get namespaces", "get --raw /readyz"))
+	cmd := exec.Command("sh", "-e", "-c", strings.ReplaceAll(lines, "get --raw /", "get --raw /readyz"))
 	cmd.Dir = dir
 	cmd.Env = append(cluster.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
 	if b, err := cmd.CombinedOutput(); err != nil || string(b) != "ok" {

@@ -95,7 +95,7 @@ func TestHelp(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			r := runCatena(t, append(strings.Fields(command), "--help")...)
-			if r.code != 0 || r.stderr != "" || !strings.Contains(r.stdout, "Usage:\n  catena "+command) {
+			if r.code != 0 || r.stderr != "" || !strings.Contains(r.stdout, strings.TrimRight("Usage:\n  catena "+command, " ")) {
 				t.Errorf("exit code %d, standard error %q, standard output\n%s", r.code, r.stderr, r.stdout)
 			}
 		})

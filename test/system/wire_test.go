@@ -77,7 +77,9 @@ func TestOddConnections(t *testing.T) {
 			t.Parallel()
 			got := reaction(t, l.Server, play)
 			want := "504 Gateway Timeout; closed"
-			if name != "chunks that are late" { // to which kube-apiserver does not response at all
+			// A body that is not read ahead within the request's time ends its connection here;
+			// kube-apiserver waits for the rest of it, and for that of chunks for ever.
+			if name != "chunks that are late" && name != "a body that is late" {
 				want = reaction(t, reference.Server, play)
 			}
 			if strings.HasPrefix(name, "half closed") {
