@@ -134,7 +134,7 @@ func TestEnvironmentOfStage(t *testing.T) {
 	f.spec.HostEnv = []string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "https_proxy=p", "KUBECONFIG=/k", "GOGC=50"}
 	p := f.start(t)
 	got := map[string]string{}
-	for line := range strings.SplitSeq(p.Description().GetSummary(), "\n") {
+	for line := range strings.SplitSeq(p.Description().GetSummary(), `\n`) { // line breaks in a description are escaped
 		name, value, _ := strings.Cut(line, "=")
 		got[name] = value
 	}
