@@ -776,7 +776,7 @@ type PrepareRunResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ListedPaths []string               `protobuf:"bytes,1,rep,name=listed_paths,json=listedPaths,proto3" json:"listed_paths,omitempty"`
 	Claims      []*Claim               `protobuf:"bytes,2,rep,name=claims,proto3" json:"claims,omitempty"`
-	// Names of the hooks and checks, in no order.
+	// Names of the hooks and checks, of printable characters, in no order.
 	PostStartHooks   []string       `protobuf:"bytes,3,rep,name=post_start_hooks,json=postStartHooks,proto3" json:"post_start_hooks,omitempty"`
 	PreShutdownHooks []string       `protobuf:"bytes,4,rep,name=pre_shutdown_hooks,json=preShutdownHooks,proto3" json:"pre_shutdown_hooks,omitempty"`
 	HealthChecks     []*HealthCheck `protobuf:"bytes,5,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`

@@ -3,13 +3,16 @@ package front
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
@@ -48,11 +51,25 @@ func (f *Flags) complete(ctx context.Context) (options.CompletedOptions, error) 
 			problems = append(problems, f.configErrors(err)...)
 		}
 	}
+	problems = append(problems, f.checkTLS()...)
 	// checkFiles has reported the files that cannot be used.
 	problems = slices.DeleteFunc(problems, func(err error) bool {
 		return slices.ContainsFunc(unusable, func(path string) bool { return hasWord(err.Error(), path) })
 	})
 	return completed, joinUnique(append(files, problems...))
+}
+
+// checkTLS checks the flags that Kubernetes' code reads only when it opens the secure port.
+func (f *Flags) checkTLS() []error {
+	var problems []error
+	serving := f.options.SecureServing
+	if _, err := cliflag.TLSVersion(serving.MinTLSVersion); err != nil {
+		problems = append(problems, fmt.Errorf("%s: %w: use one of %s", key("tls-min-version"), err, strings.Join(cliflag.TLSPossibleVersions(), ", ")))
+	}
+	if _, err := cliflag.TLSCipherSuites(serving.CipherSuites); err != nil {
+		problems = append(problems, fmt.Errorf("%s: %w", key("tls-cipher-suites"), err))
+	}
+	return problems
 }
 
 // beside returns the problems of the flags that the given problems do not name: Kubernetes'

@@ -47,7 +47,11 @@ type interceptor struct {
 }
 
 func (i interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return i.callError(ctx, method, invoke(ctx, method, req, reply, cc, opts...))
+	if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
+		return i.callError(ctx, method, err)
+	}
+	makePrintable(reply)
+	return nil
 }
 
 func (i interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -88,6 +92,21 @@ func (i interceptor) callError(ctx context.Context, method string, err error) er
 		}
 	}
 	return &CallError{Stage: i.stage, Method: path.Base(method), Status: st, cause: cause}
+}
+
+// makePrintable makes the messages of a reply that are printed or logged fit for it, as
+// printableStatus does for those of errors.
+func makePrintable(reply any) {
+	switch r := reply.(type) {
+	case *stagev1.ValidateConfigResponse:
+		for _, p := range r.GetProblems() {
+			p.Key, p.Message = printable(p.GetKey()), printableLines(p.GetMessage())
+		}
+	case *stagev1.CheckHealthResponse:
+		for _, result := range r.GetResults() {
+			result.Error = printableLines(result.GetError())
+		}
+	}
 }
 
 // printableStatus returns a status whose message cannot forge lines where it is logged or printed:

@@ -68,4 +68,14 @@ func TestHostileResponses(t *testing.T) {
 	if d.GetVersion() != `v1\nready after 1s` || d.GetSdk() != `\x1b[2J` || d.GetSummary() != "a    b" {
 		t.Errorf("description is %v", d)
 	}
+	v := &stagev1.ValidateConfigResponse{Problems: []*stagev1.ConfigProblem{{Key: "a\x1b[2Jb", Message: "wrong\nready after 1s"}}}
+	makePrintable(v)
+	if p := v.GetProblems()[0]; p.GetKey() != `a\x1b[2Jb` || p.GetMessage() != "wrong\n    ready after 1s" {
+		t.Errorf("problem is %v", p)
+	}
+	h := &stagev1.CheckHealthResponse{Results: []*stagev1.HealthResult{{Name: "db", Error: "no\n[+]db ok"}}}
+	makePrintable(h)
+	if r := h.GetResults()[0]; r.GetError() != "no\n    [+]db ok" {
+		t.Errorf("result is %v", r)
+	}
 }

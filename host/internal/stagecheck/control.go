@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
@@ -135,12 +136,15 @@ func checkClaims(ctx context.Context, s *suite) error {
 	return first(errs)
 }
 
-// distinct checks that names are there, and each once.
+// distinct checks that names are there and can be printed, and each once.
 func distinct(what string, names []string) error {
 	seen := map[string]bool{}
 	for _, name := range names {
 		if name == "" || seen[name] {
 			return want("a name of its own for each "+what, "%q in %q", name, names)
+		}
+		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return want("names of printable characters for each "+what, "%q", name)
 		}
 		seen[name] = true
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -103,6 +105,9 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := validateNames(resp); err != nil {
+		return fmt.Errorf("stage %q: %w", g.Name(), err)
+	}
 	g.prepared = resp
 	g.mu.Lock()
 	g.hooks = make(map[string]error, len(resp.GetPostStartHooks()))
@@ -115,6 +120,25 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	g.setReport(resp.GetListedPaths(), resp.GetClaims())
+	return nil
+}
+
+// validateNames refuses names that could forge lines in the log and in the body of /readyz.
+func validateNames(resp *stagev1.PrepareRunResponse) error {
+	var checks []string
+	for _, c := range resp.GetHealthChecks() {
+		checks = append(checks, c.GetName(), c.GetServerCheck())
+	}
+	for what, names := range map[string][]string{
+		"post-start hook": resp.GetPostStartHooks(), "pre-shutdown hook": resp.GetPreShutdownHooks(),
+		"health check": checks, "mux-and-discovery signal": resp.GetMuxAndDiscoverySignals(),
+	} {
+		for _, name := range names {
+			if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				return fmt.Errorf("the name of its %s %q has characters that cannot be printed", what, name)
+			}
+		}
+	}
 	return nil
 }
 

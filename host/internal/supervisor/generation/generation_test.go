@@ -251,3 +251,22 @@ func TestStartTimeoutNamesItsKey(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestNamesThatCannotBePrinted(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]*stagev1.PrepareRunResponse{
+		"post-start hook":          {PostStartHooks: []string{"start", "a\nready"}},
+		"pre-shutdown hook":        {PreShutdownHooks: []string{"a\x1b[2J"}},
+		"health check":             {HealthChecks: []*stagev1.HealthCheck{{Name: "db\n[+]db"}}},
+		"mux-and-discovery signal": {MuxAndDiscoverySignals: []string{"a\u202eb"}},
+	} {
+		err := validateNames(r)
+		if err == nil || !strings.Contains(err.Error(), "its "+name+" \"") || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	good := &stagev1.PrepareRunResponse{PostStartHooks: []string{"größe/a b"}, HealthChecks: []*stagev1.HealthCheck{{Name: "db"}}}
+	if err := validateNames(good); err != nil {
+		t.Error(err)
+	}
+}
