@@ -323,3 +323,22 @@ func TestInterruptedStart(t *testing.T) {
 		t.Errorf("the directory of sockets is still there: %v, %v", left, err)
 	}
 }
+
+// A post-start hook that fails ends the server, and is the only thing that is reported at
+// WARN or above.
+func TestFailedHookIsOneError(t *testing.T) {
+	t.Parallel()
+	l := startLife(t, "fail: hook")
+	l.untilEnd(t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := slices.Clone(l.rest)
+	for _, e := range l.log {
+		if e["@level"] == "error" || e["@level"] == "warn" {
+			lines = append(lines, fmt.Sprint(e))
+		}
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], `post-start hook "begin"`) || !strings.Contains(lines[0], "broken") {
+		t.Errorf("reported %q", lines)
+	}
+}

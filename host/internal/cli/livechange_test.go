@@ -126,6 +126,19 @@ func TestReloadOfARunningHost(t *testing.T) {
 	if names, _ := l.order(t); !slices.Equal(names, []string{"two", "three"}) {
 		t.Errorf("the chain is %v", names)
 	}
+	// A disabled stage leaves the chain with its process, and comes back with a new one.
+	l.chain(t, "", "two", "one disabled: true", "three")
+	reload("configuration applied, nothing has changed")
+	l.chain(t, "", "two disabled: true", "three")
+	reload("removed two")
+	if names, _ := l.order(t); !slices.Equal(names, []string{"three"}) {
+		t.Errorf("the chain without the disabled stage is %v", names)
+	}
+	l.chain(t, "", "two", "three")
+	reload("added two")
+	if names, _ := l.order(t); !slices.Equal(names, []string{"two", "three"}) {
+		t.Errorf("the chain with the stage enabled again is %v", names)
+	}
 	// The others are told by signal.
 	l.chain(t, "", "three", "two")
 	l.kill(t, syscall.SIGHUP)

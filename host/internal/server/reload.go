@@ -131,10 +131,16 @@ func compare(was, is *config.Config) (live, fixed []string) {
 	return live, fixed
 }
 
-// values are the settings by key, each as JSON would have it, so that none is empty.
+// values are the settings that count by key, each as JSON would have it, so that none is empty.
+// Those of disabled stages do not count.
 func values(c *config.Config) map[string]string {
 	m := map[string]string{}
 	for _, s := range c.Effective() {
+		if rest, ok := strings.CutPrefix(s.Key, "stages."); ok {
+			if stage, _, _ := strings.Cut(rest, "."); slices.Contains(c.Disabled, stage) {
+				continue
+			}
+		}
 		m[s.Key] = fmt.Sprintf("%#v", s.Value)
 	}
 	return m
