@@ -52,7 +52,7 @@ func TestPluginsCommand(t *testing.T) {
 var startLine = regexp.MustCompile(`(?m)^stage (\S+) +(\S+) +pid (\d+) +up after \S+$`)
 
 // pasteLines are the two lines that "catena serve" prints for another terminal.
-var pasteLines = regexp.MustCompile(`(?m)^ready after \S+; in another terminal:\n\n  (export KUBECONFIG=\S+)\n  (kubectl get --raw /)\n\n`)
+var pasteLines = regexp.MustCompile(`(?m)^ready after \S+; in another terminal:\n\n  (export KUBECONFIG=\S+)\n  (kubectl get (?:namespaces|--raw /))\n\n`)
 
 // "catena serve" prints a line for each stage, and two lines with which one can go on.
 func TestWhatServePrints(t *testing.T) {
