@@ -49,3 +49,26 @@ func TestLostTwice(t *testing.T) {
 		})
 	}
 }
+
+// TestLostAndMoved shows that a request which one process was lost with, and which the next one
+// breaks off because another takes its place, is sent to that one.
+func TestLostAndMoved(t *testing.T) {
+	t.Parallel()
+	next := serveStage(t, respondsWith("moved"))
+	var chain *Chain
+	stage := scriptStage(t, func(n int, _ *net.UnixConn, r *bufio.Reader) {
+		http.ReadRequest(r)
+		if n == 1 {
+			chain.Set(order(1), []Stage{{Name: "a", Socket: next}})
+		}
+	})
+	var seen observed
+	chain = newChain(t, Config{Observe: seen.observe}, stage)
+	resp, body := fetch(t, serve(t, chain), "GET", "/", nil)
+	if resp.StatusCode != http.StatusOK || body != "moved" {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+	if got := seen.String(); got != "a replayed, a replayed, a served" {
+		t.Errorf("observed %s", got)
+	}
+}

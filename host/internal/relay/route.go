@@ -132,14 +132,16 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 	v := x.try(e, false)
 	for n, lost, received := 0, false, 0; v == failed && x.mayReplay() && n < maxReplays; n++ {
 		now, _ := x.chain.target(x.stage)
-		isLost := x.failure.kind == Lost
+		// A process that another has replaced may break off what it has not responded to.
+		moved := now.endpoint != nil && now.endpoint != e
+		isLost := x.failure.kind == Lost && !moved
 		if isLost && !errors.Is(x.failure.err, syscall.ECONNRESET) { // which means that it was not read
 			received++
 		}
 		if received == 2 {
 			x.failure.kind = LostTwice
 		}
-		if now.endpoint == nil || isLost && lost || !isLost && n > 0 && now.endpoint == e {
+		if now.endpoint == nil || isLost && lost || !isLost && !moved && n > 0 {
 			break
 		}
 		lost = lost || isLost
