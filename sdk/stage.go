@@ -27,6 +27,9 @@ type Stage struct {
 	Config any
 	// ConfigSchema is the JSON schema, if it is not to be derived from Config.
 	ConfigSchema string
+	// Needs is what the stage needs from its operator. nil says nothing: the stage can do
+	// what it is granted.
+	Needs *Needs
 	// New builds the stage's handler, once. A nil handler declines every request.
 	// An error ends the start of the server; so does a panic.
 	New func(env *Env) (http.Handler, error)
@@ -70,6 +73,7 @@ func (s Stage) describe() *stagev1.DescribeResponse {
 		ConfigSchema: schema,
 		Summary:      s.Summary,
 		Standby:      true,
+		Needs:        s.Needs.toWire(),
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

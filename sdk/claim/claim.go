@@ -90,6 +90,18 @@ func (c Claim) String() string {
 	return escape(c.Path) + suffix
 }
 
+// MarshalText implements encoding.TextMarshaler: the result is that of String.
+func (c Claim) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler, as Parse does.
+func (c *Claim) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err == nil {
+		*c = parsed
+	}
+	return err
+}
+
 // Parse returns the claim with a text form.
 func Parse(text string) (Claim, error) {
 	c, path := Claim{Match: MatchExact}, text
@@ -131,4 +143,24 @@ func escape(path string) string {
 		}
 	}
 	return b.String()
+}
+
+// Contains reports whether the claim covers every path that the other covers.
+func (c Claim) Contains(other Claim) bool {
+	if c.Validate() != nil || other.Validate() != nil {
+		return false
+	}
+	base := strings.TrimSuffix(other.Path, "/")
+	switch {
+	case other.Match == MatchExact:
+		return c.Covers(other.Path)
+	case c.Match == MatchPrefix && other.Match == MatchPrefix:
+		return c.Path == "/" || other.Path != "/" && c.Covers(other.Path)
+	case c.Match == MatchPrefix:
+		return c.Covers(base + "/")
+	case c.Match == MatchChild && other.Match == MatchChild:
+		return strings.TrimSuffix(c.Path, "/") == base
+	default:
+		return false
+	}
 }

@@ -35,6 +35,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Needs_Store int32
+
+const (
+	// No etcd at all.
+	Needs_NONE Needs_Store = 0
+	// Keys of the stage's own, out of reach of every other stage.
+	Needs_OWN Needs_Store = 1
+	// All keys of Kubernetes' registry.
+	Needs_REGISTRY Needs_Store = 2
+)
+
+// Enum value maps for Needs_Store.
+var (
+	Needs_Store_name = map[int32]string{
+		0: "NONE",
+		1: "OWN",
+		2: "REGISTRY",
+	}
+	Needs_Store_value = map[string]int32{
+		"NONE":     0,
+		"OWN":      1,
+		"REGISTRY": 2,
+	}
+)
+
+func (x Needs_Store) Enum() *Needs_Store {
+	p := new(Needs_Store)
+	*p = x
+	return p
+}
+
+func (x Needs_Store) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Needs_Store) Descriptor() protoreflect.EnumDescriptor {
+	return file_sdk_stagev1_stage_proto_enumTypes[0].Descriptor()
+}
+
+func (Needs_Store) Type() protoreflect.EnumType {
+	return &file_sdk_stagev1_stage_proto_enumTypes[0]
+}
+
+func (x Needs_Store) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Needs_Store.Descriptor instead.
+func (Needs_Store) EnumDescriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2, 0}
+}
+
 type Claim_Match int32
 
 const (
@@ -74,11 +126,11 @@ func (x Claim_Match) String() string {
 }
 
 func (Claim_Match) Descriptor() protoreflect.EnumDescriptor {
-	return file_sdk_stagev1_stage_proto_enumTypes[0].Descriptor()
+	return file_sdk_stagev1_stage_proto_enumTypes[1].Descriptor()
 }
 
 func (Claim_Match) Type() protoreflect.EnumType {
-	return &file_sdk_stagev1_stage_proto_enumTypes[0]
+	return &file_sdk_stagev1_stage_proto_enumTypes[1]
 }
 
 func (x Claim_Match) Number() protoreflect.EnumNumber {
@@ -87,7 +139,7 @@ func (x Claim_Match) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Claim_Match.Descriptor instead.
 func (Claim_Match) EnumDescriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{9, 0}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{10, 0}
 }
 
 type DescribeRequest struct {
@@ -139,7 +191,11 @@ type DescribeResponse struct {
 	// One line about what the stage does, shown to operators.
 	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The stage understands ConfigureRequest.standby and Activate.
-	Standby       bool `protobuf:"varint,6,opt,name=standby,proto3" json:"standby,omitempty"`
+	Standby bool `protobuf:"varint,6,opt,name=standby,proto3" json:"standby,omitempty"`
+	// What the stage needs from its operator. It is not started unless all of it is granted,
+	// in stages.NAME.grants of the host's configuration. A stage that leaves this out needs
+	// nothing, and can do what it is granted.
+	Needs         *Needs `protobuf:"bytes,7,opt,name=needs,proto3" json:"needs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -216,6 +272,135 @@ func (x *DescribeResponse) GetStandby() bool {
 	return false
 }
 
+func (x *DescribeResponse) GetNeeds() *Needs {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+// Needs is what a stage does beyond serving paths outside of the Kubernetes API.
+type Needs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Patterns of the paths that the stage claims, now or later. Claims of Kubernetes' own
+	// paths have to be granted; see docs/security.md.
+	Claims []*Claim `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`
+	// The stage hands on requests to the next stage with another method, path or query.
+	Rewrite bool `protobuf:"varint,2,opt,name=rewrite,proto3" json:"rewrite,omitempty"`
+	// The stage calls delegates for more than discovery and OpenAPI.
+	Delegates bool `protobuf:"varint,3,opt,name=delegates,proto3" json:"delegates,omitempty"`
+	// The stage gets the requests of the host itself, and of stages in the group
+	// system:masters, at paths that it needs a grant to claim.
+	SystemRequests bool `protobuf:"varint,4,opt,name=system_requests,json=systemRequests,proto3" json:"system_requests,omitempty"`
+	// What of the store the stage uses.
+	Store Needs_Store `protobuf:"varint,5,opt,name=store,proto3,enum=catena.stage.v1.Needs_Store" json:"store,omitempty"`
+	// Names of the API server's flags that the stage reads, without leading dashes; "*" for
+	// all. Flags about etcd come with store, those that name private keys with keys.
+	Flags []string `protobuf:"bytes,6,rep,name=flags,proto3" json:"flags,omitempty"`
+	// The stage reads the private keys that flags name.
+	Keys bool `protobuf:"varint,7,opt,name=keys,proto3" json:"keys,omitempty"`
+	// The stage makes network connections of its own.
+	Network bool `protobuf:"varint,8,opt,name=network,proto3" json:"network,omitempty"`
+	// Paths of files and directories that the stage reads beyond its binary and its data
+	// directory. One that ends with ":rw" is also written.
+	Files         []string `protobuf:"bytes,9,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Needs) Reset() {
+	*x = Needs{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Needs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Needs) ProtoMessage() {}
+
+func (x *Needs) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Needs.ProtoReflect.Descriptor instead.
+func (*Needs) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Needs) GetClaims() []*Claim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *Needs) GetRewrite() bool {
+	if x != nil {
+		return x.Rewrite
+	}
+	return false
+}
+
+func (x *Needs) GetDelegates() bool {
+	if x != nil {
+		return x.Delegates
+	}
+	return false
+}
+
+func (x *Needs) GetSystemRequests() bool {
+	if x != nil {
+		return x.SystemRequests
+	}
+	return false
+}
+
+func (x *Needs) GetStore() Needs_Store {
+	if x != nil {
+		return x.Store
+	}
+	return Needs_NONE
+}
+
+func (x *Needs) GetFlags() []string {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+func (x *Needs) GetKeys() bool {
+	if x != nil {
+		return x.Keys
+	}
+	return false
+}
+
+func (x *Needs) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *Needs) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 type ValidateConfigRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stage's own configuration, as JSON.
@@ -228,7 +413,7 @@ type ValidateConfigRequest struct {
 
 func (x *ValidateConfigRequest) Reset() {
 	*x = ValidateConfigRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -240,7 +425,7 @@ func (x *ValidateConfigRequest) String() string {
 func (*ValidateConfigRequest) ProtoMessage() {}
 
 func (x *ValidateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -253,7 +438,7 @@ func (x *ValidateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateConfigRequest.ProtoReflect.Descriptor instead.
 func (*ValidateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ValidateConfigRequest) GetConfig() []byte {
@@ -279,7 +464,7 @@ type ValidateConfigResponse struct {
 
 func (x *ValidateConfigResponse) Reset() {
 	*x = ValidateConfigResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +476,7 @@ func (x *ValidateConfigResponse) String() string {
 func (*ValidateConfigResponse) ProtoMessage() {}
 
 func (x *ValidateConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +489,7 @@ func (x *ValidateConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateConfigResponse.ProtoReflect.Descriptor instead.
 func (*ValidateConfigResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{3}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ValidateConfigResponse) GetProblems() []*ConfigProblem {
@@ -325,7 +510,7 @@ type ConfigProblem struct {
 
 func (x *ConfigProblem) Reset() {
 	*x = ConfigProblem{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -337,7 +522,7 @@ func (x *ConfigProblem) String() string {
 func (*ConfigProblem) ProtoMessage() {}
 
 func (x *ConfigProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -350,7 +535,7 @@ func (x *ConfigProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigProblem.ProtoReflect.Descriptor instead.
 func (*ConfigProblem) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{4}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigProblem) GetKey() string {
@@ -393,7 +578,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +590,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +603,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{5}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConfigureRequest) GetName() string {
@@ -490,7 +675,7 @@ type Delegate struct {
 
 func (x *Delegate) Reset() {
 	*x = Delegate{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +687,7 @@ func (x *Delegate) String() string {
 func (*Delegate) ProtoMessage() {}
 
 func (x *Delegate) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +700,7 @@ func (x *Delegate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegate.ProtoReflect.Descriptor instead.
 func (*Delegate) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{6}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Delegate) GetName() string {
@@ -560,7 +745,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +757,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +770,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{7}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Host) GetSocket() string {
@@ -641,7 +826,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +838,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +851,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{8}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConfigureResponse) GetListedPaths() []string {
@@ -694,7 +879,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +891,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +904,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{9}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Claim) GetPath() string {
@@ -744,7 +929,7 @@ type PrepareRunRequest struct {
 
 func (x *PrepareRunRequest) Reset() {
 	*x = PrepareRunRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +941,7 @@ func (x *PrepareRunRequest) String() string {
 func (*PrepareRunRequest) ProtoMessage() {}
 
 func (x *PrepareRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +954,7 @@ func (x *PrepareRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRunRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRunRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{10}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{11}
 }
 
 type PrepareRunResponse struct {
@@ -789,7 +974,7 @@ type PrepareRunResponse struct {
 
 func (x *PrepareRunResponse) Reset() {
 	*x = PrepareRunResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +986,7 @@ func (x *PrepareRunResponse) String() string {
 func (*PrepareRunResponse) ProtoMessage() {}
 
 func (x *PrepareRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +999,7 @@ func (x *PrepareRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRunResponse.ProtoReflect.Descriptor instead.
 func (*PrepareRunResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{11}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PrepareRunResponse) GetListedPaths() []string {
@@ -879,7 +1064,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1076,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1089,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{12}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HealthCheck) GetName() string {
@@ -957,7 +1142,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1154,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1167,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{13}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{14}
 }
 
 // Event is one change. Each field is set only if it is what changed.
@@ -1000,7 +1185,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1197,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1210,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{14}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Event) GetClaimsChanged() *ClaimsChanged {
@@ -1059,7 +1244,7 @@ type ClaimsChanged struct {
 
 func (x *ClaimsChanged) Reset() {
 	*x = ClaimsChanged{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1256,7 @@ func (x *ClaimsChanged) String() string {
 func (*ClaimsChanged) ProtoMessage() {}
 
 func (x *ClaimsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1269,7 @@ func (x *ClaimsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimsChanged.ProtoReflect.Descriptor instead.
 func (*ClaimsChanged) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{15}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClaimsChanged) GetClaims() []*Claim {
@@ -1115,7 +1300,7 @@ type ResourceSize struct {
 
 func (x *ResourceSize) Reset() {
 	*x = ResourceSize{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1312,7 @@ func (x *ResourceSize) String() string {
 func (*ResourceSize) ProtoMessage() {}
 
 func (x *ResourceSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1325,7 @@ func (x *ResourceSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSize.ProtoReflect.Descriptor instead.
 func (*ResourceSize) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{16}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResourceSize) GetResource() string {
@@ -1172,7 +1357,7 @@ type ActivateRequest struct {
 
 func (x *ActivateRequest) Reset() {
 	*x = ActivateRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1369,7 @@ func (x *ActivateRequest) String() string {
 func (*ActivateRequest) ProtoMessage() {}
 
 func (x *ActivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1382,7 @@ func (x *ActivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateRequest.ProtoReflect.Descriptor instead.
 func (*ActivateRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{17}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{18}
 }
 
 type ActivateResponse struct {
@@ -1208,7 +1393,7 @@ type ActivateResponse struct {
 
 func (x *ActivateResponse) Reset() {
 	*x = ActivateResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1405,7 @@ func (x *ActivateResponse) String() string {
 func (*ActivateResponse) ProtoMessage() {}
 
 func (x *ActivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1418,7 @@ func (x *ActivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateResponse.ProtoReflect.Descriptor instead.
 func (*ActivateResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{18}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{19}
 }
 
 type NotifyRequest struct {
@@ -1250,7 +1435,7 @@ type NotifyRequest struct {
 
 func (x *NotifyRequest) Reset() {
 	*x = NotifyRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1447,7 @@ func (x *NotifyRequest) String() string {
 func (*NotifyRequest) ProtoMessage() {}
 
 func (x *NotifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1460,7 @@ func (x *NotifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyRequest.ProtoReflect.Descriptor instead.
 func (*NotifyRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{19}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NotifyRequest) GetSignal() string {
@@ -1300,7 +1485,7 @@ type NotifyResponse struct {
 
 func (x *NotifyResponse) Reset() {
 	*x = NotifyResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1497,7 @@ func (x *NotifyResponse) String() string {
 func (*NotifyResponse) ProtoMessage() {}
 
 func (x *NotifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1510,7 @@ func (x *NotifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyResponse.ProtoReflect.Descriptor instead.
 func (*NotifyResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{20}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{21}
 }
 
 type GatherMetricsRequest struct {
@@ -1336,7 +1521,7 @@ type GatherMetricsRequest struct {
 
 func (x *GatherMetricsRequest) Reset() {
 	*x = GatherMetricsRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1533,7 @@ func (x *GatherMetricsRequest) String() string {
 func (*GatherMetricsRequest) ProtoMessage() {}
 
 func (x *GatherMetricsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1546,7 @@ func (x *GatherMetricsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatherMetricsRequest.ProtoReflect.Descriptor instead.
 func (*GatherMetricsRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{21}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{22}
 }
 
 type GatherMetricsResponse struct {
@@ -1375,7 +1560,7 @@ type GatherMetricsResponse struct {
 
 func (x *GatherMetricsResponse) Reset() {
 	*x = GatherMetricsResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1572,7 @@ func (x *GatherMetricsResponse) String() string {
 func (*GatherMetricsResponse) ProtoMessage() {}
 
 func (x *GatherMetricsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1585,7 @@ func (x *GatherMetricsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatherMetricsResponse.ProtoReflect.Descriptor instead.
 func (*GatherMetricsResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{22}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GatherMetricsResponse) GetText() []byte {
@@ -1419,7 +1604,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1616,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1629,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{23}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunHookRequest) GetName() string {
@@ -1462,7 +1647,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1659,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1672,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{24}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{25}
 }
 
 type CheckHealthRequest struct {
@@ -1500,7 +1685,7 @@ type CheckHealthRequest struct {
 
 func (x *CheckHealthRequest) Reset() {
 	*x = CheckHealthRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1697,7 @@ func (x *CheckHealthRequest) String() string {
 func (*CheckHealthRequest) ProtoMessage() {}
 
 func (x *CheckHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1710,7 @@ func (x *CheckHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckHealthRequest.ProtoReflect.Descriptor instead.
 func (*CheckHealthRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{25}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CheckHealthRequest) GetNames() []string {
@@ -1544,7 +1729,7 @@ type CheckHealthResponse struct {
 
 func (x *CheckHealthResponse) Reset() {
 	*x = CheckHealthResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1741,7 @@ func (x *CheckHealthResponse) String() string {
 func (*CheckHealthResponse) ProtoMessage() {}
 
 func (x *CheckHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1754,7 @@ func (x *CheckHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckHealthResponse.ProtoReflect.Descriptor instead.
 func (*CheckHealthResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{26}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckHealthResponse) GetResults() []*HealthResult {
@@ -1594,7 +1779,7 @@ type HealthResult struct {
 
 func (x *HealthResult) Reset() {
 	*x = HealthResult{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1791,7 @@ func (x *HealthResult) String() string {
 func (*HealthResult) ProtoMessage() {}
 
 func (x *HealthResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1804,7 @@ func (x *HealthResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResult.ProtoReflect.Descriptor instead.
 func (*HealthResult) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{27}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HealthResult) GetName() string {
@@ -1660,7 +1845,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1857,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1870,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{28}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainRequest) GetSpread() *durationpb.Duration {
@@ -1705,7 +1890,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1902,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1915,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{29}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainResponse) GetRunning() int64 {
@@ -1748,7 +1933,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1945,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1958,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{30}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{31}
 }
 
 type StopResponse struct {
@@ -1784,7 +1969,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1981,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1994,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{31}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{32}
 }
 
 var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
@@ -1817,14 +2002,29 @@ var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
 const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\n" +
 	"\x17sdk/stagev1/stage.proto\x12\x0fcatena.stage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\xab\x01\n" +
+	"\x0fDescribeRequest\"\xd9\x01\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +
 	"\x03sdk\x18\x03 \x01(\tR\x03sdk\x12#\n" +
 	"\rconfig_schema\x18\x04 \x01(\tR\fconfigSchema\x12\x18\n" +
 	"\asummary\x18\x05 \x01(\tR\asummary\x12\x18\n" +
-	"\astandby\x18\x06 \x01(\bR\astandby\"E\n" +
+	"\astandby\x18\x06 \x01(\bR\astandby\x12,\n" +
+	"\x05needs\x18\a \x01(\v2\x16.catena.stage.v1.NeedsR\x05needs\"\xd0\x02\n" +
+	"\x05Needs\x12.\n" +
+	"\x06claims\x18\x01 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\x12\x18\n" +
+	"\arewrite\x18\x02 \x01(\bR\arewrite\x12\x1c\n" +
+	"\tdelegates\x18\x03 \x01(\bR\tdelegates\x12'\n" +
+	"\x0fsystem_requests\x18\x04 \x01(\bR\x0esystemRequests\x122\n" +
+	"\x05store\x18\x05 \x01(\x0e2\x1c.catena.stage.v1.Needs.StoreR\x05store\x12\x14\n" +
+	"\x05flags\x18\x06 \x03(\tR\x05flags\x12\x12\n" +
+	"\x04keys\x18\a \x01(\bR\x04keys\x12\x18\n" +
+	"\anetwork\x18\b \x01(\bR\anetwork\x12\x14\n" +
+	"\x05files\x18\t \x03(\tR\x05files\"(\n" +
+	"\x05Store\x12\b\n" +
+	"\x04NONE\x10\x00\x12\a\n" +
+	"\x03OWN\x10\x01\x12\f\n" +
+	"\bREGISTRY\x10\x02\"E\n" +
 	"\x15ValidateConfigRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
 	"\x05flags\x18\x02 \x03(\tR\x05flags\"T\n" +
@@ -1950,93 +2150,98 @@ func file_sdk_stagev1_stage_proto_rawDescGZIP() []byte {
 	return file_sdk_stagev1_stage_proto_rawDescData
 }
 
-var file_sdk_stagev1_stage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sdk_stagev1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_sdk_stagev1_stage_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_sdk_stagev1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_sdk_stagev1_stage_proto_goTypes = []any{
-	(Claim_Match)(0),               // 0: catena.stage.v1.Claim.Match
-	(*DescribeRequest)(nil),        // 1: catena.stage.v1.DescribeRequest
-	(*DescribeResponse)(nil),       // 2: catena.stage.v1.DescribeResponse
-	(*ValidateConfigRequest)(nil),  // 3: catena.stage.v1.ValidateConfigRequest
-	(*ValidateConfigResponse)(nil), // 4: catena.stage.v1.ValidateConfigResponse
-	(*ConfigProblem)(nil),          // 5: catena.stage.v1.ConfigProblem
-	(*ConfigureRequest)(nil),       // 6: catena.stage.v1.ConfigureRequest
-	(*Delegate)(nil),               // 7: catena.stage.v1.Delegate
-	(*Host)(nil),                   // 8: catena.stage.v1.Host
-	(*ConfigureResponse)(nil),      // 9: catena.stage.v1.ConfigureResponse
-	(*Claim)(nil),                  // 10: catena.stage.v1.Claim
-	(*PrepareRunRequest)(nil),      // 11: catena.stage.v1.PrepareRunRequest
-	(*PrepareRunResponse)(nil),     // 12: catena.stage.v1.PrepareRunResponse
-	(*HealthCheck)(nil),            // 13: catena.stage.v1.HealthCheck
-	(*WatchRequest)(nil),           // 14: catena.stage.v1.WatchRequest
-	(*Event)(nil),                  // 15: catena.stage.v1.Event
-	(*ClaimsChanged)(nil),          // 16: catena.stage.v1.ClaimsChanged
-	(*ResourceSize)(nil),           // 17: catena.stage.v1.ResourceSize
-	(*ActivateRequest)(nil),        // 18: catena.stage.v1.ActivateRequest
-	(*ActivateResponse)(nil),       // 19: catena.stage.v1.ActivateResponse
-	(*NotifyRequest)(nil),          // 20: catena.stage.v1.NotifyRequest
-	(*NotifyResponse)(nil),         // 21: catena.stage.v1.NotifyResponse
-	(*GatherMetricsRequest)(nil),   // 22: catena.stage.v1.GatherMetricsRequest
-	(*GatherMetricsResponse)(nil),  // 23: catena.stage.v1.GatherMetricsResponse
-	(*RunHookRequest)(nil),         // 24: catena.stage.v1.RunHookRequest
-	(*RunHookResponse)(nil),        // 25: catena.stage.v1.RunHookResponse
-	(*CheckHealthRequest)(nil),     // 26: catena.stage.v1.CheckHealthRequest
-	(*CheckHealthResponse)(nil),    // 27: catena.stage.v1.CheckHealthResponse
-	(*HealthResult)(nil),           // 28: catena.stage.v1.HealthResult
-	(*DrainRequest)(nil),           // 29: catena.stage.v1.DrainRequest
-	(*DrainResponse)(nil),          // 30: catena.stage.v1.DrainResponse
-	(*StopRequest)(nil),            // 31: catena.stage.v1.StopRequest
-	(*StopResponse)(nil),           // 32: catena.stage.v1.StopResponse
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
+	(Needs_Store)(0),               // 0: catena.stage.v1.Needs.Store
+	(Claim_Match)(0),               // 1: catena.stage.v1.Claim.Match
+	(*DescribeRequest)(nil),        // 2: catena.stage.v1.DescribeRequest
+	(*DescribeResponse)(nil),       // 3: catena.stage.v1.DescribeResponse
+	(*Needs)(nil),                  // 4: catena.stage.v1.Needs
+	(*ValidateConfigRequest)(nil),  // 5: catena.stage.v1.ValidateConfigRequest
+	(*ValidateConfigResponse)(nil), // 6: catena.stage.v1.ValidateConfigResponse
+	(*ConfigProblem)(nil),          // 7: catena.stage.v1.ConfigProblem
+	(*ConfigureRequest)(nil),       // 8: catena.stage.v1.ConfigureRequest
+	(*Delegate)(nil),               // 9: catena.stage.v1.Delegate
+	(*Host)(nil),                   // 10: catena.stage.v1.Host
+	(*ConfigureResponse)(nil),      // 11: catena.stage.v1.ConfigureResponse
+	(*Claim)(nil),                  // 12: catena.stage.v1.Claim
+	(*PrepareRunRequest)(nil),      // 13: catena.stage.v1.PrepareRunRequest
+	(*PrepareRunResponse)(nil),     // 14: catena.stage.v1.PrepareRunResponse
+	(*HealthCheck)(nil),            // 15: catena.stage.v1.HealthCheck
+	(*WatchRequest)(nil),           // 16: catena.stage.v1.WatchRequest
+	(*Event)(nil),                  // 17: catena.stage.v1.Event
+	(*ClaimsChanged)(nil),          // 18: catena.stage.v1.ClaimsChanged
+	(*ResourceSize)(nil),           // 19: catena.stage.v1.ResourceSize
+	(*ActivateRequest)(nil),        // 20: catena.stage.v1.ActivateRequest
+	(*ActivateResponse)(nil),       // 21: catena.stage.v1.ActivateResponse
+	(*NotifyRequest)(nil),          // 22: catena.stage.v1.NotifyRequest
+	(*NotifyResponse)(nil),         // 23: catena.stage.v1.NotifyResponse
+	(*GatherMetricsRequest)(nil),   // 24: catena.stage.v1.GatherMetricsRequest
+	(*GatherMetricsResponse)(nil),  // 25: catena.stage.v1.GatherMetricsResponse
+	(*RunHookRequest)(nil),         // 26: catena.stage.v1.RunHookRequest
+	(*RunHookResponse)(nil),        // 27: catena.stage.v1.RunHookResponse
+	(*CheckHealthRequest)(nil),     // 28: catena.stage.v1.CheckHealthRequest
+	(*CheckHealthResponse)(nil),    // 29: catena.stage.v1.CheckHealthResponse
+	(*HealthResult)(nil),           // 30: catena.stage.v1.HealthResult
+	(*DrainRequest)(nil),           // 31: catena.stage.v1.DrainRequest
+	(*DrainResponse)(nil),          // 32: catena.stage.v1.DrainResponse
+	(*StopRequest)(nil),            // 33: catena.stage.v1.StopRequest
+	(*StopResponse)(nil),           // 34: catena.stage.v1.StopResponse
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
 }
 var file_sdk_stagev1_stage_proto_depIdxs = []int32{
-	5,  // 0: catena.stage.v1.ValidateConfigResponse.problems:type_name -> catena.stage.v1.ConfigProblem
-	7,  // 1: catena.stage.v1.ConfigureRequest.delegates:type_name -> catena.stage.v1.Delegate
-	8,  // 2: catena.stage.v1.ConfigureRequest.host:type_name -> catena.stage.v1.Host
-	10, // 3: catena.stage.v1.Delegate.claims:type_name -> catena.stage.v1.Claim
-	10, // 4: catena.stage.v1.ConfigureResponse.claims:type_name -> catena.stage.v1.Claim
-	0,  // 5: catena.stage.v1.Claim.match:type_name -> catena.stage.v1.Claim.Match
-	10, // 6: catena.stage.v1.PrepareRunResponse.claims:type_name -> catena.stage.v1.Claim
-	13, // 7: catena.stage.v1.PrepareRunResponse.health_checks:type_name -> catena.stage.v1.HealthCheck
-	16, // 8: catena.stage.v1.Event.claims_changed:type_name -> catena.stage.v1.ClaimsChanged
-	17, // 9: catena.stage.v1.Event.resource_sizes:type_name -> catena.stage.v1.ResourceSize
-	10, // 10: catena.stage.v1.ClaimsChanged.claims:type_name -> catena.stage.v1.Claim
-	33, // 11: catena.stage.v1.NotifyRequest.at:type_name -> google.protobuf.Timestamp
-	28, // 12: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
-	33, // 13: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
-	34, // 14: catena.stage.v1.HealthResult.running:type_name -> google.protobuf.Duration
-	34, // 15: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
-	1,  // 16: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
-	3,  // 17: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
-	6,  // 18: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
-	11, // 19: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
-	14, // 20: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
-	18, // 21: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
-	20, // 22: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
-	22, // 23: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
-	24, // 24: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
-	26, // 25: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
-	24, // 26: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
-	29, // 27: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
-	31, // 28: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
-	2,  // 29: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
-	4,  // 30: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
-	9,  // 31: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
-	12, // 32: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
-	15, // 33: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
-	19, // 34: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
-	21, // 35: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
-	23, // 36: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
-	25, // 37: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
-	27, // 38: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
-	25, // 39: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
-	30, // 40: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
-	32, // 41: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
-	29, // [29:42] is the sub-list for method output_type
-	16, // [16:29] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	4,  // 0: catena.stage.v1.DescribeResponse.needs:type_name -> catena.stage.v1.Needs
+	12, // 1: catena.stage.v1.Needs.claims:type_name -> catena.stage.v1.Claim
+	0,  // 2: catena.stage.v1.Needs.store:type_name -> catena.stage.v1.Needs.Store
+	7,  // 3: catena.stage.v1.ValidateConfigResponse.problems:type_name -> catena.stage.v1.ConfigProblem
+	9,  // 4: catena.stage.v1.ConfigureRequest.delegates:type_name -> catena.stage.v1.Delegate
+	10, // 5: catena.stage.v1.ConfigureRequest.host:type_name -> catena.stage.v1.Host
+	12, // 6: catena.stage.v1.Delegate.claims:type_name -> catena.stage.v1.Claim
+	12, // 7: catena.stage.v1.ConfigureResponse.claims:type_name -> catena.stage.v1.Claim
+	1,  // 8: catena.stage.v1.Claim.match:type_name -> catena.stage.v1.Claim.Match
+	12, // 9: catena.stage.v1.PrepareRunResponse.claims:type_name -> catena.stage.v1.Claim
+	15, // 10: catena.stage.v1.PrepareRunResponse.health_checks:type_name -> catena.stage.v1.HealthCheck
+	18, // 11: catena.stage.v1.Event.claims_changed:type_name -> catena.stage.v1.ClaimsChanged
+	19, // 12: catena.stage.v1.Event.resource_sizes:type_name -> catena.stage.v1.ResourceSize
+	12, // 13: catena.stage.v1.ClaimsChanged.claims:type_name -> catena.stage.v1.Claim
+	35, // 14: catena.stage.v1.NotifyRequest.at:type_name -> google.protobuf.Timestamp
+	30, // 15: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
+	35, // 16: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
+	36, // 17: catena.stage.v1.HealthResult.running:type_name -> google.protobuf.Duration
+	36, // 18: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
+	2,  // 19: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
+	5,  // 20: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
+	8,  // 21: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
+	13, // 22: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
+	16, // 23: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
+	20, // 24: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
+	22, // 25: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
+	24, // 26: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
+	26, // 27: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
+	28, // 28: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
+	26, // 29: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
+	31, // 30: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
+	33, // 31: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
+	3,  // 32: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
+	6,  // 33: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
+	11, // 34: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
+	14, // 35: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
+	17, // 36: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
+	21, // 37: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
+	23, // 38: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
+	25, // 39: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
+	27, // 40: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
+	29, // 41: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
+	27, // 42: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
+	32, // 43: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
+	34, // 44: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
+	32, // [32:45] is the sub-list for method output_type
+	19, // [19:32] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_sdk_stagev1_stage_proto_init() }
@@ -2049,8 +2254,8 @@ func file_sdk_stagev1_stage_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sdk_stagev1_stage_proto_rawDesc), len(file_sdk_stagev1_stage_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   32,
+			NumEnums:      2,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -21,6 +22,8 @@ type plugin struct {
 	Protocol int    `json:"protocol,omitempty"`
 	SDK      string `json:"sdk,omitempty"`
 	Summary  string `json:"summary,omitempty"`
+	// Needs is what the stage has to be granted.
+	Needs grants.Grants `json:"needs"`
 	// Control is how the control socket is protected: mtls or folder.
 	Control string `json:"control,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
@@ -35,8 +38,9 @@ func pluginsCommand() *cobra.Command {
 		Short: "List the binaries in the plugin directories",
 		Long: `List the binaries catena-stage-NAME in the directories of pluginDirs: name, version,
 protocol, how its control socket is protected (mtls: by one-time certificates;
-folder: by the mode of its directory alone), checksum and path, or why a binary is refused. Each one that is not
-refused is started and asked what it is; none is configured.`,
+folder: by the mode of its directory alone), checksum and path, what it needs to be granted in
+stages.NAME.grants, or why a binary is refused. Each one that is not refused is started and asked
+what it is; none is configured.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -70,7 +74,7 @@ func describeAll(ctx context.Context, found []process.Found) []plugin {
 			f.Refused = askPlugin(ctx, f.Binary, config.Stage{}, func(_ context.Context, p *process.Process) error {
 				d := p.Description()
 				row.Version, row.SDK, row.Summary, row.Protocol = d.GetVersion(), d.GetSdk(), d.GetSummary(), stagev1.ProtocolVersion
-				row.Control = string(p.Control())
+				row.Control, row.Needs = string(p.Control()), grants.Of(d.GetNeeds())
 				return nil
 			})
 		}
@@ -95,6 +99,13 @@ func printPlugins(out io.Writer, format string, rows []plugin) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, r := range rows {
+		if needs := r.Needs.String(); needs != "{}" {
+			if _, err := fmt.Fprintf(out, "%s needs grants: %s\n", r.Name, needs); err != nil {
+				return err
+			}
+		}
 	}
 	for _, r := range rows {
 		if r.Refused != "" {

@@ -72,7 +72,11 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 		}
 		st := cfg.Stages[name]
 		errs = append(errs, askPlugin(ctx, b, st, func(ctx context.Context, p *process.Process) error {
-			return schema.CheckStage(ctx, name, p, st.Config, flags)
+			granted, needs := server.GrantsOf(st), p.Description().GetNeeds()
+			if err := granted.Check(name, needs); err != nil {
+				return err
+			}
+			return schema.CheckStage(ctx, name, p, st.Config, granted.SelectFlags(needs, flags))
 		}))
 	}
 	return errors.Join(errs...)

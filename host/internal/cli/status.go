@@ -219,6 +219,9 @@ func remarks(s supervisor.Status) []string {
 	if s.Attached {
 		lines = append(lines, s.Stage+" is a process that was started by hand; this host never kills it")
 	}
+	if granted := s.Grants.String(); granted != "{}" {
+		lines = append(lines, s.Stage+" is granted "+granted)
+	}
 	if !s.Required {
 		lines = append(lines, s.Stage+" is not required: the server is ready without it")
 	}

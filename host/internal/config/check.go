@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // The checks of single values. Each gets a value of the key's type.
@@ -59,6 +61,16 @@ func endpoints(v any) error {
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.Port() == "" {
 			errs = append(errs, fmt.Errorf("%q is not a URL of the form https://HOST:PORT", endpoint))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+func claims(v any) error {
+	list, _ := v.([]string)
+	var errs []error
+	for _, text := range list {
+		_, err := claim.Parse(text)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

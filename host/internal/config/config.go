@@ -88,6 +88,7 @@ type Stage struct {
 	Rollback   Rollback          `koanf:"-"`
 	Probation  time.Duration     `koanf:"probation"`
 	Identity   Identity          `koanf:"identity"`
+	Grants     Grants            `koanf:"grants"`
 	Env        map[string]string `koanf:"env"`
 	Config     map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }
@@ -96,6 +97,19 @@ type Stage struct {
 type Identity struct {
 	User   string   `koanf:"user"`
 	Groups []string `koanf:"groups"`
+}
+
+// Grants are what a stage may do beyond what every stage may.
+type Grants struct {
+	Claims         []string `koanf:"claims"` // in the text form of claims
+	Rewrite        bool     `koanf:"rewrite"`
+	Delegates      bool     `koanf:"delegates"`
+	SystemRequests bool     `koanf:"systemRequests"`
+	Store          string   `koanf:"store"`
+	Flags          []string `koanf:"flags"`
+	Keys           bool     `koanf:"keys"`
+	Network        bool     `koanf:"network"`
+	Files          []string `koanf:"files"`
 }
 
 // Options are the layers above the defaults, from the lowest to the highest.

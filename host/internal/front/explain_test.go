@@ -19,7 +19,7 @@ func TestTrailIsForPrivilegedUsers(t *testing.T) {
 		asked <- r.Header.Get("X-Catena-Explain")
 		fmt.Fprint(w, "end")
 	})})
-	routed.Set(chain.NewTable(nil), nil)
+	routed.Set(relay.Tables{All: chain.NewTable(nil)}, nil)
 	s := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"AlwaysAllow"}}, routed.ServeHTTP)
 	if a := s.admin(t).get(t, "/x", "X-Catena-Explain: 1"); a.header.Get("X-Catena-Trail") != "host;outcome=served" {
 		t.Errorf("with the header: %d %v", a.code, a.header)

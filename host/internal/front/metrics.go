@@ -27,9 +27,9 @@ type Metrics struct {
 	registry metrics.KubeRegistry
 	stages   *stageCollector
 
-	hops, swaps, reloads *metrics.CounterVec
-	starts               *metrics.HistogramVec
-	configured           *metrics.Gauge
+	hops, swaps, reloads, refusals *metrics.CounterVec
+	starts                         *metrics.HistogramVec
+	configured                     *metrics.Gauge
 }
 
 // newMetrics registers the metrics that the flags do not disable.
@@ -49,6 +49,10 @@ func newMetrics() *Metrics {
 			Name: "catena_config_reloads_total", Help: "Times that the configuration was read anew, by result: success or failure (nothing was changed).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
+		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_stage_requests_refused_total", Help: "Requests that a stage made and is not granted to make, by the grant in stages.NAME.grants that is missing.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"stage", "grant"}),
 		starts: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "catena_stage_start_duration_seconds", Help: "Time from the launch of a process of a stage until it took over.",
 			Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60}, StabilityLevel: metrics.ALPHA,
@@ -59,7 +63,7 @@ func newMetrics() *Metrics {
 		}),
 	}
 	m.registry.CustomMustRegister(m.stages)
-	m.registry.MustRegister(m.hops, m.swaps, m.reloads, m.starts, m.configured)
+	m.registry.MustRegister(m.hops, m.swaps, m.reloads, m.refusals, m.starts, m.configured)
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}

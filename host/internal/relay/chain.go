@@ -16,6 +16,14 @@ type Table interface {
 	Next(path string, after int) int
 }
 
+// Tables are the tables of a chain.
+type Tables struct {
+	All Table
+	// System is for requests of which Config.System reports true; nil if it is All. Stages
+	// that may not have these requests are missing in it.
+	System Table
+}
+
 // Propagator moves what rides on a request's context across the process boundary. It
 // is called on the goroutine of the handler.
 type Propagator interface {
@@ -39,6 +47,8 @@ type Config struct {
 	// request has no connection to a stage any more, and does not count as in flight.
 	Error      func(w http.ResponseWriter, r *http.Request, e *StageError)
 	Propagator Propagator
+	// System reports whether a request is made by the host itself, or by a stage in its name.
+	System func(*http.Request) bool
 	// Observe is called at the end of each attempt to have a stage serve a request.
 	Observe func(Hop)
 	// Hold bounds the requests that wait for each stage; see SetHold.
@@ -92,7 +102,7 @@ type Chain struct {
 
 // snapshot is the state of a chain at one time. It does not change.
 type snapshot struct {
-	table   Table
+	tables  Tables
 	targets []target
 }
 
@@ -128,11 +138,11 @@ func NewChain(config Config) *Chain {
 	return c
 }
 
-// Set makes stages the chain, in this order, for all requests that begin from now on,
+// Set makes stages the chain, in this order and with these tables, for all requests that begin from now on,
 // and for those that are sent once more. A stage keeps its connections for as long as it
 // has the same socket. Those of a socket that is gone are closed once its requests have
 // ended; see AwaitEmpty. Set is called by one goroutine at a time.
-func (c *Chain) Set(table Table, stages []Stage) {
+func (c *Chain) Set(tables Tables, stages []Stage) {
 	old := map[string]*endpoint{}
 	if s := c.state.Load(); s != nil {
 		for _, t := range s.targets {
@@ -141,7 +151,7 @@ func (c *Chain) Set(table Table, stages []Stage) {
 			}
 		}
 	}
-	s := &snapshot{table: table, targets: make([]target, len(stages))}
+	s := &snapshot{tables: tables, targets: make([]target, len(stages))}
 	for i, st := range stages {
 		e := old[st.Name]
 		switch {
@@ -212,8 +222,13 @@ func (c *Chain) Loads() []Load {
 	return loads
 }
 
-// ServeHTTP implements http.Handler for the whole chain.
+// ServeHTTP implements http.Handler for the whole chain, or for the one stage that a
+// stage calls.
 func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if call := callFrom(r.Context()); call != nil && call.delegate != "" {
+		c.serveDelegate(w, r, call)
+		return
+	}
 	if s := c.snapshot(w, r, ""); s != nil {
 		c.relayAfter(w, r, s, "")
 	}
@@ -226,6 +241,15 @@ func (c *Chain) Only(stage string) http.Handler {
 			c.relayTo(w, r, s, s.targets[s.index(stage)])
 		}
 	})
+}
+
+// serveDelegate relays to the stage that a stage calls.
+func (c *Chain) serveDelegate(w http.ResponseWriter, r *http.Request, call *call) {
+	if staged := call.staged[call.delegate]; staged.Socket != "" {
+		c.staged(call.delegate, staged.Socket).ServeHTTP(w, r)
+		return
+	}
+	c.Only(call.delegate).ServeHTTP(w, r)
 }
 
 // staged returns a handler for a process of a stage that does not serve in the chain yet.

@@ -20,7 +20,7 @@ func TestAwaitEmpty(t *testing.T) {
 	}))
 	after := serveStage(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	chain := NewChain(Config{})
-	chain.Set(order(1), []Stage{{Name: "a", Socket: before}})
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: before}})
 	responded := make(chan int, 1)
 	go func() {
 		rec := httptest.NewRecorder()
@@ -28,7 +28,7 @@ func TestAwaitEmpty(t *testing.T) {
 		responded <- rec.Code
 	}()
 	within(t, "the request to reach the stage", reached)
-	chain.Set(order(1), []Stage{{Name: "a", Socket: after}})
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: after}})
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

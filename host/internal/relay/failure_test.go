@@ -250,7 +250,7 @@ func (w writeHook) Write(p []byte) (int, error) {
 func TestDownStage(t *testing.T) {
 	t.Parallel()
 	chain := newChain(t, Config{}, serveStage(t, http.HandlerFunc(describe)))
-	chain.Set(order(2), []Stage{{Name: "down"}, {Name: "a", Socket: endpointOf(chain).socket}})
+	chain.Set(Tables{All: order(2)}, []Stage{{Name: "down"}, {Name: "a", Socket: endpointOf(chain).socket}})
 	srv := serve(t, chain)
 	resp, body := fetch(t, srv, "GET", "/", nil)
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, `"down"`) {

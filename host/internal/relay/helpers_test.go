@@ -153,10 +153,10 @@ func newChain(t testing.TB, config Config, sockets ...string) *Chain {
 	for i, socket := range sockets {
 		stages[i] = Stage{Name: string(rune('a' + i)), Socket: socket}
 	}
-	chain.Set(order(len(stages)), stages)
+	chain.Set(Tables{All: order(len(stages))}, stages)
 	t.Cleanup(func() {
 		old := chain.state.Load().targets
-		chain.Set(order(0), nil)
+		chain.Set(Tables{All: order(0)}, nil)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		for _, to := range old {

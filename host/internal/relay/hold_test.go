@@ -22,10 +22,10 @@ func held(t *testing.T, limits Limits) (*Chain, func(socket string, held bool)) 
 		if s == "same" {
 			s = socket
 		}
-		chain.Set(order(1), []Stage{{Name: "a", Socket: s, Held: held}})
+		chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: s, Held: held}})
 	}
 	set("same", true)
-	t.Cleanup(func() { chain.Set(order(0), nil) })
+	t.Cleanup(func() { chain.Set(Tables{All: order(0)}, nil) })
 	return chain, set
 }
 

@@ -24,6 +24,21 @@ type HostHandler struct {
 	API http.Handler
 	// As returns the request with the identity of the caller in its context.
 	As func(r *http.Request, caller Caller) *http.Request
+	// Authorize decides whether the user of a request may make r, which is what the stage
+	// has made of it: method, path or query differ. The context of r is that of the request as
+	// the client sent it. It returns the request to relay, or responds itself.
+	Authorize func(w http.ResponseWriter, r *http.Request, stage string) (authorized *http.Request, ok bool)
+	// Refuse responds to a request that the stage is not granted to make.
+	Refuse func(w http.ResponseWriter, r *http.Request, refusal Refusal)
+}
+
+// Refusal is why a request of a stage is refused.
+type Refusal struct {
+	Stage string
+	// Grant is the key in stages.STAGE.grants that is missing.
+	Grant string
+	// Reason says what the stage has tried, as the end of "the stage may not".
+	Reason string
 }
 
 // Caller is a process of a stage that calls the host.
@@ -32,6 +47,9 @@ type Caller struct {
 	// User and Groups are its identity.
 	User   string
 	Groups []string
+	// MayRewrite and MayDelegate are what it is granted: to hand on requests with another
+	// method, path or query, and to call delegates for more than discovery and OpenAPI.
+	MayRewrite, MayDelegate bool
 	// Delegates are the downstream stages that the process was configured with. It may
 	// call them whatever the chain has become since.
 	Delegates []string
@@ -69,20 +87,35 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case next != "":
-		h.serveNext(w, r, caller.Stage, next)
+		h.serveNext(w, r, caller, next)
 	case delegate != "":
 		h.serveDelegate(w, r, caller, delegate)
 	default:
 		r = h.As(r, caller)
 		if len(caller.Staged) > 0 {
-			r = r.WithContext(context.WithValue(r.Context(), stagedKey{}, caller.Staged))
+			r = withCall(r, &call{staged: caller.Staged})
 		}
 		h.API.ServeHTTP(w, r)
 	}
 }
 
-// stagedKey is the key of Caller.Staged in the context of a request.
-type stagedKey struct{}
+// call is what the context of a request has that a stage makes.
+type call struct {
+	staged map[string]Staged
+	// delegate is the stage that is called; empty if it is the API.
+	delegate string
+}
+
+type callKey struct{}
+
+func withCall(r *http.Request, c *call) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+}
+
+func callFrom(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
 
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -94,7 +127,8 @@ func bearer(r *http.Request) string {
 
 // serveNext relays on behalf of a request that the stage is working on: with that
 // request's identity and whatever else its context holds, and no longer than it.
-func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, id string) {
+func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller Caller, id string) {
+	stage := caller.Stage
 	n, err := strconv.ParseUint(id, 10, 64)
 	inFlight, ok := h.Chain.inFlight.call(n, stage)
 	if err != nil || !ok {
@@ -106,22 +140,72 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, stage, i
 	defer cancel(nil)
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
-	h.Chain.relayAfter(w, r.WithContext(ctx), inFlight.snapshot, stage)
-	if original.Context().Err() != nil && r.Context().Err() == nil {
+	socket := r.Context()
+	r = r.WithContext(ctx)
+	if changed := changed(original, r); changed != "" {
+		if !caller.MayRewrite {
+			h.Refuse(w, r, Refusal{Stage: stage, Grant: "rewrite", Reason: "hand on a request with another " + changed})
+			return
+		}
+		if r, ok = h.Authorize(w, r, stage); !ok {
+			return
+		}
+	}
+	h.Chain.relayAfter(w, r, inFlight.snapshot, stage)
+	if original.Context().Err() != nil && socket.Err() == nil {
 		panic(http.ErrAbortHandler) // the caller has not gone, and its response may be short
 	}
 }
 
+// changed returns what of the two requests differs of what is authorized; empty if nothing does.
+func changed(original, r *http.Request) string {
+	switch {
+	case r.Method != original.Method:
+		return "method"
+	case r.URL.Path != original.URL.Path || r.URL.RawPath != original.URL.RawPath:
+		return "path"
+	case r.URL.RawQuery != original.URL.RawQuery:
+		return "query"
+	}
+	return ""
+}
+
 // serveDelegate relays to one stage. A stage that the caller was configured with is never
-// "not found": it may be starting, or have been removed.
+// "not found": it may be starting, or have been removed. Discovery and OpenAPI, which are
+// open to all users who are authenticated, go straight to the stage; everything else goes through
+// the filters, as a request of the caller.
 func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, caller Caller, delegate string) {
 	if !slices.Contains(caller.Delegates, delegate) {
 		http.Error(w, "stage "+strconv.Quote(delegate)+" is not downstream of stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
 	}
-	if staged := caller.Staged[delegate]; staged.Socket != "" {
-		h.Chain.staged(delegate, staged.Socket).ServeHTTP(w, h.As(r, caller))
-		return
+	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate})
+	switch {
+	case isDiscovery(r):
+		h.Chain.ServeHTTP(w, r)
+	case caller.MayDelegate:
+		h.API.ServeHTTP(w, r)
+	default:
+		h.Refuse(w, r, Refusal{Stage: caller.Stage, Grant: "delegates", Reason: "call delegates for more than discovery and OpenAPI"})
 	}
-	h.Chain.Only(delegate).ServeHTTP(w, h.As(r, caller))
+}
+
+// isDiscovery reports whether a request is for discovery or OpenAPI.
+func isDiscovery(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." }) {
+		return false
+	}
+	switch segments[0] {
+	case "api":
+		return len(segments) <= 2
+	case "apis":
+		return len(segments) <= 3
+	case "openapi":
+		return true
+	}
+	return false
 }

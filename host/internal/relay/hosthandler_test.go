@@ -38,7 +38,7 @@ type host struct {
 	socket string
 }
 
-// newHost starts a host; the token of each stage is TOKEN-STAGE.
+// newHost starts a host; the token of each stage is token-STAGE, or token-STAGE-ungranted.
 func newHost(t testing.TB, stages ...string) *host {
 	chain := newChain(t, Config{Propagator: userPropagator{}}, stages...)
 	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
@@ -47,9 +47,26 @@ func newHost(t testing.TB, stages ...string) *host {
 		Chain: chain,
 		Caller: func(token string) (Caller, bool) {
 			stage, ok := strings.CutPrefix(token, "token-")
-			return Caller{Stage: stage, Delegates: delegates[stage]}, ok
+			stage, refused := strings.CutSuffix(stage, "-ungranted")
+			granted := !refused
+			return Caller{Stage: stage, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted}, ok
+		},
+		Authorize: func(w http.ResponseWriter, r *http.Request, stage string) (*http.Request, bool) {
+			if strings.Contains(r.URL.Path, "secret") {
+				http.Error(w, fmt.Sprintf("%v may not, says %s", r.Context().Value(userKey{}), stage), http.StatusForbidden)
+				return nil, false
+			}
+			return r, true
+		},
+		Refuse: func(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
+			http.Error(w, refusal.Stage+" may not "+refusal.Reason+": "+refusal.Grant, http.StatusForbidden)
 		},
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c := callFrom(r.Context()); c != nil && c.delegate != "" {
+				w.Header().Set("X-Filtered", "true")
+				chain.ServeHTTP(w, r)
+				return
+			}
 			fmt.Fprintf(w, "API for %v: %s %v", r.Context().Value(userKey{}), r.URL.Path, r.Header)
 		}),
 		As: func(r *http.Request, caller Caller) *http.Request { return withUser(r, "stage "+caller.Stage) },
@@ -60,12 +77,16 @@ func newHost(t testing.TB, stages ...string) *host {
 	return h
 }
 
-// call sends a request to the host socket.
+// call sends a POST to the host socket.
 func (h *host) call(ctx context.Context, token, key, value, path string, body io.Reader) (*http.Response, error) {
+	return h.send(ctx, "POST", token, key, value, path, body)
+}
+
+func (h *host) send(ctx context.Context, method, token, key, value, path string, body io.Reader) (*http.Response, error) {
 	client := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", h.socket)
 	}}
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://host"+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, "http://host"+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +149,129 @@ func TestHostHandler(t *testing.T) {
 			t.Errorf("%s: %d %s", tc.name, resp.StatusCode, body)
 		}
 	}
+}
+
+// A stage can hand on a request as it came. One that it changes needs a grant, and what it has
+// become is authorized.
+func TestRewrite(t *testing.T) {
+	t.Parallel()
+	var h *host
+	a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, method, to := r.Header.Get("Token"), r.Header.Get("Send-Method"), r.Header.Get("Send-To")
+		resp, err := h.send(r.Context(), method, token, stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest), to, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		w.WriteHeader(resp.StatusCode)
+		io.Copy(w, resp.Body)
+	}))
+	h = newHost(t, a, serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s for %s", r.Method, r.RequestURI, r.Header.Get(stagev1.HeaderUser))
+	})))
+	const sent = "/a%2Fb/c?x=1&y"
+	for _, tc := range []struct {
+		method, to, token string
+		status            int
+		want              string
+	}{
+		{"GET", sent, "token-a-ungranted", 200, "GET " + sent + " for alice"},
+		{"PUT", sent, "token-a-ungranted", 403, "a may not hand on a request with another method: rewrite"},
+		{"GET", "/a/b/c?x=1&y", "token-a-ungranted", 403, "another path"},
+		{"GET", "/a%2Fb/d?x=1&y", "token-a-ungranted", 403, "another path"},
+		{"GET", "/a%2Fb/c?x=2&y", "token-a-ungranted", 403, "another query"},
+		{"GET", "/a%2Fb/c", "token-a-ungranted", 403, "another query"},
+		{"PUT", "/other?z", "token-a", 200, "PUT /other?z for alice"},
+		{"GET", "/secret", "token-a", 403, "alice may not, says a"},
+	} {
+		req, err := http.NewRequest("GET", h.URL+sent, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Token": {tc.token}, "Send-Method": {tc.method}, "Send-To": {tc.to}}
+		resp, err := h.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != tc.status || !strings.Contains(string(body), tc.want) {
+			t.Errorf("%s %s with %s: %d %s, want %d %s", tc.method, tc.to, tc.token, resp.StatusCode, body, tc.status, tc.want)
+		}
+	}
+}
+
+// Without a grant, a stage gets discovery and OpenAPI of its delegates alone; with it, its
+// calls pass the filters.
+func TestDelegateGrant(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, serveStage(t, respondsWith("a")), serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "b for %s", r.Header.Get(stagev1.HeaderUser))
+	})))
+	ask := func(method, path, token string) (*http.Response, string) {
+		t.Helper()
+		resp, err := h.send(t.Context(), method, token, stagev1.HeaderDelegate, "b", path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, string(body)
+	}
+	for _, path := range []string{"/api", "/api/v1", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1", "/openapi/v2", "/openapi/v3/apis/apps/v1?hash=x"} {
+		if resp, body := ask("GET", path, "token-a-ungranted"); resp.StatusCode != 200 || body != "b for stage a" || resp.Header.Get("X-Filtered") != "" {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, body)
+		}
+	}
+	for _, request := range []string{
+		"GET /api/v1/secrets", "GET /apis/apps/v1/deployments", "GET /", "GET /metrics", "GET /openapi/../api/v1/secrets", "GET /openapi//v2",
+		"POST /apis", "DELETE /openapi/v2", "GET /apis/apps/v1/./deployments",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if resp, body := ask(method, path, "token-a-ungranted"); resp.StatusCode != 403 || !strings.Contains(body, "delegates") {
+			t.Errorf("%s: %d %s", request, resp.StatusCode, body)
+		}
+		if resp, body := ask(method, path, "token-a"); resp.StatusCode != 200 || body != "b for stage a" || resp.Header.Get("X-Filtered") == "" {
+			t.Errorf("%s with a grant: %d %s", request, resp.StatusCode, body)
+		}
+	}
+}
+
+// Requests of the host itself go by a table of their own, also when a stage hands them on.
+func TestSystemTable(t *testing.T) {
+	t.Parallel()
+	system := func(r *http.Request) bool { return r.Header.Get("System") != "" }
+	chain := newChain(t, Config{System: system})
+	stages := []Stage{{Name: "a", Socket: serveStage(t, respondsWith("a"))}, {Name: "b", Socket: serveStage(t, respondsWith("b"))}}
+	chain.Set(Tables{All: order(2), System: from(1)}, stages)
+	for header, want := range map[string]string{"System": "b", "Other": "a"} {
+		req, err := http.NewRequest("GET", "http://host/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(header, "yes")
+		rec := httptest.NewRecorder()
+		chain.ServeHTTP(rec, req)
+		if rec.Body.String() != want {
+			t.Errorf("%s: %s, want %s", header, rec.Body, want)
+		}
+	}
+}
+
+// from is a table of two stages in which those before the given one have no claims.
+type from int
+
+func (f from) First(string) int { return int(f) }
+
+func (f from) Next(_ string, after int) int {
+	if after < int(f) {
+		return int(f)
+	}
+	return -1
 }
 
 // TestNextEnds shows that a request which is handed on ends with the original and

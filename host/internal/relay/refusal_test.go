@@ -38,8 +38,8 @@ func TestRefusal(t *testing.T) {
 				fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 			})
 			chain := NewChain(Config{})
-			chain.Set(order(1), []Stage{{Name: "a", Socket: socket, Refusal: "secret"}})
-			defer chain.Set(order(0), nil)
+			chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Refusal: "secret"}})
+			defer chain.Set(Tables{All: order(0)}, nil)
 			resp, _ := fetch(t, serve(t, chain), "POST", "/", nil)
 			if got := fmt.Sprintf("%d after %d", resp.StatusCode, posts.Load()); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)

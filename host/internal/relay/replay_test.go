@@ -213,7 +213,7 @@ func TestReplayGoesToTheNewEndpoint(t *testing.T) {
 	response := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "new") }))
 	old := scriptStage(t, func(_ int, _ *net.UnixConn, r *bufio.Reader) {
 		http.ReadRequest(r)
-		chain.Set(order(1), []Stage{{Name: "a", Socket: response}})
+		chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: response}})
 	})
 	var seen observed
 	chain = newChain(t, Config{Observe: seen.observe}, old)

@@ -40,7 +40,8 @@ func (x *request) notFound() {
 // that has been removed since is skipped. It reports whether one has taken the request.
 func (x *request) askSnapshot() (taken bool) {
 	s, path := x.snapshot, x.r.URL.Path
-	i := s.table.First(path)
+	table := x.table(s)
+	i := table.First(path)
 	if x.after != "" {
 		at := s.index(x.after)
 		if at < 0 { // a process that does not serve in the chain yet, or no longer
@@ -49,10 +50,10 @@ func (x *request) askSnapshot() (taken bool) {
 			x.respondFailure()
 			return true
 		}
-		i = s.table.Next(path, at)
+		i = table.Next(path, at)
 	}
 	for i >= 0 {
-		next := s.table.Next(path, i)
+		next := table.Next(path, i)
 		x.more = next >= 0
 		to, ok := s.targets[i], true
 		if x.chain.state.Load() != s {
@@ -65,6 +66,14 @@ func (x *request) askSnapshot() (taken bool) {
 		i = next
 	}
 	return false
+}
+
+// table is the one of a snapshot by which the request goes.
+func (x *request) table(s *snapshot) Table {
+	if s.tables.System != nil && x.chain.config.System != nil && x.chain.config.System(x.r) {
+		return s.tables.System
+	}
+	return s.tables.All
 }
 
 var errMoved = errors.New("what serves the path has changed while the request was on its way")
@@ -83,7 +92,8 @@ func (x *request) askAdded() (taken bool) {
 			return false
 		}
 	}
-	for i = now.table.Next(path, i); i >= 0; i = now.table.Next(path, i) {
+	table := x.table(now)
+	for i = table.Next(path, i); i >= 0; i = table.Next(path, i) {
 		if slices.Contains(x.asked, now.targets[i].stage) {
 			continue
 		}
@@ -105,7 +115,11 @@ func (x *request) askAdded() (taken bool) {
 // which is brought up together with them: its own API may be among what it needs before it
 // is ready.
 func (x *request) askStaged() (taken bool) {
-	staged, _ := x.r.Context().Value(stagedKey{}).(map[string]Staged)
+	call := callFrom(x.r.Context())
+	if call == nil {
+		return false
+	}
+	staged := call.staged
 	for _, stage := range slices.Sorted(maps.Keys(staged)) {
 		st := staged[stage]
 		if !st.Added || !st.covers(x.r.URL.Path) || x.consumed {

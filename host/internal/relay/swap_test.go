@@ -32,7 +32,7 @@ func TestSwap(t *testing.T) {
 		if err := os.Symlink(stage, socket); err != nil {
 			t.Fatal(err)
 		}
-		chain.Set(order(1), []Stage{{Name: "a", Socket: socket}})
+		chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket}})
 		if old == nil {
 			return nil
 		}
@@ -66,7 +66,7 @@ func TestSwap(t *testing.T) {
 	close(done)
 	clients.Wait()
 	replaced = append(replaced, swap())
-	chain.Set(order(0), nil)
+	chain.Set(Tables{All: order(0)}, nil)
 	for _, e := range replaced {
 		if err := e.wait(t.Context()); err != nil {
 			t.Error(err)

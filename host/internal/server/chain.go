@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -49,9 +51,30 @@ func (c *chainState) publish(stages []supervisor.Published) {
 			saved[st.Name] = known
 		}
 	}
-	c.relay.Set(chain.NewTable(claims), routes)
+	c.relay.Set(tables(stages, claims), routes)
 	c.front.SetListedPaths(c.listedPaths())
 	c.claims.save(saved)
+}
+
+// tables are what requests go by. A stage that is not granted system requests gets those at
+// paths that it may claim without a grant.
+func tables(stages []supervisor.Published, claims []chain.StageClaims) relay.Tables {
+	all := relay.Tables{All: chain.NewTable(claims)}
+	system := slices.Clone(claims)
+	differs := false
+	for i, st := range stages {
+		if st.Absent && len(st.Claims) == 1 && st.Claims[0].GetPath() == "/" {
+			continue // what it claims is not known: nothing may fall through to later stages
+		}
+		if !st.Grants.SystemRequests && slices.ContainsFunc(system[i].Claims, grants.NeedsGrant) {
+			system[i].Claims = slices.DeleteFunc(slices.Clone(system[i].Claims), grants.NeedsGrant)
+			differs = true
+		}
+	}
+	if differs {
+		all.System = chain.NewTable(system)
+	}
+	return all
 }
 
 // listedPaths are the paths that the stages list, in the order of the chain.

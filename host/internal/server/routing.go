@@ -4,17 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/hashicorp/go-hclog"
 )
 
 // routing is what the relay asks the front and the supervisor for.
 type routing struct {
 	front  *front.Frontend
 	stages *supervisor.Supervisor
+	log    hclog.Logger
+	// refused has when a refusal was logged last.
+	mu      sync.Mutex
+	refused map[relay.Refusal]time.Time
 }
 
 var errIncomplete = errors.New("it does not know all of its paths yet")
@@ -52,7 +59,32 @@ func (r *routing) observe(h relay.Hop) {
 // caller is the process of a stage to which a token belongs.
 func (r *routing) caller(token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
-	return relay.Caller{Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged)}, ok
+	return relay.Caller{
+		Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged),
+		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates,
+	}, ok
+}
+
+// refusalPause is the time between two lines in the log about the same kind of refusal.
+const refusalPause = time.Minute
+
+// refuse responds to a request that a stage is not granted to make.
+func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay.Refusal) {
+	now := time.Now()
+	r.mu.Lock()
+	due := now.Sub(r.refused[refusal]) >= refusalPause
+	if due {
+		if r.refused == nil {
+			r.refused = map[relay.Refusal]time.Time{}
+		}
+		r.refused[refusal] = now
+	}
+	r.mu.Unlock()
+	if due {
+		r.log.Warn("a request of a stage is refused", "stage", refusal.Stage, "tried to", refusal.Reason,
+			"missing", "stages."+refusal.Stage+".grants."+refusal.Grant)
+	}
+	r.front.Refuse(w, req, refusal)
 }
 
 func staged(all map[string]supervisor.Staged) map[string]relay.Staged {

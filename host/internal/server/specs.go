@@ -6,9 +6,11 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -49,7 +51,7 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
-			User: st.Identity.User, Groups: st.Identity.Groups,
+			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st),
 		},
 		Policy: supervisor.Policy{
 			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
@@ -57,6 +59,24 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 			Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
 		},
 	}
+}
+
+// GrantsOf is what the configuration, which has been validated, grants a stage.
+func GrantsOf(st config.Stage) grants.Grants {
+	g := st.Grants
+	granted := grants.Grants{
+		Rewrite: g.Rewrite, Delegates: g.Delegates, SystemRequests: g.SystemRequests,
+		Flags: g.Flags, Keys: g.Keys, Network: g.Network, Files: g.Files,
+	}
+	if g.Store != "none" {
+		granted.Store = grants.Store(g.Store)
+	}
+	for _, text := range g.Claims {
+		if c, err := claim.Parse(text); err == nil {
+			granted.Claims = append(granted.Claims, c)
+		}
+	}
+	return granted
 }
 
 // rollbackOf is what the configuration, which has been validated, says of going back after

@@ -20,12 +20,13 @@ const hostSocketName = "host.sock"
 // buildChain makes the relay, the socket on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(context.Context) error {
-	routing := &routing{front: r.front}
+	routing := &routing{front: r.front, log: r.logs.host}
 	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
 	r.undo.add(r.chain.claims.close)
 	r.chain.relay = relay.NewChain(relay.Config{
 		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
-		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
+		System: front.IsSystemRequest,
+		Hold:   relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
 	r.front.SetChain(r.chain.relay)
 
@@ -34,7 +35,8 @@ func (r *run) buildChain(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("socket for the stages: %w", err)
 	}
-	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as}
+	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
+		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse}
 	srv := &http.Server{Handler: handler, ErrorLog: r.logs.host.StandardLogger(nil)}
 	go func() { _ = srv.Serve(l) }()
 	r.undo.add(srv.Close)

@@ -35,14 +35,15 @@ func (st *stage) serve() error {
 	nextSocket, front := filepath.Join(st.dir, "next.sock"), filepath.Join(st.dir, "front.sock")
 	st.next.socket = nextSocket
 	st.chain = relay.NewChain(relay.Config{Propagator: propagator{}, Error: writeError})
-	st.closers = append(st.closers, func() { st.chain.Set(chain.NewTable(nil), nil) })
+	st.closers = append(st.closers, func() { st.chain.Set(relay.Tables{All: chain.NewTable(nil)}, nil) })
 	host := &relay.HostHandler{
 		Chain: st.chain,
 		Caller: func(token string) (relay.Caller, bool) {
-			return relay.Caller{Stage: st.name, Delegates: []string{nextName}}, token == st.token
+			return relay.Caller{Stage: st.name, Delegates: []string{nextName}, MayRewrite: true, MayDelegate: true}, token == st.token
 		},
-		API: http.HandlerFunc(serveAPI),
-		As:  func(r *http.Request, _ relay.Caller) *http.Request { return r },
+		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true },
+		API:       http.HandlerFunc(serveAPI),
+		As:        func(r *http.Request, _ relay.Caller) *http.Request { return r },
 	}
 	err := errors.Join(
 		st.listen(nextSocket, st.next),

@@ -45,10 +45,11 @@ func (f *fixture) serve(t *testing.T, socket string) {
 		t.Fatal(err)
 	}
 	srv := &http.Server{Handler: &relay.HostHandler{
-		Chain: f.relay, API: f.relay, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
+		Chain: f.relay, API: f.relay,
+		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true }, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
 		Caller: func(token string) (relay.Caller, bool) {
 			id, ok := f.Authenticate(token)
-			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates}
+			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates, MayRewrite: true, MayDelegate: true}
 			for name, st := range id.Staged {
 				if caller.Staged == nil {
 					caller.Staged = map[string]relay.Staged{}

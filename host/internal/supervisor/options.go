@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -61,6 +62,8 @@ type Published struct {
 	// socket in a moment: requests are to wait.
 	Held   bool
 	Claims []*stagev1.Claim
+	// Grants are what the stage may do.
+	Grants grants.Grants
 	// Paths are for the index at /.
 	Paths []string
 }
@@ -70,6 +73,8 @@ type Identity struct {
 	Stage, Generation string
 	User              string
 	Groups            []string
+	// Grants are what the stage may do.
+	Grants grants.Grants
 	// Delegates are the stages downstream of the generation, as it was told when it was
 	// configured: those that it may call, whatever the chain has become since.
 	Delegates []string

@@ -97,7 +97,7 @@ func (s *stage) adopt(spec Spec) (standbyChanged bool) {
 
 // published is what the relay has to know of the stage.
 func (s *stage) published() Published {
-	p := Published{Name: s.name, Failure: s.failure}
+	p := Published{Name: s.name, Failure: s.failure, Grants: s.spec.Grants}
 	g := s.current()
 	if g == nil {
 		if !s.spec.Required {
@@ -106,7 +106,7 @@ func (s *stage) published() Published {
 		return p
 	}
 	r := g.Report()
-	p.Claims, p.Paths = r.Claims, r.Paths
+	p.Claims, p.Paths, p.Grants = r.Claims, r.Paths, g.Spec().Grants
 	if requests := s.state.Requests(); requests != lifecycle.Refused {
 		p.Socket, p.Refusal, p.Held = g.Listener().Path(), g.Listener().Refusal(), requests == lifecycle.Held
 	}

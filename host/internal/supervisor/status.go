@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -17,10 +18,12 @@ type Status struct {
 	Generation string `json:"generation,omitempty"`
 	PID        int    `json:"pid,omitempty"`
 	// Attached says that the process was started by hand. The host never kills it.
-	Attached bool      `json:"attached,omitempty"`
-	Version  string    `json:"version,omitempty"`
-	Binary   string    `json:"binary"`
-	Since    time.Time `json:"since,omitzero"`
+	Attached bool `json:"attached,omitempty"`
+	// Grants are what the stage may do beyond what every stage may.
+	Grants  grants.Grants `json:"grants"`
+	Version string        `json:"version,omitempty"`
+	Binary  string        `json:"binary"`
+	Since   time.Time     `json:"since,omitzero"`
 	// Restarts is how often another process has taken the place of one that had ended.
 	Restarts int `json:"restarts"`
 	// NextStart is when the next attempt is made to start a process, or the latest was
@@ -102,7 +105,7 @@ func (s *Supervisor) Status() []Status {
 func (s *stage) status() Status {
 	st := Status{
 		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, NextStart: s.nextStart, Failure: s.failure,
-		Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
+		Attached: s.spec.Attach != "", Grants: s.spec.Grants, Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}
 	if g := s.current(); g != nil {
 		last := s.state.Last(g.ID())

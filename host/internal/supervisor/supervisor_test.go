@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -61,7 +62,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.published = chain
-			f.relay.Set(table(chain), stages(chain))
+			f.relay.Set(relay.Tables{All: table(chain)}, stages(chain))
 		},
 		AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
 		HostSocket: filepath.Join(run, "host.sock"),
@@ -75,7 +76,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
 			Process: Process{
-				Name: name, Binary: self, User: "user-" + name,
+				Name: name, Binary: self, User: "user-" + name, Grants: grants.All(),
 				Config: map[string]any{"log": f.log}, Env: map[string]string{envStage: name},
 			},
 			Policy: Policy{StartTimeout: patience, Required: true, DrainTimeout: patience},

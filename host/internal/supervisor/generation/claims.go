@@ -25,6 +25,9 @@ func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 	var wrong []string
 	for i, c := range stagev1.DecodeClaims(claims) {
 		err := c.Validate()
+		if err == nil && !g.spec.Grants.AllowsClaim(c) {
+			err = fmt.Errorf("claim %s: not in stages.%s.grants.claims", c, g.Name())
+		}
 		if err == nil && len(good) == maxClaims {
 			wrong = append(wrong, fmt.Sprintf("%d claims are more than a stage can have, which is %d", len(claims), maxClaims))
 			break

@@ -16,13 +16,22 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// ValidateConfig checks the stage's configuration against the schema that the stage
+// ValidateConfig checks that the stage is granted what it declares to need, checks its configuration against the schema that the stage
 // describes, and then has the stage check it. The error joins the problems.
 func (g *Generation) ValidateConfig(ctx context.Context) error {
 	ctx, cancel := g.withStartTimeout(ctx)
 	defer cancel()
-	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, g.opts.Flags)
+	if err := g.spec.Grants.Check(g.Name(), g.needs()); err != nil {
+		return err
+	}
+	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, g.flags())
 }
+
+// needs is what the stage declares to need; nil if it declares nothing.
+func (g *Generation) needs() *stagev1.Needs { return g.process.Description().GetNeeds() }
+
+// flags are those of the API server that the stage gets.
+func (g *Generation) flags() []string { return g.spec.Grants.SelectFlags(g.needs(), g.opts.Flags) }
 
 // Configure passes the stage its configuration and what the stages downstream report, the
 // nearest first. It returns what the stage reports.
@@ -40,6 +49,9 @@ func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Repor
 	if err != nil {
 		return Report{}, err
 	}
+	if err := g.spec.Grants.CheckClaims(g.Name(), stagev1.DecodeClaims(resp.GetClaims())); err != nil {
+		return Report{}, err
+	}
 	r := Report{Paths: resp.GetListedPaths(), Claims: resp.GetClaims(), configured: resp.GetListedPaths()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +67,7 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 	req := &stagev1.ConfigureRequest{
 		Name:       g.spec.Name,
 		Config:     own,
-		Flags:      g.opts.Flags,
+		Flags:      g.flags(),
 		DataDir:    g.opts.DataDir,
 		Generation: g.id,
 		Standby:    g.standby,
@@ -107,6 +119,9 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	}
 	if err := validateNames(resp); err != nil {
 		return fmt.Errorf("stage %q: %w", g.Name(), err)
+	}
+	if err := g.spec.Grants.CheckClaims(g.Name(), stagev1.DecodeClaims(resp.GetClaims())); err != nil {
+		return err
 	}
 	g.prepared = resp
 	g.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -29,6 +30,8 @@ type Spec struct {
 	// User and Groups are the identity of the stage's calls to the host.
 	User   string
 	Groups []string
+	// Grants are what the stage may do.
+	Grants grants.Grants
 }
 
 // Equal reports whether a process that is made from the one does for the other.
@@ -45,6 +48,7 @@ func (s Spec) normal() Spec {
 	if len(s.Groups) == 0 {
 		s.Groups = nil
 	}
+	s.Grants = s.Grants.Normal()
 	return s
 }
 

@@ -1,0 +1,41 @@
+package grants
+
+import (
+	"strings"
+
+	"github.com/catena-dev/catena/sdk/claim"
+)
+
+// NeedsGrant reports whether a claim covers a path of the Kubernetes API, which a stage
+// can have only if it is granted by name: the index, everything kube-apiserver serves
+// beside groups, and the groups of Kubernetes itself.
+func NeedsGrant(c claim.Claim) bool {
+	base := strings.TrimSuffix(c.Path, "/")
+	switch c.Match {
+	case claim.MatchPrefix:
+		return base == "" || isKubernetes(c.Path)
+	case claim.MatchChild:
+		return base == "" || isKubernetes(base+"/x")
+	default:
+		return isKubernetes(c.Path)
+	}
+}
+
+// isKubernetes reports whether a path belongs to the Kubernetes API.
+func isKubernetes(path string) bool {
+	segments := strings.SplitN(strings.TrimPrefix(path, "/"), "/", 3)
+	switch segments[0] {
+	case "", "api", "openapi", "version", "healthz", "livez", "readyz", "metrics", "logs", "debug",
+		"configz", "flagz", "statusz", "openid", ".well-known", ".", "..":
+		return true
+	case "apis":
+		return len(segments) == 1 || isKubernetesGroup(segments[1])
+	}
+	return false
+}
+
+// isKubernetesGroup reports whether an API group is Kubernetes' own: its name has no dot,
+// as that of apps, or is k8s.io or below it.
+func isKubernetesGroup(group string) bool {
+	return !strings.Contains(group, ".") || group == "k8s.io" || strings.HasSuffix(group, ".k8s.io") || group == "." || group == ".."
+}
