@@ -20,8 +20,8 @@ type Needs struct {
 	// Store is what the stage uses of etcd.
 	Store StoreAccess
 	// Flags are the names of the API server's flags that the stage reads (see Env.Flags),
-	// without leading dashes; "*" is all of them. Flags about etcd come with Store, those
-	// that name private keys with Keys.
+	// without leading dashes; "*" is all of them. They need no grant. Flags about etcd come
+	// with Store, and those that name private keys need Keys.
 	Flags []string
 	// Keys is for the private keys that flags name.
 	Keys bool

@@ -36,7 +36,8 @@ func defaults() Config {
 }
 
 func main() {
-	sdk.Main(sdk.Stage{Name: "cache", Summary: "serves reads from memory that may be old", New: cache, Config: defaults()})
+	sdk.Main(sdk.Stage{Name: "cache", Summary: "serves reads from memory that may be old", New: cache, Config: defaults(),
+		Needs: &sdk.Needs{Claims: []sdk.Claim{sdk.Prefix("/api/v1"), sdk.Prefix("/apis")}, SystemRequests: true}}) // whose writes make responses old
 }
 
 func cache(env *sdk.Env) (http.Handler, error) {

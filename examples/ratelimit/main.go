@@ -35,7 +35,8 @@ func defaults() Config {
 }
 
 func main() {
-	sdk.Main(sdk.Stage{Name: "ratelimit", Summary: "limits the requests of each user", New: ratelimit, Config: defaults()})
+	sdk.Main(sdk.Stage{Name: "ratelimit", Summary: "limits the requests of each user", New: ratelimit, Config: defaults(),
+		Needs: &sdk.Needs{Claims: []sdk.Claim{sdk.Prefix("/")}}})
 }
 
 func ratelimit(env *sdk.Env) (http.Handler, error) {

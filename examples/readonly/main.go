@@ -19,7 +19,8 @@ type Config struct {
 }
 
 func main() {
-	sdk.Main(sdk.Stage{Name: "readonly", Summary: "freezes the server", New: readonly, Config: defaults()})
+	sdk.Main(sdk.Stage{Name: "readonly", Summary: "freezes the server", New: readonly, Config: defaults(),
+		Needs: &sdk.Needs{Claims: []sdk.Claim{sdk.Prefix("/")}}})
 }
 
 func defaults() Config {

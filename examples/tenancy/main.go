@@ -29,7 +29,8 @@ func (c *Config) Validate() error {
 func defaults() Config { return Config{Prefix: "/tenants", Namespace: "tenant-"} }
 
 func main() {
-	sdk.Main(sdk.Stage{Name: "tenancy", Summary: "a server with one namespace for each tenant", New: tenancy, Config: defaults()})
+	sdk.Main(sdk.Stage{Name: "tenancy", Summary: "a server with one namespace for each tenant", New: tenancy, Config: defaults(),
+		Needs: &sdk.Needs{Rewrite: true}})
 }
 
 func tenancy(env *sdk.Env) (http.Handler, error) {

@@ -28,6 +28,8 @@ func (c Custom) register(scheme *groupScheme) error {
 	return scheme.addHub(c.Object, c.List)
 }
 
+func (c Custom) usesStore() bool { return false }
+
 func (c Custom) storage(setup *Setup) (map[string]rest.Storage, error) {
 	main, err := c.Storage(setup)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,12 +91,22 @@ type Resource interface {
 	register(scheme *groupScheme) error
 	// storage returns the storages by their paths: notes, notes/status.
 	storage(setup *Setup) (map[string]rest.Storage, error)
+	// usesStore reports whether the objects are in Catena's store.
+	usesStore() bool
 }
 
 // Stage returns the stage. Its fields can be changed, for instance to give it a schema
-// for its configuration.
+// for its configuration. It needs the network, for admission webhooks, and keys of its own in
+// the store unless all resources have storage of their own.
 func (g Group) Stage() sdk.Stage {
-	return sdk.Stage{Name: g.Name, Summary: g.Summary, New: g.build}
+	group, _, _ := strings.Cut(g.APIVersion, "/")
+	needs := &sdk.Needs{Claims: []sdk.Claim{sdk.Prefix("/apis/" + group)}, Flags: groupFlagNames(), Network: true}
+	for _, r := range g.Resources {
+		if r.usesStore() {
+			needs.Store = sdk.StoreOwn
+		}
+	}
+	return sdk.Stage{Name: g.Name, Summary: g.Summary, Needs: needs, New: g.build}
 }
 
 func (g Group) build(env *sdk.Env) (http.Handler, error) {

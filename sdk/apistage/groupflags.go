@@ -51,6 +51,15 @@ func parseGroupFlags(flags []string) (*groupFlags, error) {
 	return f, setFeatureGates(gates)
 }
 
+// groupFlagNames are the flags that parseGroupFlags reads, but for those about the store.
+func groupFlagNames() []string {
+	set := pflag.NewFlagSet("group", pflag.ContinueOnError)
+	options.NewAdmissionOptions().AddFlags(set)
+	names := []string{"authorization-mode", "v", "vmodule", "feature-gates"}
+	set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return slices.Sorted(slices.Values(names))
+}
+
 // alwaysAllow reports whether the server allows everything to everyone.
 func (f *groupFlags) alwaysAllow() bool {
 	return slices.Equal(f.authorizationModes, []string{"AlwaysAllow"})

@@ -73,6 +73,8 @@ type Kind[T Object] struct {
 
 func (k Kind[T]) new() T { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }
 
+func (k Kind[T]) usesStore() bool { return k.Storage == nil }
+
 func (k Kind[T]) register(scheme *groupScheme) error {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("%v is not a pointer to a struct", t)

@@ -295,7 +295,7 @@ type Needs struct {
 	// What of the store the stage uses.
 	Store Needs_Store `protobuf:"varint,5,opt,name=store,proto3,enum=catena.stage.v1.Needs_Store" json:"store,omitempty"`
 	// Names of the API server's flags that the stage reads, without leading dashes; "*" for
-	// all. Flags about etcd come with store, those that name private keys with keys.
+	// all. Flags about etcd come with store, and those that name private keys need keys.
 	Flags []string `protobuf:"bytes,6,rep,name=flags,proto3" json:"flags,omitempty"`
 	// The stage reads the private keys that flags name.
 	Keys bool `protobuf:"varint,7,opt,name=keys,proto3" json:"keys,omitempty"`

@@ -56,6 +56,7 @@ func (c chain) String() string {
 			b.WriteString("    standby: true\n")
 		}
 		if slices.Contains(passers, name) {
+			b.WriteString("    grants: {claims: [\"/**\"], systemRequests: true}\n")
 			fmt.Fprintf(&b, "    config: {greeting: \"%d\"}\n", c.greeting)
 		}
 	}

@@ -53,12 +53,12 @@ func startMiddleware(t *testing.T) (s *system, dir string) {
 	}
 	flags := map[string]string{"audit-policy-file": policy, "audit-log-path": log}
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{Flags: flags, PluginDirs: []string{dir}, Set: []string{
-		`stages.readonly={"delegate":"hello","config":{"message":"come back on Monday"}}`,
+		`stages.readonly={"delegate":"hello","grants":{"claims":["/**"]},"config":{"message":"come back on Monday"}}`,
 		`stages.hello={"delegate":"ratelimit","livenessTimeout":"0s"}`, // it will be suspended
-		`stages.ratelimit={"delegate":"cache","config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
-		`stages.cache={"delegate":"tenancy","config":{"ttl":"1h"}}`,
-		`stages.tenancy={"delegate":"old"}`,
-		`stages.old={"delegate":"aggregator"}`,
+		`stages.ratelimit={"delegate":"cache","grants":{"claims":["/**"]},"config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
+		`stages.cache={"delegate":"tenancy","grants":{"claims":["/api/v1/**","/apis/**"],"systemRequests":true},"config":{"ttl":"1h"}}`,
+		`stages.tenancy={"delegate":"old","grants":{"rewrite":true}}`,
+		`stages.old={"delegate":"aggregator","grants":{"claims":["/**"],"rewrite":true,"delegates":true,"systemRequests":true}}`,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestMiddleware(t *testing.T) {
 	t.Run("audit", func(t *testing.T) {
 		eventually(t, "annotations of the stages", func(context.Context) error {
 			text, err := os.ReadFile(filepath.Join(dir, auditLog))
-			for _, want := range []string{`"readonly.catena.dev/refused":"true"`, `"tenancy.catena.dev/namespace":"tenant-acme"`} {
+			for _, want := range []string{`"readonly.catena.dev/refused":"true"`, `"tenancy.catena.dev/namespace":"tenant-acme"`, `"rewrite.catena.dev/tenancy":"GET /api/v1/namespaces/tenant-acme/configmaps`} {
 				if err == nil && !strings.Contains(string(text), want) {
 					err = errors.New("no " + want)
 				}
@@ -208,13 +208,18 @@ func tenant(t *testing.T, s *system, k *kubectl) {
  rules: [{nonResourceURLs: ["/tenants/acme/*"], verbs: [get]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: tenant-acme},
- roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant-acme}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`),
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant-acme}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant, namespace: tenant-acme},
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`),
 		"apply", "-f", "-")
 	acme := []string{"--server", s.URL + "/tenants/acme", "-n", "tenant-acme"}
 	k.run(append(acme, "create", "configmap", "mine")...)
 	alice := k.with(s.users[cluster.Alice])
 	eventuallyPrints(alice, func(out string) bool { return out == "configmap/mine\n" }, append(acme, "get", "configmaps", "-A", "-o", "name")...)
-	alice.fail("", append(acme, "get", "nodes"), "NotFound")
+	// What the stage makes of a request is authorized, too.
+	alice.fail("", append(acme, "get", "nodes"), "Forbidden")
+	alice.fail("", append(acme, "get", "secrets"), `cannot list resource "secrets" in API group "" in the namespace "tenant-acme"`)
 	alice.fail("", append(acme, "get", "configmaps", "-n", "default"), "tenant acme cannot reach this path")
 	alice.fail("", []string{"--server", s.URL + "/tenants/other", "-n", "tenant-acme", "get", "configmaps"}, "Forbidden")
 }

@@ -115,14 +115,14 @@ apiserver:
   secure-port: 0
   authorization-mode: [Node, RBAC]
 stages:
-  greedy: {delegate: aggregator}
+  greedy: {delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
   aggregator: {delegate: core}
   core: {delegate: extensions}
   extensions: {delegate: broken}
-  broken: {delegate: garbled}
-  garbled: {delegate: old}
-  old: {delegate: idle}
-  idle: {}
+  broken: {delegate: garbled, grants: {claims: ["/**"], systemRequests: true}}
+  garbled: {delegate: old, grants: {claims: ["/**"], systemRequests: true}}
+  old: {delegate: idle, grants: {claims: ["/**"], systemRequests: true}}
+  idle: {grants: {claims: ["/**"], systemRequests: true}}
 `
 
 // Stages that claim what is not theirs or nothing, that never stop changing and logging,

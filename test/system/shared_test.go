@@ -27,12 +27,12 @@ kind: HostConfiguration
 log: {stageLevel: error}
 stages:
   extensions: {delegate: behind}
-  wardle: {delegate: extensions}
-  behind: {}
-  front: {delegate: aggregator}
+  wardle: {delegate: extensions, grants: {store: registry, network: true}}
+  behind: {grants: {claims: ["/**"], systemRequests: true}}
+  front: {delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
   core: {delegate: wardle}
   aggregator: {delegate: middle}
-  middle: {delegate: core}
+  middle: {delegate: core, grants: {claims: ["/**"], systemRequests: true}}
 `
 
 // long is a Catena with longChain, and what it was started with.

@@ -76,7 +76,11 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 			if err := granted.Check(name, needs); err != nil {
 				return err
 			}
-			return schema.CheckStage(ctx, name, p, st.Config, granted.SelectFlags(needs, flags))
+			selected, err := granted.SelectFlags(needs, flags, nil)
+			if err != nil {
+				return fmt.Errorf("stages.%s.%w", name, err)
+			}
+			return schema.CheckStage(ctx, name, p, st.Config, selected)
 		}))
 	}
 	return errors.Join(errs...)

@@ -106,7 +106,6 @@ type Grants struct {
 	Delegates      bool     `koanf:"delegates"`
 	SystemRequests bool     `koanf:"systemRequests"`
 	Store          string   `koanf:"store"`
-	Flags          []string `koanf:"flags"`
 	Keys           bool     `koanf:"keys"`
 	Network        bool     `koanf:"network"`
 	Files          []string `koanf:"files"`

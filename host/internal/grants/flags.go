@@ -1,38 +1,88 @@
 package grants
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// SelectFlags returns those of flags, each as name=value, that a stage gets: what it is
-// granted of what it declares to read. A stage that declares nothing gets what it is granted.
-func (g Grants) SelectFlags(needs *stagev1.Needs, flags []string) []string {
-	declared := Grants{Flags: needs.GetFlags(), Keys: needs.GetKeys(), Store: storeOf(needs.GetStore())}
-	if needs == nil {
-		declared = g
-	}
+// allFlags, in the flags that a stage declares to read, stands for all of them.
+const allFlags = "*"
+
+// encryption is the flag that names the keys with which objects are encrypted in the store.
+const encryption = "encryption-provider-config"
+
+// SelectFlags returns those of the API server's flags, each as name=value, that a stage gets:
+// those that it declares to read, or all if it declares nothing, but for those about etcd and those that
+// name private keys, which have to be granted. ownStore returns the flags with which a
+// stage reaches keys of its own in the store, which it gets in the place of those that lead to
+// all of it; nil leaves these. It is an error if the stage would store objects unencrypted that the
+// operator wants to be encrypted.
+func (g Grants) SelectFlags(needs *stagev1.Needs, flags []string, ownStore func() ([]string, error)) ([]string, error) {
+	store := g.storeFor(needs)
 	var selected []string
 	for _, flag := range flags {
-		name, _, _ := strings.Cut(flag, "=")
-		if g.AllowsFlag(name) && declared.AllowsFlag(name) {
+		name, value, _ := strings.Cut(flag, "=")
+		if name == encryption && value != "" && store != NoStore && !g.Keys {
+			return nil, errors.New("grants.keys: apiserver." + encryption + " is set, and without its keys the stage would store its objects unencrypted: grant it keys, or nothing of the store")
+		}
+		if g.allowsFlag(name, store) && (isStoreFlag(name) || declares(needs, name)) {
 			selected = append(selected, flag)
 		}
 	}
-	return selected
+	if store != OwnKeys || ownStore == nil {
+		return selected, nil
+	}
+	own, err := ownStore()
+	if err != nil {
+		return nil, err
+	}
+	selected = slices.DeleteFunc(selected, func(flag string) bool {
+		name, _, _ := strings.Cut(flag, "=")
+		return leadsToStore(name)
+	})
+	return slices.Sorted(slices.Values(append(selected, own...))), nil
 }
 
-// isStoreFlag reports whether a flag is about etcd.
+// storeFor returns what a stage gets of the store: what it is granted, and no more than it
+// declares to need.
+func (g Grants) storeFor(needs *stagev1.Needs) Store {
+	if declared := storeOf(needs.GetStore()); needs != nil && g.Store.allows(declared) {
+		return declared
+	}
+	return g.Store
+}
+
+func (g Grants) allowsFlag(name string, store Store) bool {
+	return (g.Keys || !isKeyFlag(name)) && (store != NoStore || !isStoreFlag(name))
+}
+
+// declares reports whether a stage declares to read a flag, or declares nothing.
+func declares(needs *stagev1.Needs, name string) bool {
+	return needs == nil || slices.Contains(needs.GetFlags(), allFlags) || slices.Contains(needs.GetFlags(), name)
+}
+
+// isStoreFlag reports whether a flag is about the store.
 func isStoreFlag(name string) bool {
-	return strings.HasPrefix(name, "etcd-") || name == "storage-backend" || name == "storage-media-type"
+	return strings.HasPrefix(name, "etcd-") || slices.Contains([]string{
+		encryption, encryption + "-automatic-reload", "storage-backend", "storage-media-type", "storage-initialization-timeout",
+		"default-watch-cache-size", "watch-cache", "watch-cache-sizes", "delete-collection-workers", "enable-garbage-collector", "lease-reuse-duration-seconds",
+	}, name)
+}
+
+// leadsToStore reports whether a flag says where etcd is, or what is done to all of it.
+func leadsToStore(name string) bool {
+	return slices.Contains([]string{
+		"etcd-servers", "etcd-servers-overrides", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-compaction-interval",
+	}, name)
 }
 
 // isKeyFlag reports whether a flag names a file, or a program, that has private keys.
 func isKeyFlag(name string) bool {
 	return slices.Contains([]string{
-		"encryption-provider-config", "etcd-keyfile", "kubelet-client-key", "proxy-client-key-file", "service-account-key-file",
+		encryption, "etcd-keyfile", "kubelet-client-key", "proxy-client-key-file", "service-account-key-file",
 		"service-account-signing-endpoint", "service-account-signing-key-file", "tls-private-key-file", "tls-sni-cert-key",
 	}, name)
 }

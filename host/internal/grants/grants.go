@@ -27,8 +27,6 @@ type Grants struct {
 	SystemRequests bool `json:"systemRequests,omitempty"`
 	// Store is what it may use of the store.
 	Store Store `json:"store,omitempty"`
-	// Flags are the names of the API server's flags that it may read; AllFlags is all.
-	Flags []string `json:"flags,omitempty"`
 	// Keys allows it to have flags that name private keys.
 	Keys bool `json:"keys,omitempty"`
 	// Network allows connections of its own.
@@ -67,40 +65,23 @@ func (g Grants) Normal() Grants {
 	if len(g.Claims) == 0 {
 		g.Claims = nil
 	}
-	if len(g.Flags) == 0 {
-		g.Flags = nil
-	}
 	if len(g.Files) == 0 {
 		g.Files = nil
 	}
 	return g
 }
 
-// AllFlags stands for all flags.
-const AllFlags = "*"
-
 // All returns the grants of a stage that may do everything that the host can prevent.
 func All() Grants {
 	return Grants{
 		Claims: []claim.Claim{claim.Prefix("/")}, Rewrite: true, Delegates: true, SystemRequests: true,
-		Store: Registry, Flags: []string{AllFlags}, Keys: true, Network: true,
+		Store: Registry, Keys: true, Network: true,
 	}
 }
 
 // AllowsClaim reports whether the stage may make a claim.
 func (g Grants) AllowsClaim(c claim.Claim) bool {
 	return !NeedsGrant(c) || slices.ContainsFunc(g.Claims, func(granted claim.Claim) bool { return granted.Contains(c) })
-}
-
-// AllowsFlag reports whether the stage may read a flag, by its name.
-func (g Grants) AllowsFlag(name string) bool {
-	switch {
-	case isKeyFlag(name) && !g.Keys, isStoreFlag(name) && g.Store == NoStore:
-		return false
-	case isStoreFlag(name):
-		return true
-	}
-	return slices.Contains(g.Flags, AllFlags) || slices.Contains(g.Flags, name)
 }
 
 // Check returns an error that says what a stage needs and is not granted, and what to add
@@ -141,7 +122,7 @@ func (e *MissingError) Error() string {
 // compare returns what needs has beyond g, in words, and g with all of that added.
 func (g Grants) compare(needs *stagev1.Needs) (missing []string, all Grants) {
 	all = g
-	all.Claims, all.Flags, all.Files = slices.Clone(g.Claims), slices.Clone(g.Flags), slices.Clone(g.Files)
+	all.Claims, all.Files = slices.Clone(g.Claims), slices.Clone(g.Files)
 	var claims []string
 	for _, c := range stagev1.DecodeClaims(needs.GetClaims()) {
 		if !all.AllowsClaim(c) {
@@ -168,9 +149,6 @@ func (g Grants) compare(needs *stagev1.Needs) (missing []string, all Grants) {
 	}
 	if need := storeOf(needs.GetStore()); !all.Store.allows(need) {
 		missing, all.Store = append(missing, storeWords[need]), need
-	}
-	if flags := notIn(needs.GetFlags(), all.Flags); len(flags) > 0 && !slices.Contains(all.Flags, AllFlags) {
-		missing, all.Flags = append(missing, "the flags "+strings.Join(flags, ", ")), append(all.Flags, flags...)
 	}
 	if files := notIn(needs.GetFiles(), all.Files); len(files) > 0 {
 		missing, all.Files = append(missing, "the files "+strings.Join(files, ", ")), append(all.Files, files...)
@@ -221,7 +199,6 @@ func (g Grants) String() string {
 	if g.Store != NoStore {
 		keys = append(keys, "store: "+string(g.Store))
 	}
-	list("flags", g.Flags)
 	if g.Keys {
 		keys = append(keys, "keys: true")
 	}

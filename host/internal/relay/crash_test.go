@@ -59,7 +59,7 @@ func TestLostAndMoved(t *testing.T) {
 	stage := scriptStage(t, func(n int, _ *net.UnixConn, r *bufio.Reader) {
 		http.ReadRequest(r)
 		if n == 1 {
-			chain.Set(order(1), []Stage{{Name: "a", Socket: next}})
+			chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: next}})
 		}
 	})
 	var seen observed

@@ -66,7 +66,7 @@ func GrantsOf(st config.Stage) grants.Grants {
 	g := st.Grants
 	granted := grants.Grants{
 		Rewrite: g.Rewrite, Delegates: g.Delegates, SystemRequests: g.SystemRequests,
-		Flags: g.Flags, Keys: g.Keys, Network: g.Network, Files: g.Files,
+		Keys: g.Keys, Network: g.Network, Files: g.Files,
 	}
 	if g.Store != "none" {
 		granted.Store = grants.Store(g.Store)

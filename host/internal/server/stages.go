@@ -41,8 +41,10 @@ func (r *run) buildChain(context.Context) error {
 	go func() { _ = srv.Serve(l) }()
 	r.undo.add(srv.Close)
 
+	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir}
+	r.undo.add(keys.close)
 	r.stages, err = supervisor.New(supervisor.Options{
-		Chain: r.specs, DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), HostSocket: socket,
+		Chain: r.specs, DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
 		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event,
 	})

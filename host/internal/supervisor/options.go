@@ -19,6 +19,9 @@ type Options struct {
 	DataDir, RuntimeDir string
 	// Flags of the API server, as name=value.
 	Flags []string
+	// OwnStore returns the flags, as name=value, with which a stage reaches keys of its own in
+	// the store. It may be nil.
+	OwnStore func(stage string) ([]string, error)
 	// HostSocket is the path of the Unix socket on which stages call the host.
 	HostSocket string
 	// ServerVersion and ExternalURL are told to the stages.

@@ -15,7 +15,10 @@ func Stage(name, summary string, constructor func(*sdk.Env) (http.Handler, error
 		Summary:  summary,
 		Config:   struct{}{}, // they are configured by the API server's flags alone
 		Validate: validate,
-		New:      constructor,
+		Needs: &sdk.Needs{
+			Claims: []sdk.Claim{sdk.Prefix("/")}, SystemRequests: true, Store: sdk.StoreRegistry, Flags: []string{"*"}, Keys: true, Network: true,
+		},
+		New: constructor,
 	}
 }
 

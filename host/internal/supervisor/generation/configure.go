@@ -24,14 +24,28 @@ func (g *Generation) ValidateConfig(ctx context.Context) error {
 	if err := g.spec.Grants.Check(g.Name(), g.needs()); err != nil {
 		return err
 	}
-	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, g.flags())
+	flags, err := g.flags()
+	if err != nil {
+		return err
+	}
+	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, flags)
 }
 
 // needs is what the stage declares to need; nil if it declares nothing.
 func (g *Generation) needs() *stagev1.Needs { return g.process.Description().GetNeeds() }
 
 // flags are those of the API server that the stage gets.
-func (g *Generation) flags() []string { return g.spec.Grants.SelectFlags(g.needs(), g.opts.Flags) }
+func (g *Generation) flags() ([]string, error) {
+	var own func() ([]string, error)
+	if g.opts.OwnStore != nil {
+		own = func() ([]string, error) { return g.opts.OwnStore(g.Name()) }
+	}
+	flags, err := g.spec.Grants.SelectFlags(g.needs(), g.opts.Flags, own)
+	if err != nil {
+		return nil, fmt.Errorf("stages.%s.%w", g.Name(), err)
+	}
+	return flags, nil
+}
 
 // Configure passes the stage its configuration and what the stages downstream report, the
 // nearest first. It returns what the stage reports.
@@ -64,10 +78,14 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 	if err != nil {
 		return nil, err
 	}
+	flags, err := g.flags()
+	if err != nil {
+		return nil, err
+	}
 	req := &stagev1.ConfigureRequest{
 		Name:       g.spec.Name,
 		Config:     own,
-		Flags:      g.flags(),
+		Flags:      flags,
 		DataDir:    g.opts.DataDir,
 		Generation: g.id,
 		Standby:    g.standby,

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/store"
+)
+
+// keyspaces serve each stage that has keys of its own in the store, on a socket of its own.
+type keyspaces struct {
+	storage    store.Options
+	prefix     string // that of the registry
+	runtimeDir string
+
+	mu     sync.Mutex
+	open   map[string]*store.Keyspace
+	closed bool
+}
+
+// flags returns the flags of kube-apiserver, each as name=value, with which a stage reaches
+// its own keys.
+func (k *keyspaces) flags(stage string) ([]string, error) {
+	socket := filepath.Join(k.runtimeDir, stage+".etcd.sock")
+	if err := k.serve(stage, socket); err != nil {
+		return nil, fmt.Errorf("store of stage %q: %w", stage, err)
+	}
+	return []string{"etcd-servers=unix://" + socket, "etcd-compaction-interval=0s"}, nil
+}
+
+func (k *keyspaces) serve(stage, socket string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return errors.New("the server is ending")
+	}
+	if k.open[stage] != nil {
+		return nil
+	}
+	l, err := guard.Listen(socket)
+	if err != nil {
+		return err
+	}
+	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if k.open == nil {
+		k.open = map[string]*store.Keyspace{}
+	}
+	k.open[stage] = served
+	return nil
+}
+
+// keyspacePrefix is what the keys of a stage begin with: beside the registry, and not below
+// it, so that no stage with the whole registry takes them for its own.
+func keyspacePrefix(registry, stage string) string {
+	return strings.TrimSuffix(registry, "/") + ".stages/" + stage + "/"
+}
+
+func (k *keyspaces) close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	var errs []error
+	for _, served := range k.open {
+		errs = append(errs, served.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Keyspace is an etcd server for a part of the store: its clients see the keys that begin with
+// a prefix, without it, and no others. It serves reads, writes, transactions, watches and
+// leases as etcd does. What is about the whole store is refused: compaction, snapshots,
+// members, users.
+type Keyspace struct {
+	client *clientv3.Client
+	server *grpc.Server
+}
+
+// maxKeyspaceRequest bounds one request, in bytes; etcd's own bound is 1.5 MiB by default.
+const maxKeyspaceRequest = 16 << 20
+
+// ServeKeyspace serves the part of the store with a prefix, which ends with a slash, on a
+// listener, until Close.
+func ServeKeyspace(o Options, prefix string, l net.Listener) (*Keyspace, error) {
+	config := clientv3.Config{Endpoints: o.Endpoints, Logger: zap.NewNop()}
+	if len(o.Endpoints) == 0 {
+		config.Endpoints = []string{"unix://" + o.Socket}
+	} else {
+		var err error
+		if config.TLS, err = externalTLS(o); err != nil {
+			return nil, err
+		}
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd: %w", err)
+	}
+	k := &Keyspace{client: client, server: grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxKeyspaceRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32))}
+	conn, keys := client.ActiveConnection(), newKeyspace(prefix)
+	etcdserverpb.RegisterKVServer(k.server, keyspaceKV{keyspace: keys, kv: etcdserverpb.NewKVClient(conn)})
+	etcdserverpb.RegisterWatchServer(k.server, keyspaceWatch{keyspace: keys, watch: etcdserverpb.NewWatchClient(conn)})
+	etcdserverpb.RegisterLeaseServer(k.server, keyspaceLease{keyspace: keys, lease: etcdserverpb.NewLeaseClient(conn)})
+	etcdserverpb.RegisterMaintenanceServer(k.server, keyspaceMaintenance{maintenance: etcdserverpb.NewMaintenanceClient(conn)})
+	go func() { _ = k.server.Serve(l) }()
+	return k, nil
+}
+
+// Close ends the server, with all that its clients have under way.
+func (k *Keyspace) Close() error {
+	k.server.Stop()
+	return k.client.Close()
+}
+
+// receiveAll allows responses as large as etcd sends them.
+var receiveAll = grpc.MaxCallRecvMsgSize(math.MaxInt32)
+
+// outgoing passes on what etcd's client says of a call: whether it needs a leader.
+func outgoing(ctx context.Context) context.Context {
+	in, _ := metadata.FromIncomingContext(ctx)
+	out := metadata.MD{}
+	for _, key := range []string{"hasleader", "client-api-version"} {
+		if values := in.Get(key); len(values) > 0 {
+			out.Set(key, values...)
+		}
+	}
+	return metadata.NewOutgoingContext(ctx, out)
+}
+
+func refused(what string) error {
+	return status.Errorf(codes.PermissionDenied, "a stage with keys of its own cannot %s", what)
+}
+
+type keyspaceKV struct {
+	etcdserverpb.UnimplementedKVServer
+	keyspace keyspace
+	kv       etcdserverpb.KVClient
+}
+
+func (s keyspaceKV) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	s.keyspace.rangeRequest(r)
+	resp, err := s.kv.Range(outgoing(ctx), r, receiveAll)
+	s.keyspace.strip(resp.GetKvs()...)
+	return resp, err
+}
+
+func (s keyspaceKV) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
+	s.keyspace.putRequest(r)
+	resp, err := s.kv.Put(outgoing(ctx), r, receiveAll)
+	s.keyspace.strip(resp.GetPrevKv())
+	return resp, err
+}
+
+func (s keyspaceKV) DeleteRange(ctx context.Context, r *etcdserverpb.DeleteRangeRequest) (*etcdserverpb.DeleteRangeResponse, error) {
+	s.keyspace.deleteRequest(r)
+	resp, err := s.kv.DeleteRange(outgoing(ctx), r, receiveAll)
+	s.keyspace.strip(resp.GetPrevKvs()...)
+	return resp, err
+}
+
+func (s keyspaceKV) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	s.keyspace.txnRequest(r)
+	resp, err := s.kv.Txn(outgoing(ctx), r, receiveAll)
+	s.keyspace.txnResponse(resp)
+	return resp, err
+}
+
+func (s keyspaceKV) Compact(context.Context, *etcdserverpb.CompactionRequest) (*etcdserverpb.CompactionResponse, error) {
+	return nil, refused("compact the store: the server does")
+}
+
+type keyspaceWatch struct {
+	etcdserverpb.UnimplementedWatchServer
+	keyspace keyspace
+	watch    etcdserverpb.WatchClient
+}
+
+// Watch passes on the requests of one stream and their responses, until either side ends it.
+func (s keyspaceWatch) Watch(client etcdserverpb.Watch_WatchServer) error {
+	ctx, cancel := context.WithCancel(outgoing(client.Context()))
+	defer cancel()
+	etcd, err := s.watch.Watch(ctx, receiveAll)
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := s.passRequests(etcd, client); err != nil {
+			cancel()
+		}
+	}()
+	for {
+		resp, err := etcd.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && client.Context().Err() != nil:
+			return status.FromContextError(client.Context().Err()).Err()
+		case err != nil:
+			return err
+		}
+		s.keyspace.watchResponse(resp)
+		if err := client.Send(resp); err != nil {
+			return err
+		}
+	}
+}
+
+func (s keyspaceWatch) passRequests(etcd etcdserverpb.Watch_WatchClient, client etcdserverpb.Watch_WatchServer) error {
+	for {
+		r, err := client.Recv()
+		if errors.Is(err, io.EOF) {
+			return etcd.CloseSend()
+		}
+		if err != nil {
+			return err
+		}
+		s.keyspace.watchRequest(r)
+		if err := etcd.Send(r); err != nil {
+			return err
+		}
+	}
+}
+
+type keyspaceLease struct {
+	etcdserverpb.UnimplementedLeaseServer
+	keyspace keyspace
+	lease    etcdserverpb.LeaseClient
+}
+
+func (s keyspaceLease) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error) {
+	return s.lease.LeaseGrant(outgoing(ctx), r)
+}
+
+// LeaseRevoke is refused, as it deletes all keys of a lease, and a lease may be another's.
+func (s keyspaceLease) LeaseRevoke(context.Context, *etcdserverpb.LeaseRevokeRequest) (*etcdserverpb.LeaseRevokeResponse, error) {
+	return nil, refused("revoke leases: they expire")
+}
+
+func (s keyspaceLease) LeaseKeepAlive(client etcdserverpb.Lease_LeaseKeepAliveServer) error {
+	etcd, err := s.lease.LeaseKeepAlive(outgoing(client.Context()))
+	if err != nil {
+		return err
+	}
+	for {
+		r, err := client.Recv()
+		if errors.Is(err, io.EOF) {
+			return etcd.CloseSend()
+		}
+		if err != nil {
+			return err
+		}
+		if err := etcd.Send(r); err != nil {
+			return err
+		}
+		resp, err := etcd.Recv()
+		if err != nil {
+			return err
+		}
+		if err := client.Send(resp); err != nil {
+			return err
+		}
+	}
+}
+
+// LeaseTimeToLive leaves out the keys, which may be another's.
+func (s keyspaceLease) LeaseTimeToLive(ctx context.Context, r *etcdserverpb.LeaseTimeToLiveRequest) (*etcdserverpb.LeaseTimeToLiveResponse, error) {
+	r.Keys = false
+	return s.lease.LeaseTimeToLive(outgoing(ctx), r)
+}
+
+func (s keyspaceLease) LeaseLeases(context.Context, *etcdserverpb.LeaseLeasesRequest) (*etcdserverpb.LeaseLeasesResponse, error) {
+	return nil, refused("list the leases of the store")
+}
+
+// keyspaceMaintenance serves Status alone, by which clients know etcd's version.
+type keyspaceMaintenance struct {
+	etcdserverpb.UnimplementedMaintenanceServer
+	maintenance etcdserverpb.MaintenanceClient
+}
+
+func (s keyspaceMaintenance) Status(ctx context.Context, r *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	return s.maintenance.Status(outgoing(ctx), r)
+}
