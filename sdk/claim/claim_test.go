@@ -187,3 +187,36 @@ func FuzzCovers(f *testing.F) {
 		checkCovers(t, c, path)
 	})
 }
+
+// A claim contains another if no path is covered by that one alone.
+func TestContains(t *testing.T) {
+	t.Parallel()
+	paths := []string{"/", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c", "/ab", "/b", "/a//", "/x/y"}
+	var claims []Claim
+	for _, path := range []string{"/", "/a", "/a/", "/a/b", "/ab"} {
+		claims = append(claims, Exact(path), Prefix(path), Child(path))
+	}
+	for _, c := range claims {
+		for _, other := range claims {
+			want := true
+			for _, path := range paths {
+				want = want && (c.Covers(path) || !other.Covers(path))
+			}
+			// Every claim covers a path of the list, so that want is exact where it is false.
+			if got := c.Contains(other); got && !want {
+				t.Errorf("%v does not contain %v", c, other)
+			} else if !got && want && c == other {
+				t.Errorf("%v does not contain itself", c)
+			}
+		}
+	}
+	for _, tc := range []struct{ claim, other string }{
+		{"/**", "/"}, {"/**", "/**"}, {"/**", "/*"}, {"/a/**", "/a"}, {"/a/**", "/a/*"}, {"/a/**", "/a/b/**"}, {"/a/*", "/a/b"}, {"/a/*", "/a/b/"},
+	} {
+		c, err := Parse(tc.claim)
+		other, otherErr := Parse(tc.other)
+		if err != nil || otherErr != nil || !c.Contains(other) {
+			t.Errorf("%s does not contain %s", tc.claim, tc.other)
+		}
+	}
+}

@@ -59,11 +59,13 @@ stages:
 				Sha256:   strings.Repeat("0123456789abcdef", 4),
 				Env:      map[string]string{"GOMAXPROCS": "2"},
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
-				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}}},
+				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}},
+				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}},
 			"core": {Name: "core", StartTimeout: 5 * time.Second,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
-				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}}},
+				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}},
+				Grants:   Grants{Claims: []string{"/**"}, SystemRequests: true, Store: "registry", Keys: true, Network: true, Files: []string{}}},
 		},
 		"log": Log{Level: "info", StageLevel: "warn", Format: "text"},
 	}
@@ -86,7 +88,7 @@ func TestWhere(t *testing.T) {
 		"stages.core.binary":          "test.yaml:6",
 		`stages.core.config.a\.b`:     "test.yaml:7",
 		"stages.core.config.a.b":      "test.yaml:7",
-		"stages.core.identity.groups": "catena:shipped.yaml:7",
+		"stages.core.identity.groups": "catena:shipped.yaml:11",
 		"nonsense":                    "default",
 	} {
 		if got := c.Where(key); got != want {

@@ -134,6 +134,39 @@
 //	    Groups of that user. Catena ships with those of kube-apiserver for the
 //	    stages of Kubernetes.
 //	    Default: ["system:catena:stages"]
+//	stages.*.grants.claims (list of strings)
+//	    Paths of the Kubernetes API that the stage may claim: `/a` is that path,
+//	    `/a/**` also everything below it, `/a/*` what is one segment below it. `/**`
+//	    is everything. Paths outside of the Kubernetes API need no grant.
+//	    Default: []
+//	stages.*.grants.rewrite (true or false)
+//	    Whether the stage may hand on a request with another method, path or query.
+//	    It is authorized anew, for the same user.
+//	    Default: false
+//	stages.*.grants.delegates (true or false)
+//	    Whether the stage may call the stages downstream for more than discovery and
+//	    OpenAPI, as its own user.
+//	    Default: false
+//	stages.*.grants.systemRequests (true or false)
+//	    Whether the stage gets requests of the host itself, and of stages in the
+//	    group system:masters, for paths that it needs a grant to claim. They bypass
+//	    it otherwise.
+//	    Default: false
+//	stages.*.grants.store (none, own, registry)
+//	    What the stage may use of the store: nothing, keys of its own, or all of
+//	    Kubernetes' registry.
+//	    Default: none
+//	stages.*.grants.keys (true or false)
+//	    Whether the stage gets the flags of kube-apiserver that name private keys,
+//	    if it reads them.
+//	    Default: false
+//	stages.*.grants.network (true or false)
+//	    Whether the stage may make network connections of its own.
+//	    Default: false
+//	stages.*.grants.files (list of strings)
+//	    Paths of files and directories that the stage may read beyond its binary and
+//	    its data directory. One that ends with `:rw` it may also write.
+//	    Default: []
 //	stages.*.env.* (value)
 //	    A variable for the environment of the stage's process, which otherwise gets
 //	    a short list of the host's.

@@ -1,0 +1,145 @@
+package grants
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/catena-dev/catena/sdk/claim"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+func parse(t *testing.T, texts ...string) []claim.Claim {
+	t.Helper()
+	var all []claim.Claim
+	for _, text := range texts {
+		c, err := claim.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Claims outside of the Kubernetes API need no grant; those that could cover one of its paths do.
+func TestNeedsGrant(t *testing.T) {
+	t.Parallel()
+	free := []string{
+		"/hello", "/hello/**", "/hello/*", "/apis/example.com", "/apis/example.com/**", "/apis/example.com/v1/*", "/tenants/**",
+		"/apiserver", "/healthy", "/apis/notk8s.io/**", "/apis/k8s.io.example.com/**", "/app/",
+	}
+	guarded := []string{
+		"/", "/**", "/*", "/api", "/api/**", "/api/*", "/api/v1/namespaces/default/secrets", "/apis", "/apis/", "/apis/*", "/apis/**",
+		"/apis/apps/**", "/apis/apps", "/apis/batch/*", "/apis/rbac.authorization.k8s.io/**", "/apis/k8s.io/**", "/apis/metrics.k8s.io/v1/*",
+		"/openapi/v2", "/openapi/**", "/version", "/healthz/*", "/metrics", "/.well-known/**", "//", "//**", "/../api/**", "/./**", "/apis//**",
+		"/apis/../api/**",
+	}
+	for _, text := range free {
+		if c := parse(t, text)[0]; NeedsGrant(c) || !(Grants{}).AllowsClaim(c) {
+			t.Errorf("%s needs a grant", text)
+		}
+	}
+	for _, text := range guarded {
+		c := parse(t, text)[0]
+		if !NeedsGrant(c) || (Grants{}).AllowsClaim(c) {
+			t.Errorf("%s needs no grant", text)
+		}
+		if !(Grants{Claims: []claim.Claim{c}}).AllowsClaim(c) || !All().AllowsClaim(c) {
+			t.Errorf("%s is not allowed by its grant", text)
+		}
+	}
+	some := Grants{Claims: parse(t, "/apis/apps/**", "/openapi/*")}
+	for text, want := range map[string]bool{
+		"/apis/apps/v1/**": true, "/apis/apps": true, "/apis/**": false, "/apis/batch/**": false, "/openapi/v2": true, "/openapi/**": false, "/**": false,
+	} {
+		if some.AllowsClaim(parse(t, text)[0]) != want {
+			t.Errorf("%s: not %v", text, want)
+		}
+	}
+}
+
+// What is missing is one error, with what to add.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	needs := &stagev1.Needs{
+		Claims:  stagev1.EncodeClaims(parse(t, "/apis/example.com/**", "/api/**", "/**")),
+		Rewrite: true, Delegates: true, SystemRequests: true, Store: stagev1.Needs_OWN, Flags: []string{"authorization-mode"},
+		Keys: true, Network: true, Files: []string{"/etc/a", "/var/b:rw"},
+	}
+	all := Of(needs)
+	if got, want := all.String(), `{claims: ["/api/**", "/**"], rewrite: true, delegates: true, systemRequests: true, store: own, keys: true, network: true, files: ["/etc/a", "/var/b:rw"]}`; got != want {
+		t.Errorf("needs are %s, want %s", got, want)
+	}
+	if err := all.Check("a", needs); err != nil {
+		t.Error(err)
+	}
+	if err := (Grants{}).Check("a", nil); err != nil {
+		t.Error(err)
+	}
+	for name, drop := range map[string]func(*Grants){
+		"to claim /**": func(g *Grants) { g.Claims = g.Claims[:1] }, "(rewrite)": func(g *Grants) { g.Rewrite = false },
+		"to call delegates": func(g *Grants) { g.Delegates = false }, "(systemRequests)": func(g *Grants) { g.SystemRequests = false },
+		"keys of its own in the store": func(g *Grants) { g.Store = NoStore }, "(keys)": func(g *Grants) { g.Keys = false },
+		"network": func(g *Grants) { g.Network = false }, "the files /var/b:rw": func(g *Grants) { g.Files = g.Files[:1] },
+	} {
+		g := Of(needs)
+		drop(&g)
+		err := g.Check("a", needs)
+		var missing *MissingError
+		if !errors.As(err, &missing) || len(missing.Needs) != 1 || !strings.Contains(missing.Needs[0], name) || len(missing.Add) != len(all.String()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Grants{Store: OwnKeys}).Check("a", &stagev1.Needs{Store: stagev1.Needs_REGISTRY}); err == nil {
+		t.Error("keys of its own are enough for the registry")
+	}
+	if err := (Grants{}).CheckClaims("a", parse(t, "/a", "/api", "/b")); err == nil || !strings.Contains(err.Error(), "needs to claim /api:") {
+		t.Errorf("claims: %v", err)
+	}
+}
+
+// A stage gets the flags that it declares, but for those that it is not granted.
+func TestSelectFlags(t *testing.T) {
+	t.Parallel()
+	flags := []string{
+		"authorization-mode=RBAC", "encryption-provider-config=", "etcd-cafile=ca", "etcd-prefix=/registry", "etcd-servers=unix:///s",
+		"service-account-signing-key-file=k", "tls-private-key-file=k", "v=2",
+	}
+	own := func() ([]string, error) {
+		return []string{"etcd-servers=unix:///own", "etcd-compaction-interval=0s"}, nil
+	}
+	for name, tc := range map[string]struct {
+		grants Grants
+		needs  *stagev1.Needs
+		want   []string
+	}{
+		"nothing declared":            {Grants{}, nil, []string{"authorization-mode=RBAC", "v=2"}},
+		"nothing needed":              {Grants{}, &stagev1.Needs{}, nil},
+		"one":                         {Grants{}, &stagev1.Needs{Flags: []string{"v"}}, []string{"v=2"}},
+		"a key without a grant":       {Grants{}, &stagev1.Needs{Flags: []string{"v", "tls-private-key-file"}}, []string{"v=2"}},
+		"a key":                       {Grants{Keys: true}, &stagev1.Needs{Flags: []string{"tls-private-key-file"}}, []string{"tls-private-key-file=k"}},
+		"all":                         {All(), &stagev1.Needs{Flags: []string{"*"}, Store: stagev1.Needs_REGISTRY}, flags},
+		"the store without a grant":   {Grants{}, &stagev1.Needs{Flags: []string{"etcd-servers", "v"}}, []string{"v=2"}},
+		"its own keys":                {Grants{Store: OwnKeys}, &stagev1.Needs{Store: stagev1.Needs_OWN}, []string{"etcd-compaction-interval=0s", "etcd-prefix=/registry", "etcd-servers=unix:///own"}},
+		"its own, granted all":        {Grants{Store: Registry}, &stagev1.Needs{Store: stagev1.Needs_OWN}, []string{"etcd-compaction-interval=0s", "etcd-prefix=/registry", "etcd-servers=unix:///own"}},
+		"its own, nothing declared":   {Grants{Store: OwnKeys}, nil, []string{"authorization-mode=RBAC", "etcd-compaction-interval=0s", "etcd-prefix=/registry", "etcd-servers=unix:///own", "v=2"}},
+		"granted a store, needs none": {Grants{Store: Registry}, &stagev1.Needs{}, nil},
+		"the registry, not the keys":  {Grants{Store: Registry}, &stagev1.Needs{Store: stagev1.Needs_REGISTRY}, []string{"etcd-cafile=ca", "etcd-prefix=/registry", "etcd-servers=unix:///s"}},
+	} {
+		if got, err := tc.grants.SelectFlags(tc.needs, flags, own); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
+		}
+	}
+	encrypted := append(slices.Clone(flags), "encryption-provider-config=/etc/e")
+	if got, err := (Grants{Store: OwnKeys}).SelectFlags(nil, encrypted, own); err == nil {
+		t.Errorf("objects would be stored unencrypted: %q", got)
+	}
+	if _, err := (Grants{}).SelectFlags(nil, encrypted, own); err != nil {
+		t.Error(err)
+	}
+	if got, err := (Grants{Store: OwnKeys, Keys: true}).SelectFlags(&stagev1.Needs{Store: stagev1.Needs_OWN}, encrypted, own); err != nil || !slices.Contains(got, "encryption-provider-config=/etc/e") {
+		t.Errorf("with keys: %q, %v", got, err)
+	}
+}
