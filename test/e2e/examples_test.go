@@ -208,11 +208,9 @@ func tenant(t *testing.T, s *system, k *kubectl) {
  rules: [{nonResourceURLs: ["/tenants/acme/*"], verbs: [get]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: tenant-acme},
- roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant-acme}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}
----
-{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant, namespace: tenant-acme},
- roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`),
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant-acme}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`),
 		"apply", "-f", "-")
+	k.run("create", "rolebinding", "tenant", "--clusterrole=view", "--user=alice", "-n", "tenant-acme")
 	acme := []string{"--server", s.URL + "/tenants/acme", "-n", "tenant-acme"}
 	k.run(append(acme, "create", "configmap", "mine")...)
 	alice := k.with(s.users[cluster.Alice])

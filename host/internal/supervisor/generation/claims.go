@@ -21,13 +21,11 @@ const (
 // valid returns the claims that count. What is wrong with the others is logged when it is
 // new.
 func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
+	claims = g.granted(claims)
 	good := make([]*stagev1.Claim, 0, min(len(claims), maxClaims))
 	var wrong []string
 	for i, c := range stagev1.DecodeClaims(claims) {
 		err := c.Validate()
-		if err == nil && !g.spec.Grants.AllowsClaim(c) {
-			err = fmt.Errorf("claim %s: not in stages.%s.grants.claims", c, g.Name())
-		}
 		if err == nil && len(good) == maxClaims {
 			wrong = append(wrong, fmt.Sprintf("%d claims are more than a stage can have, which is %d", len(claims), maxClaims))
 			break
@@ -43,6 +41,26 @@ func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 		g.opts.Log.Warn("the stage makes claims that do not count", "generation", g.id, "claims", rejected)
 	}
 	g.rejected = rejected
+	return good
+}
+
+// granted returns the claims that the stage may make. The others are logged when they are new.
+func (g *Generation) granted(claims []*stagev1.Claim) []*stagev1.Claim {
+	var good []*stagev1.Claim
+	var refused []string
+	for i, c := range stagev1.DecodeClaims(claims) {
+		if c.Validate() != nil || g.spec.Grants.AllowsClaim(c) {
+			good = append(good, claims[i])
+		} else if len(refused) < maxRejected {
+			refused = append(refused, c.String())
+		}
+	}
+	if text := strings.Join(refused, " "); text != g.ungranted {
+		g.ungranted = text
+		if text != "" {
+			g.opts.Log.Info("the stage makes claims that it is not granted: they do not count", "generation", g.id, "claims", text)
+		}
+	}
 	return good
 }
 

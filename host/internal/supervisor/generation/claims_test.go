@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestClaimsThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	g := &Generation{id: "g", opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log})}}
+	g := &Generation{id: "g", spec: Spec{Grants: grants.All()}, opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log})}}
 	claims := []*stagev1.Claim{
 		{Path: "/good", Match: stagev1.Claim_EXACT}, {Path: "bad", Match: stagev1.Claim_PREFIX},
 		{Path: "/unknown", Match: 9}, {Path: "", Match: stagev1.Claim_EXACT}, nil,
@@ -41,12 +42,30 @@ func TestClaimsThatDoNotCount(t *testing.T) {
 	}
 }
 
+// Claims that the stage is not granted do not count, now or later, and are told once.
+func TestClaimsWithoutAGrant(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	g := &Generation{id: "g", opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log})}}
+	for range 3 {
+		g.setReport(nil, []*stagev1.Claim{
+			{Path: "/mine", Match: stagev1.Claim_PREFIX}, {Path: "/", Match: stagev1.Claim_PREFIX}, {Path: "/apis/apps", Match: stagev1.Claim_CHILD},
+		})
+		if got := g.Report().Claims; len(got) != 1 || got[0].GetPath() != "/mine" {
+			t.Errorf("claims %v", got)
+		}
+	}
+	if got := log.String(); strings.Count(got, "not granted") != 1 || !strings.Contains(got, `"/** /apis/apps/*"`) {
+		t.Errorf("log: %s", got)
+	}
+}
+
 // A claim of what the host serves itself is logged: each path once, however often it
 // changes its claims.
 func TestShadowedClaims(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	g := &Generation{id: "g", opts: &Options{
+	g := &Generation{id: "g", spec: Spec{Grants: grants.All()}, opts: &Options{
 		HostPaths: func() []string { return []string{"/", "/healthz", "/metrics", "/debug/pprof/", "/index.html"} },
 		Log:       hclog.New(&hclog.LoggerOptions{Output: &log}),
 	}}
@@ -90,7 +109,7 @@ func TestReportWhileTheLogIsSlow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, w := io.Pipe()
-			g := &Generation{id: "g", opts: &Options{
+			g := &Generation{id: "g", spec: Spec{Grants: grants.All()}, opts: &Options{
 				HostPaths: func() []string { return []string{"/metrics"} },
 				Log:       hclog.New(&hclog.LoggerOptions{Output: w}),
 			}}

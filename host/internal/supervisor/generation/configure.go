@@ -34,6 +34,15 @@ func (g *Generation) ValidateConfig(ctx context.Context) error {
 // needs is what the stage declares to need; nil if it declares nothing.
 func (g *Generation) needs() *stagev1.Needs { return g.process.Description().GetNeeds() }
 
+// checkClaims returns an error if a stage that does not declare what it needs makes claims that
+// have to be granted. Those of a stage that does are not needed: they do not count.
+func (g *Generation) checkClaims(claims []*stagev1.Claim) error {
+	if g.needs() != nil {
+		return nil
+	}
+	return g.spec.Grants.CheckClaims(g.Name(), stagev1.DecodeClaims(claims))
+}
+
 // flags are those of the API server that the stage gets.
 func (g *Generation) flags() ([]string, error) {
 	var own func() ([]string, error)
@@ -63,10 +72,10 @@ func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Repor
 	if err != nil {
 		return Report{}, err
 	}
-	if err := g.spec.Grants.CheckClaims(g.Name(), stagev1.DecodeClaims(resp.GetClaims())); err != nil {
+	if err := g.checkClaims(resp.GetClaims()); err != nil {
 		return Report{}, err
 	}
-	r := Report{Paths: resp.GetListedPaths(), Claims: resp.GetClaims(), configured: resp.GetListedPaths()}
+	r := Report{Paths: resp.GetListedPaths(), Claims: g.granted(resp.GetClaims()), configured: resp.GetListedPaths()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.report = r
@@ -138,7 +147,7 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	if err := validateNames(resp); err != nil {
 		return fmt.Errorf("stage %q: %w", g.Name(), err)
 	}
-	if err := g.spec.Grants.CheckClaims(g.Name(), stagev1.DecodeClaims(resp.GetClaims())); err != nil {
+	if err := g.checkClaims(resp.GetClaims()); err != nil {
 		return err
 	}
 	g.prepared = resp

@@ -41,10 +41,11 @@ type Generation struct {
 	hooksBegun atomic.Bool
 	health     healthCache
 
-	// rejected is what was last logged of claims that do not count, and shadowed are the
-	// paths that have been logged because the host serves them itself. Only setReport uses them.
-	rejected string
-	shadowed map[string]bool
+	// rejected and ungranted are what was last logged of claims that do not count, and shadowed are
+	// the paths that have been logged because the host serves them itself. Only Configure and
+	// setReport use them.
+	rejected, ungranted string
+	shadowed            map[string]bool
 
 	mu sync.Mutex
 	// report is what the stage reports, and inherited what counts in its place until all

@@ -126,7 +126,7 @@ func prepare(t *testing.T, g *Generation) {
 
 func TestConfigIsJSON(t *testing.T) {
 	t.Parallel()
-	g := &Generation{spec: Spec{Name: "x"}, opts: &Options{}}
+	g := launch(t, "good")
 	req, err := g.configureRequest(nil)
 	if err != nil || string(req.GetConfig()) != "null" || !json.Valid(req.GetConfig()) {
 		t.Errorf("no configuration is sent as %q, %v; want null", req.GetConfig(), err)
