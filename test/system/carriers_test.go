@@ -238,7 +238,7 @@ func TestCarriedCompleteness(t *testing.T) {
 	t.Parallel()
 	complete := filepath.Join(t.TempDir(), "complete")
 	c := catena(t, cluster.Options{
-		ConfigFile: filepath.Join(cluster.Root(), "configs", "hello.yaml"), PluginDirs: []string{plugins(t, "hello")},
+		ConfigFile: helloConfig(t), PluginDirs: []string{plugins(t, "hello")},
 		Flags: map[string]string{"authorization-mode": "AlwaysAllow"}, Set: []string{"stages.hello.config.complete=" + complete},
 	})
 	admin := c.Config(cluster.Admin)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -178,7 +177,7 @@ func TestWrappedUpgrade(t *testing.T) {
 func TestChainOfOneThirdPartyStage(t *testing.T) {
 	t.Parallel()
 	c := catena(t, cluster.Options{
-		ConfigFile: filepath.Join(cluster.Root(), "configs", "hello.yaml"), PluginDirs: []string{plugins(t, "hello")},
+		ConfigFile: helloConfig(t), PluginDirs: []string{plugins(t, "hello")},
 		Flags: map[string]string{"authorization-mode": "AlwaysAllow"},
 	})
 	alice := c.Config(cluster.Alice)

@@ -18,7 +18,7 @@ func TestOneHopHoweverLongTheChain(t *testing.T) {
 	for _, length := range []int{1, 3, 8} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
 			t.Parallel()
-			names, config := claimingChain(length)
+			names, config := claimingChain(t, length)
 			c := smallCatena(t, config, nil, names...)
 			admin := c.Config(cluster.Admin)
 			for _, name := range names {
@@ -31,8 +31,8 @@ func TestOneHopHoweverLongTheChain(t *testing.T) {
 }
 
 // claimingChain is a chain of stages that see nothing but what they claim.
-func claimingChain(length int) (names []string, config string) {
-	_, settings, _ := strings.Cut(string(read(helloConfig())), "kind: HostConfiguration\n")
+func claimingChain(t *testing.T, length int) (names []string, config string) {
+	_, settings, _ := strings.Cut(string(read(helloConfig(t))), "kind: HostConfiguration\n")
 	settings, _, _ = strings.Cut(settings, "stages:\n")
 	lines := []string{"apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\n" + settings + "stages:"}
 	for i := range length {

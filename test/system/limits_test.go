@@ -13,15 +13,19 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// helloConfig is the file of a chain of one stage, hello.
-func helloConfig() string { return filepath.Join(cluster.Root(), "configs", "hello.yaml") }
+// helloConfig is the file of a chain of one stage, hello, which gets every request.
+func helloConfig(t *testing.T) string {
+	t.Helper()
+	shipped := string(read(filepath.Join(cluster.Root(), "configs", "hello.yaml")))
+	return write(t, "catena.yaml", strings.Replace(shipped, "\n  hello:\n", "\n  hello:\n    grants: {claims: [\"/**\"]}\n", 1))
+}
 
 // smallCatena runs a chain of test stages and nothing of Kubernetes.
 func smallCatena(t *testing.T, stages string, flags map[string]string, names ...string) *cluster.Catena {
 	t.Helper()
 	all := map[string]string{"authorization-mode": "AlwaysAllow"}
 	maps.Copy(all, flags)
-	config := helloConfig()
+	config := helloConfig(t)
 	if stages != "" {
 		config = write(t, "catena.yaml", stages)
 	}

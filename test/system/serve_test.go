@@ -29,7 +29,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	return &site{
 		data: filepath.Join(t.TempDir(), "data"), plugins: plugins(t, "hello"),
-		config: filepath.Join(cluster.Root(), "configs", "hello.yaml"),
+		config: helloConfig(t),
 	}
 }
 

@@ -27,7 +27,7 @@ kind: HostConfiguration
 log: {stageLevel: error}
 stages:
   extensions: {delegate: behind}
-  wardle: {delegate: extensions, grants: {store: registry, network: true}}
+  wardle: {delegate: extensions, grants: {claims: [/apis, /apis/, "/openapi/**"], store: registry, network: true}}
   behind: {grants: {claims: ["/**"], systemRequests: true}}
   front: {delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
   core: {delegate: wardle}
