@@ -27,7 +27,7 @@ func startGroups(t *testing.T) *groups {
 		t.Fatal(err)
 	}
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: []string{
-		"stages.core.delegate=wardle", `stages.wardle={"delegate":"notes"}`, `stages.notes={"delegate":"fleet"}`, `stages.fleet={"delegate":"extensions"}`,
+		"stages.core.delegate=wardle", `stages.wardle={"lock":"off","delegate":"notes"}`, `stages.notes={"lock":"off","delegate":"fleet"}`, `stages.fleet={"lock":"off","delegate":"extensions"}`,
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -53,12 +53,12 @@ func startMiddleware(t *testing.T) (s *system, dir string) {
 	}
 	flags := map[string]string{"audit-policy-file": policy, "audit-log-path": log}
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{Flags: flags, PluginDirs: []string{dir}, Set: []string{
-		`stages.readonly={"delegate":"hello","config":{"message":"come back on Monday"}}`,
-		`stages.hello={"delegate":"ratelimit","livenessTimeout":"0s"}`, // it will be suspended
-		`stages.ratelimit={"delegate":"cache","config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
-		`stages.cache={"delegate":"tenancy","config":{"ttl":"1h"}}`,
-		`stages.tenancy={"delegate":"old"}`,
-		`stages.old={"delegate":"aggregator"}`,
+		`stages.readonly={"lock":"off","delegate":"hello","config":{"message":"come back on Monday"}}`,
+		`stages.hello={"lock":"off","delegate":"ratelimit","livenessTimeout":"0s"}`, // it will be suspended
+		`stages.ratelimit={"lock":"off","delegate":"cache","config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
+		`stages.cache={"lock":"off","delegate":"tenancy","config":{"ttl":"1h"}}`,
+		`stages.tenancy={"lock":"off","delegate":"old"}`,
+		`stages.old={"lock":"off","delegate":"aggregator"}`,
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -115,14 +115,14 @@ apiserver:
   secure-port: 0
   authorization-mode: [Node, RBAC]
 stages:
-  greedy: {delegate: aggregator}
+  greedy: {lock: off, delegate: aggregator}
   aggregator: {delegate: core}
   core: {delegate: extensions}
   extensions: {delegate: broken}
-  broken: {delegate: garbled}
-  garbled: {delegate: old}
-  old: {delegate: idle}
-  idle: {}
+  broken: {lock: off, delegate: garbled}
+  garbled: {lock: off, delegate: old}
+  old: {lock: off, delegate: idle}
+  idle: {lock: off}
 `
 
 // Stages that claim what is not theirs or nothing, that never stop changing and logging,

@@ -27,12 +27,12 @@ kind: HostConfiguration
 log: {stageLevel: error}
 stages:
   extensions: {delegate: behind}
-  wardle: {delegate: extensions}
-  behind: {}
-  front: {delegate: aggregator}
+  wardle: {lock: off, delegate: extensions}
+  behind: {lock: off}
+  front: {lock: off, delegate: aggregator}
   core: {delegate: wardle}
   aggregator: {delegate: middle}
-  middle: {delegate: core}
+  middle: {lock: off, delegate: core}
 `
 
 // long is a Catena with longChain, and what it was started with.
