@@ -368,3 +368,29 @@ func TestEnvironmentOfTheDynamicLoader(t *testing.T) {
 	}
 	s.refuses(t, []string{s.config + ":10: stages.life.env.LD_PRELOAD: the dynamic loader would run other code"}, "serve", "--config", s.config)
 }
+
+// Values that are secret are not shown: variables, and what the schema of the stage says.
+func TestConfigShowMasksSecrets(t *testing.T) {
+	t.Parallel()
+	s := newLockSite(t, "    lock: off\n    config: {greeting: hello, password: hunter2, hang: ''}\n")
+	out, errOut, err := command(t, "config", "show", "--config", s.config)
+	for _, want := range []string{`stages\.life\.config\.greeting +hello`, `stages\.life\.config\.password +\*\*\*`, `stages\.life\.env\.` + envLife + ` +\*\*\*`} {
+		if err != nil || !regexp.MustCompile(want).MatchString(out) || strings.Contains(out, "hunter2") {
+			t.Errorf("no %s in\n%s%s%v", want, out, errOut, err)
+		}
+	}
+	if out, _, err = command(t, "config", "show", "--config", s.config, "-o", "json"); err != nil || strings.Contains(out, "hunter2") || strings.Contains(out, s.notes) {
+		t.Errorf("as JSON:\n%s%v", out, err)
+	}
+	s.executed(t)
+	if out := s.does(t, []string{"hunter2", s.notes}, "config", "show", "--show-secrets", "--config", s.config); len(s.executed(t)) > 0 {
+		t.Errorf("the stage is executed:\n%s", out)
+	}
+
+	// A stage that may not be executed cannot say what is secret.
+	s.configure(t, "    config: {greeting: hello, password: hunter2}\n")
+	out, errOut, err = command(t, "config", "show", "--config", s.config)
+	if err != nil || strings.Contains(out, "hunter2") || strings.Contains(out, "hello") || !strings.Contains(errOut, "stages.life.config is not shown") || len(s.executed(t)) > 0 {
+		t.Errorf("not locked:\n%s%s%v", out, errOut, err)
+	}
+}
