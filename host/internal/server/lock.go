@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func checkLock(cfg *config.Config, stage, binary string, c process.Contents) err
 // lockCommand returns the command that would lock a file.
 func lockCommand(cfg *config.Config, stage, binary string) string {
 	words := []string{"catena", "lock", stage}
-	if binary != binaryPath(cfg, stage) {
+	if inPlace, err := filepath.Abs(binaryPath(cfg, stage)); err != nil || binary != inPlace {
 		words = append(words, "--binary", binary)
 	}
 	for _, file := range cfg.Files {
