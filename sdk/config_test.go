@@ -174,3 +174,47 @@ func TestConfigSchema(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// A tag marks what is not to be shown, at any depth, and its default is not in the schema.
+func TestSecretsInTheSchema(t *testing.T) {
+	t.Parallel()
+	type login struct {
+		User     string `json:"user"`
+		Password string `json:"password" secret:"true"`
+	}
+	type config struct {
+		login
+		Token Duration         `json:"token" secret:"true"`
+		Plain Duration         `json:"plain"`
+		List  []login          `json:"list"`
+		Map   map[string]login `json:"map"`
+		Inner *login           `json:"inner"`
+		Whole login            `json:"whole" secret:"true"`
+	}
+	defaults := config{login: login{"ada", "default"}, Token: 1, Whole: login{"bob", "default"}}
+	text, err := Stage{Config: defaults}.configSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal([]byte(text), &schema); err != nil {
+		t.Fatal(err)
+	}
+	p := schema.Properties
+	for name, c := range map[string]struct {
+		property *jsonschema.Schema
+		want     bool
+	}{
+		"user": {p["user"], false}, "password": {p["password"], true}, "token": {p["token"], true}, "plain": {p["plain"], false},
+		"list": {p["list"], false}, "list.password": {p["list"].Items.Properties["password"], true}, "list.user": {p["list"].Items.Properties["user"], false},
+		"map.password": {p["map"].AdditionalProperties.Properties["password"], true}, "inner.password": {p["inner"].Properties["password"], true},
+		"whole": {p["whole"], true},
+	} {
+		if c.property == nil || c.property.WriteOnly != c.want {
+			t.Errorf("%s: %+v in %s", name, c.property, text)
+		}
+	}
+	if strings.Contains(text, `"default":"default"`) || strings.Contains(text, "bob") || !strings.Contains(text, `"default":"ada"`) {
+		t.Errorf("defaults in %s", text)
+	}
+}

@@ -1,9 +1,11 @@
 package sdk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -35,6 +37,7 @@ func (s Stage) configSchema() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	markSecrets(t, schema)
 	relax(schema, value)
 	schema.Schema, schema.Default = schemaVersion, nil
 	text, err := json.Marshal(schema)
@@ -66,6 +69,35 @@ func findTexts(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Typ
 	}
 }
 
+// markSecrets sets writeOnly, by which others know not to show a value, on the keys whose field
+// has the tag secret:"true".
+func markSecrets(t reflect.Type, schema *jsonschema.Schema) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		markSecrets(t.Elem(), schema)
+	case reflect.Slice, reflect.Array:
+		if schema.Items != nil {
+			markSecrets(t.Elem(), schema.Items)
+		}
+	case reflect.Map:
+		if schema.AdditionalProperties != nil {
+			markSecrets(t.Elem(), schema.AdditionalProperties)
+		}
+	case reflect.Struct:
+		for _, field := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			property := schema.Properties[cmp.Or(name, field.Name)]
+			if property == nil {
+				continue
+			}
+			property = property.CloneSchemas() // fields of one type may share theirs
+			markSecrets(field.Type, property)
+			property.WriteOnly = property.WriteOnly || field.Tag.Get("secret") == "true"
+			schema.Properties[cmp.Or(name, field.Name)] = property
+		}
+	}
+}
+
 // relax makes all keys optional, since absent ones keep their defaults, and adds the
 // defaults to the schema.
 func relax(schema *jsonschema.Schema, defaults json.RawMessage) {
@@ -80,6 +112,9 @@ func relax(schema *jsonschema.Schema, defaults json.RawMessage) {
 		relax(schema.AdditionalProperties, nil)
 	}
 	for name, property := range schema.Properties {
+		if property.WriteOnly {
+			delete(values, name)
+		}
 		relax(property, values[name])
 	}
 	if len(schema.Properties) == 0 && len(defaults) > 0 && string(defaults) != "null" {

@@ -21,7 +21,8 @@ type Stage struct {
 	// Config is a struct, of the type of the stage's own configuration, that holds
 	// the defaults. From it come the JSON schema that the host shows, the check before
 	// the start and what Env.Config begins with. A field has the name of its json tag and
-	// the description of its jsonschema tag. A method Validate() error judges what the
+	// the description of its jsonschema tag; the tag secret:"true" keeps its value from being
+	// shown. A method Validate() error judges what the
 	// schema cannot; it should join a ConfigProblem for each key.
 	// struct{}{} means that there is nothing to configure, nil that any value is accepted.
 	Config any

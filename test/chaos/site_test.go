@@ -48,7 +48,7 @@ func (c chain) String() string {
 	var b strings.Builder
 	b.WriteString("apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\nwatchPlugins: true\nlog: {stageLevel: error}\nstages:\n")
 	for i, name := range c.order {
-		fmt.Fprintf(&b, "  %s:\n    livenessTimeout: %s\n    drainTimeout: %s\n    drainSpread: 1s\n", name, liveness, drainTimeout)
+		fmt.Fprintf(&b, "  %s:\n    lock: off\n    livenessTimeout: %s\n    drainTimeout: %s\n    drainSpread: 1s\n", name, liveness, drainTimeout)
 		if i+1 < len(c.order) {
 			fmt.Fprintf(&b, "    delegate: %s\n", c.order[i+1])
 		}

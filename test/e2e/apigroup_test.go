@@ -27,8 +27,8 @@ func startGroups(t *testing.T) *groups {
 		t.Fatal(err)
 	}
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: []string{
-		"stages.core.delegate=wardle", `stages.wardle={"delegate":"notes","grants":{"store":"own","network":true}}`,
-		`stages.notes={"delegate":"fleet","grants":{"network":true}}`, `stages.fleet={"delegate":"extensions","grants":{"store":"own","network":true}}`,
+		"stages.core.delegate=wardle", `stages.wardle={"lock":"off","delegate":"notes","grants":{"store":"own","network":true}}`,
+		`stages.notes={"lock":"off","delegate":"fleet","grants":{"network":true}}`, `stages.fleet={"lock":"off","delegate":"extensions","grants":{"store":"own","network":true}}`,
 	}})
 	if err != nil {
 		t.Fatal(err)

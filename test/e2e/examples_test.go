@@ -53,12 +53,12 @@ func startMiddleware(t *testing.T) (s *system, dir string) {
 	}
 	flags := map[string]string{"audit-policy-file": policy, "audit-log-path": log}
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{Flags: flags, PluginDirs: []string{dir}, Set: []string{
-		`stages.readonly={"delegate":"hello","grants":{"claims":["/**"]},"config":{"message":"come back on Monday"}}`,
-		`stages.hello={"delegate":"ratelimit","livenessTimeout":"0s"}`, // it will be suspended
-		`stages.ratelimit={"delegate":"cache","grants":{"claims":["/**"]},"config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
-		`stages.cache={"delegate":"tenancy","grants":{"claims":["/api/v1/**","/apis/**"],"systemRequests":true},"config":{"ttl":"1h"}}`,
-		`stages.tenancy={"delegate":"old","grants":{"rewrite":true}}`,
-		`stages.old={"delegate":"aggregator","grants":{"claims":["/**"],"rewrite":true,"delegates":true,"systemRequests":true}}`,
+		`stages.readonly={"lock":"off","delegate":"hello","grants":{"claims":["/**"]},"config":{"message":"come back on Monday"}}`,
+		`stages.hello={"lock":"off","delegate":"ratelimit","livenessTimeout":"0s"}`, // it will be suspended
+		`stages.ratelimit={"lock":"off","delegate":"cache","grants":{"claims":["/**"]},"config":{"rate":0.01,"burst":20,"exempt":["system:masters","system:catena:stages","system:nodes","devs"]}}`,
+		`stages.cache={"lock":"off","delegate":"tenancy","grants":{"claims":["/api/v1/**","/apis/**"],"systemRequests":true},"config":{"ttl":"1h"}}`,
+		`stages.tenancy={"lock":"off","delegate":"old","grants":{"rewrite":true}}`,
+		`stages.old={"lock":"off","delegate":"aggregator","grants":{"claims":["/**"],"rewrite":true,"delegates":true,"systemRequests":true}}`,
 	}})
 	if err != nil {
 		t.Fatal(err)

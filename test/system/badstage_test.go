@@ -115,14 +115,14 @@ apiserver:
   secure-port: 0
   authorization-mode: [Node, RBAC]
 stages:
-  greedy: {delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
+  greedy: {lock: off, delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
   aggregator: {delegate: core}
   core: {delegate: extensions}
   extensions: {delegate: broken}
-  broken: {delegate: garbled, grants: {claims: ["/**"], systemRequests: true}}
-  garbled: {delegate: old, grants: {claims: ["/**"], systemRequests: true}}
-  old: {delegate: idle, grants: {claims: ["/**"], systemRequests: true}}
-  idle: {grants: {claims: ["/**"], systemRequests: true}}
+  broken: {lock: off, delegate: garbled, grants: {claims: ["/**"], systemRequests: true}}
+  garbled: {lock: off, delegate: old, grants: {claims: ["/**"], systemRequests: true}}
+  old: {lock: off, delegate: idle, grants: {claims: ["/**"], systemRequests: true}}
+  idle: {lock: off, grants: {claims: ["/**"], systemRequests: true}}
 `
 
 // Stages that claim what is not theirs or nothing, that never stop changing and logging,

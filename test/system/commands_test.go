@@ -36,7 +36,8 @@ func TestPluginsCommand(t *testing.T) {
 	if err := errorsOf(rewrite(filepath.Join(dir, "catena-stage-open"), []byte("text"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r := runCatena(t, "plugins", "--config", helloConfig(t), "--set", "pluginDirs="+dir)
+	r := runCatena(t, "plugins", "--config", helloConfig(t), "--set", "pluginDirs="+dir, "--set", "stages.hello.delegate=one",
+		"--set", `stages.one={"lock":"off","delegate":"two"}`, "--set", `stages.two={"lock":"off"}`)
 	want := []string{
 		`NAME +VERSION +PROTOCOL +CONTROL +SHA256 +PATH`,
 		`one +v1 +1 +mtls +[0-9a-f]{12} +` + regexp.QuoteMeta(filepath.Join(dir, "catena-stage-one")),

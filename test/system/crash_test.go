@@ -87,7 +87,7 @@ func suspend(t *testing.T, c *cluster.Catena, l *load) {
 // error says why, and does not invite clients to send it again.
 func TestRequestThatCrashes(t *testing.T) {
 	t.Parallel()
-	c := smallCatena(t, "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\napiserver: {secure-port: 0}\nstages:\n  crashing: {}\n", nil, "crashing")
+	c := smallCatena(t, "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\napiserver: {secure-port: 0}\nstages:\n  crashing: {lock: off}\n", nil, "crashing")
 	config := c.Config(cluster.Bob)
 	well := func() bool { return do(t, config, http.MethodGet, "/crashing", "").code == http.StatusOK }
 	eventually(t, "the stage serves", well)

@@ -41,7 +41,7 @@ func claimingChain(t *testing.T, length int) (names []string, config string) {
 		if i == length-1 {
 			delegate = ""
 		}
-		lines = append(lines, fmt.Sprintf("  s%d: {%sconfig: {serves: [/s%d]}}", i, delegate, i))
+		lines = append(lines, fmt.Sprintf("  s%d: {lock: off, %sconfig: {serves: [/s%d]}}", i, delegate, i))
 	}
 	return names, strings.Join(lines, "\n") + "\n"
 }

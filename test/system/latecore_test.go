@@ -28,7 +28,7 @@ func TestCoreThatComesLate(t *testing.T) {
 	t.Parallel()
 	const early = `
 stages:
-  hello: {delegate: core, config: {serves: ["/x"]}}
+  hello: {lock: off, delegate: core, config: {serves: ["/x"]}}
   core: {required: false}
 `
 	for name, tc := range map[string]struct {
@@ -41,7 +41,7 @@ stages:
 				t.Fatal(err)
 			}
 		}},
-		"added by reload": {"\nstages:\n  hello: {config: {serves: [\"/x\"]}}\n", func(t *testing.T, c *cluster.Catena, config, file string) {
+		"added by reload": {"\nstages:\n  hello: {lock: off, config: {serves: [\"/x\"]}}\n", func(t *testing.T, c *cluster.Catena, config, file string) {
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

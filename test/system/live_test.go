@@ -37,8 +37,8 @@ func (s *liveSite) configure(t *testing.T, greeting string) {
 	head, _, _ := strings.Cut(string(read(filepath.Join(cluster.Root(), "configs", "hello.yaml"))), "stages:\n")
 	text := head + fmt.Sprintf(`holdTimeout: 1s
 stages:
-  hello: {delegate: neighbour, grants: {claims: ["/**"]}, startTimeout: %s, config: {greeting: %q}}
-  neighbour: {grants: {claims: ["/**"]}, config: {serves: [%q]}}
+  hello: {lock: off, delegate: neighbour, grants: {claims: ["/**"]}, startTimeout: %s, config: {greeting: %q}}
+  neighbour: {lock: off, grants: {claims: ["/**"]}, config: {serves: [%q]}}
 `, s.startTimeout, greeting, sharedPath)
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestVersionOutput(t *testing.T) {
 
 const twoStages = `apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration
-stages: {front: {delegate: behind, grants: {claims: ["/**"]}}, behind: {grants: {claims: ["/**"]}}}
+stages: {front: {lock: off, delegate: behind, grants: {claims: ["/**"]}}, behind: {lock: off, grants: {claims: ["/**"]}}}
 `
 
 // Standard output is for the operator: a line for each stage when it is up, and what to

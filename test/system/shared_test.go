@@ -27,12 +27,12 @@ kind: HostConfiguration
 log: {stageLevel: error}
 stages:
   extensions: {delegate: behind}
-  wardle: {delegate: extensions, grants: {claims: [/apis, /apis/, "/openapi/**"], store: registry, network: true}}
-  behind: {grants: {claims: ["/**"], systemRequests: true}}
-  front: {delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
+  wardle: {lock: off, delegate: extensions, grants: {claims: [/apis, /apis/, "/openapi/**"], store: registry, network: true}}
+  behind: {lock: off, grants: {claims: ["/**"], systemRequests: true}}
+  front: {lock: off, delegate: aggregator, grants: {claims: ["/**"], systemRequests: true}}
   core: {delegate: wardle}
   aggregator: {delegate: middle}
-  middle: {delegate: core, grants: {claims: ["/**"], systemRequests: true}}
+  middle: {lock: off, delegate: core, grants: {claims: ["/**"], systemRequests: true}}
 `
 
 // long is a Catena with longChain, and what it was started with.

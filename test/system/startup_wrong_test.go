@@ -12,7 +12,7 @@ func TestWrongEverywhere(t *testing.T) {
 	s := newSite(t)
 	s.config = write(t, "catena.yaml", `apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration
-stages: {hello: {}, gone: {delegate: hello}}
+stages: {hello: {lock: off}, gone: {delegate: hello}}
 apiserver:
   secure-prt: 1
   min-request-timeout: -5

@@ -81,6 +81,9 @@ type SwapRequest struct {
 	Stage string `json:"stage"`
 	// Binary is the absolute path of the new binary; empty for the present one.
 	Binary string `json:"binary,omitempty"`
+	// SHA256 is the digest that the binary must have, in hexadecimal; it approves the binary of a
+	// locked stage. Empty if the lock file has to have it.
+	SHA256 string `json:"sha256,omitempty"`
 	// Rollback takes the place of what the configuration says. Conditions alone are in
 	// force for the configured probation, a probation alone is for the configured
 	// conditions; if it is zero, the configuration alone counts.

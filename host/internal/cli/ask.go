@@ -11,14 +11,21 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/klogr"
 )
 
 // askTimeout bounds the start of a plugin that is only asked, and each of its responses.
 const askTimeout = 15 * time.Second
 
-// askPlugin starts a binary as a stage, without configuring it, for as long as ask takes.
-func askPlugin(ctx context.Context, b process.Binary, st config.Stage, ask func(context.Context, *process.Process) error) (err error) {
+// askPlugin starts a binary as a stage, without configuring it, for as long as ask takes. It must be
+// one that the configuration and the lock file let the stage be.
+func askPlugin(ctx context.Context, cfg *config.Config, b process.Binary, ask func(context.Context, *process.Process) error) error {
+	return askApproved(ctx, b, cfg.Stages[b.Name], server.Approval(cfg, b.Name, b.Path), ask)
+}
+
+// askApproved is askPlugin for a binary that approve accepts.
+func askApproved(ctx context.Context, b process.Binary, st config.Stage, approve func(process.Contents) error, ask func(context.Context, *process.Process) error) (err error) {
 	// gRPC, which logs through klog here, has a lot to say about connections that end.
 	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
 		return err
@@ -34,7 +41,7 @@ func askPlugin(ctx context.Context, b process.Binary, st config.Stage, ask func(
 	}
 	defer l.Close()
 	p, err := process.Start(ctx, process.Spec{
-		Stage: b.Name, Binary: b.Path, SHA256: st.Sha256, Env: st.Env,
+		Stage: b.Name, Binary: b.Path, SHA256: st.Sha256, Approve: approve, Env: st.Env,
 		Listener: l, RuntimeDir: dir, StartTimeout: askTimeout, Logger: hclog.NewNullLogger(),
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ A first session:
 	root.SetOut(os.Stdout)
 	root.SetVersionTemplate(versionsOf(version).String())
 	root.SetFlagErrorFunc(badFlag)
-	root.AddCommand(serveCommand(version), statusCommand(), swapCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(),
+	root.AddCommand(serveCommand(version), statusCommand(), swapCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
 		kubeconfigCommand(), stageCommand(version), versionCommand(version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

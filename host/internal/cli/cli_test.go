@@ -36,8 +36,8 @@ func write(t *testing.T, more string) string {
 kind: HostConfiguration
 pluginDirs: [` + pluginDir(t, "front", "core", "tail") + `]
 stages:
-  tail: {}
-  front: {delegate: core}
+  tail: {lock: off}
+  front: {delegate: core, lock: off}
   core: {delegate: tail}
 ` + more
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

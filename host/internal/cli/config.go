@@ -98,12 +98,16 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 func configShowCommand() *cobra.Command {
 	var flags configFlags
 	var output string
+	var showSecrets bool
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the effective configuration and where each value came from",
 		Long: `Print every value that is in effect and where it came from. If there are errors, they
 follow on standard error, the values that are wrong are left out, and the exit code is 1.
-Binaries are not looked for.`,
+
+Secrets are shown as ***: all values of stages.NAME.env, and those below stages.NAME.config
+that the stage's schema marks as writeOnly or as a password. To know its schema, the
+stage's binary is started, asked, and ended; if it cannot be, the whole block is a secret.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -117,7 +121,11 @@ Binaries are not looked for.`,
 				return problems.List(err)
 			}
 			_, flagsErr := server.CheckFlags(cmd.Context(), cfg)
-			if err := printSettings(cmd.OutOrStdout(), output, cfg.Effective()); err != nil {
+			settings := cfg.Effective()
+			if !showSecrets {
+				maskSecrets(cmd.Context(), cfg, settings, cmd.ErrOrStderr())
+			}
+			if err := printSettings(cmd.OutOrStdout(), output, settings); err != nil {
 				return err
 			}
 			return problems.List(errors.Join(err, problems.Locate(cfg, flagsErr)))
@@ -125,6 +133,7 @@ Binaries are not looked for.`,
 	}
 	flags.register(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "show secret values; no binary is started then")
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/dev"
+	"github.com/catena-dev/catena/host/internal/process"
 )
 
 func devCommand() *cobra.Command {
@@ -46,7 +47,11 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 				Dirs: args, Out: datadir.Dev(cfg.DataDir),
 				Say: func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) },
 				Swap: func(ctx context.Context, stage, binary string) (string, error) {
-					swapped, err := client.Swap(ctx, admin.SwapRequest{Stage: stage, Binary: binary})
+					digest, err := process.Digest(binary)
+					if err != nil {
+						return "", err
+					}
+					swapped, err := client.Swap(ctx, admin.SwapRequest{Stage: stage, Binary: binary, SHA256: digest})
 					return fmt.Sprintf("swapped %s → %s, ready after %s", swapped.From, swapped.To, swapped.Ready.Round(time.Millisecond)), err
 				},
 			})

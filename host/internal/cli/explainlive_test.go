@@ -46,7 +46,7 @@ func startToldApart(t *testing.T) *life {
 	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + l.plugins + "]\nlog: {format: json}\n" +
 		"apiserver: {" + lifeFlags + ", authorization-mode: [RBAC]}\nstages:\n"
 	for stage, delegate := range map[string]string{"declines": "calls", "calls": "calls-too", "calls-too": "greets", "greets": ""} {
-		text += "  " + stage + ": {env: {" + envStage + ": " + stage + "}, delegate: '" + delegate + "'}\n"
+		text += "  " + stage + ": {lock: off, env: {" + envStage + ": " + stage + "}, delegate: '" + delegate + "'}\n"
 	}
 	if err := os.WriteFile(l.config, []byte(strings.ReplaceAll(text, ", delegate: ''", "")), 0o600); err != nil {
 		t.Fatal(err)

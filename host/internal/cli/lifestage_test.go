@@ -25,6 +25,8 @@ type lifeConfig struct {
 	Fail string `json:"fail"`
 	// Greeting is the response at the path /NAME.
 	Greeting string `json:"greeting"`
+	// Password is for no use.
+	Password string `json:"password" secret:"true"`
 }
 
 func lifeStage(is string) sdk.Stage {

@@ -40,7 +40,8 @@ func pluginsCommand() *cobra.Command {
 protocol, how its control socket is protected (mtls: by one-time certificates;
 folder: by the mode of its directory alone), checksum and path, what it needs to be granted in
 stages.NAME.grants, or why a binary is refused. Each one that is not refused is started and asked
-what it is; none is configured.`,
+what it is; none is configured. One that needs a lock and is not in catena.lock is refused, so that it is
+not executed.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -54,7 +55,7 @@ what it is; none is configured.`,
 				return err
 			}
 			found, scanErr := process.Scan(cfg.PluginDirs)
-			if err := printPlugins(cmd.OutOrStdout(), output, describeAll(cmd.Context(), found)); err != nil {
+			if err := printPlugins(cmd.OutOrStdout(), output, describeAll(cmd.Context(), cfg, found)); err != nil {
 				return err
 			}
 			return scanErr
@@ -66,12 +67,12 @@ what it is; none is configured.`,
 }
 
 // describeAll asks every plugin that is not refused what it is.
-func describeAll(ctx context.Context, found []process.Found) []plugin {
+func describeAll(ctx context.Context, cfg *config.Config, found []process.Found) []plugin {
 	rows := make([]plugin, 0, len(found))
 	for _, f := range found {
 		row := plugin{Name: f.Name, Path: f.Path, SHA256: f.SHA256}
 		if f.Refused == nil {
-			f.Refused = askPlugin(ctx, f.Binary, config.Stage{}, func(_ context.Context, p *process.Process) error {
+			f.Refused = askPlugin(ctx, cfg, f.Binary, func(_ context.Context, p *process.Process) error {
 				d := p.Description()
 				row.Version, row.SDK, row.Summary, row.Protocol = d.GetVersion(), d.GetSdk(), d.GetSummary(), stagev1.ProtocolVersion
 				row.Control, row.Needs = string(p.Control()), grants.Of(d.GetNeeds())

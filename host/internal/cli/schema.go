@@ -38,7 +38,7 @@ enough.`,
 				return err
 			}
 			var text string
-			err = askPlugin(cmd.Context(), b, cfg.Stages[args[0]], func(_ context.Context, p *process.Process) error {
+			err = askPlugin(cmd.Context(), cfg, b, func(_ context.Context, p *process.Process) error {
 				text = p.Description().GetConfigSchema()
 				return nil
 			})
@@ -71,7 +71,7 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 			continue
 		}
 		st := cfg.Stages[name]
-		errs = append(errs, askPlugin(ctx, b, st, func(ctx context.Context, p *process.Process) error {
+		errs = append(errs, askPlugin(ctx, cfg, b, func(ctx context.Context, p *process.Process) error {
 			granted, needs := server.GrantsOf(st), p.Description().GetNeeds()
 			if err := granted.Check(name, needs); err != nil {
 				return err

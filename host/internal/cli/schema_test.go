@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 func withConfig(t *testing.T, lines string) string {
 	t.Helper()
 	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + pluginDir(t, "front", "core") + "]\nstages:\n" +
-		"  front: {delegate: core, env: {" + envStage + ": front}}\n" +
+		"  front: {delegate: core, lock: off, env: {" + envStage + ": front}}\n" +
 		"  core:\n    env: {" + envStage + ": core}\n    config:\n" + lines
 	path := filepath.Join(t.TempDir(), "catena.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 
 func swapCommand() *cobra.Command {
 	var flags configFlags
-	var binary, output string
+	var binary, sha256, output string
 	var rollbackOn []string
 	var probation time.Duration
 	cmd := &cobra.Command{
@@ -28,19 +28,24 @@ has. If the new one does not become ready, the old one stays and the command say
 why. With --binary the new process is started from that file, and so are later
 restarts, until the configuration is applied again or the host ends.
 
+A stage that needs a lock is only swapped to a file that is in catena.lock, where "catena
+lock STAGE --binary FILE" puts it, or that has the digest of --sha256. That digest is approved
+until the configuration is applied again or the host ends. stages.STAGE.sha256 refuses
+other files in either case.
+
 With --rollback-on the old process is kept for the time of --probation and takes its
 place again if the new one fails: errors=5% if more than that share of its requests
 fails, health if its health checks do. Without these flags the stage's rollbackOn and
 probation of the configuration are in force.`,
 		Example: `  catena swap core
-  catena swap hello --binary ./catena-stage-hello-v2
+  catena swap hello --binary ./catena-stage-hello-v2 --sha256 "$(sha256sum < catena-stage-hello-v2 | cut -c -64)"
   catena swap hello --rollback-on errors=5%,health --probation 30s`,
 		Args: wantArgs(1, "the name of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
-			req := admin.SwapRequest{Stage: args[0], Binary: binary}
+			req := admin.SwapRequest{Stage: args[0], Binary: binary, SHA256: sha256}
 			var err error
 			if req.Rollback, err = parseRollback(rollbackOn, probation); err != nil {
 				return err
@@ -65,6 +70,7 @@ probation of the configuration are in force.`,
 	registerOutput(cmd, &output, "text", "json")
 	cmd.ValidArgsFunction = flags.completeStages(1)
 	cmd.Flags().StringVar(&binary, "binary", "", "`file` of the new process; the present one if not given")
+	cmd.Flags().StringVar(&sha256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")
 	cmd.Flags().StringSliceVar(&rollbackOn, "rollback-on", nil, "go back to the old process on `errors=N%`, on health, or on both, separated by a comma")
 	cmd.Flags().DurationVar(&probation, "probation", 0, "`time` for which the old process is kept to go back to")
 	_ = cmd.MarkFlagFilename("binary")

@@ -26,7 +26,7 @@ apiserver:
   tls-sni-cert-key: "/no/such/crt,/no/such/key"
   service-cluster-ip-range: 10.0.0.0
 stages:
-  front: {delegate: cor}
+  front: {delegate: cor, lock: off}
   core: {delegate: tail, binary: /no/such/core}
   tail: {delegate: other}
   other: {bianry: x}

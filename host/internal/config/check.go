@@ -115,6 +115,8 @@ func variableName(name string) error {
 		return errors.New("not the name of an environment variable")
 	case strings.HasPrefix(name, "CATENA_STAGE_"), strings.HasPrefix(name, "PLUGIN_"):
 		return errors.New("the host sets this variable itself")
+	case strings.HasPrefix(name, "LD_"), strings.HasPrefix(name, "DYLD_"):
+		return errors.New("the dynamic loader would run other code than that of the binary")
 	}
 	return nil
 }

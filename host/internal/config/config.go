@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/lockfile"
 )
 
 // Config is a valid configuration with all defaults filled in. It is not to be
@@ -41,7 +43,12 @@ type Config struct {
 	Order []string `koanf:"-"`
 	// Disabled has the names of the disabled stages, sorted.
 	Disabled []string `koanf:"-"`
+	// Files are those of Options.
+	Files []string `koanf:"-"`
 
+	// locks has the values of lock of all stages that a layer knows, disabled ones and those
+	// that are not declared included.
+	locks    map[string]string
 	settings []Setting
 	origins  map[string]*layer
 	hidden   map[string]bool
@@ -72,9 +79,11 @@ type Stage struct {
 	// Disabled takes the stage out of the chain. No Stage of a valid Config is disabled.
 	Disabled bool `koanf:"disabled"`
 	// Delegate is the next stage that is not disabled. It is empty for the tail.
-	Delegate     string        `koanf:"delegate"`
-	Binary       string        `koanf:"binary"` // empty: catena-stage-NAME in PluginDirs
-	Sha256       string        `koanf:"sha256"` // lower case; empty: any
+	Delegate string `koanf:"delegate"`
+	Binary   string `koanf:"binary"` // empty: catena-stage-NAME in PluginDirs
+	Sha256   string `koanf:"sha256"` // lower case; empty: any
+	// Lock is "required" or "off", see Config.NeedsLock.
+	Lock         string        `koanf:"lock"`
 	StartTimeout time.Duration `koanf:"startTimeout"`
 	// LivenessTimeout is 0 if the stage may fail to respond for ever.
 	LivenessTimeout time.Duration `koanf:"livenessTimeout"`
@@ -170,7 +179,11 @@ func load(files []*layer, o Options, p *problems) (*Config, error) {
 			return nil, fmt.Errorf("merge %s: %w", l.source, err)
 		}
 	}
-	return m.config()
+	c, err := m.config()
+	if c != nil {
+		c.Files = slices.Clone(o.Files)
+	}
+	return c, err
 }
 
 // declaredStages returns the names of the stages that files and flags declare, sorted.
@@ -203,6 +216,7 @@ func (m *merger) config() (*Config, error) {
 		s.Rollback, _ = ParseRollback(s.RollbackOn) // the key's check has reported errors
 		c.Stages[name] = s
 	}
+	c.locks = locksOf(c)
 	m.validate(c)
 	c.settings, c.origins, c.hidden = m.settings(), m.origins, m.problems.hidden
 	err = m.problems.err()
@@ -222,6 +236,19 @@ func (c *Config) Hides(key string) bool {
 		}
 	}
 	return false
+}
+
+// NeedsLock reports whether the file of a stage, which need not be declared, may be executed
+// only if the lock file has it.
+func (c *Config) NeedsLock(stage string) bool { return c.locks[stage] != lockOff }
+
+// LockFile returns the path of the file that says which binaries may be executed. It is beside
+// the first of Files, and empty if there are none.
+func (c *Config) LockFile() string {
+	if len(c.Files) == 0 {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(c.Files[0]), lockfile.Name)
 }
 
 // Effective returns every value of the configuration with the layer that it came

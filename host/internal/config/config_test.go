@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,7 +54,7 @@ stages:
 		"flags": map[string][]string{"v": {"2"}, "authorization-mode": {"Node", "RBAC"}},
 		"order": []string{"hello", "core"},
 		"stages": map[string]Stage{
-			"hello": {Name: "hello", Delegate: "core", StartTimeout: time.Minute,
+			"hello": {Name: "hello", Delegate: "core", Lock: "required", StartTimeout: time.Minute,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
 				Sha256:   strings.Repeat("0123456789abcdef", 4),
@@ -61,7 +62,7 @@ stages:
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
 				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}},
 				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}},
-			"core": {Name: "core", StartTimeout: 5 * time.Second,
+			"core": {Name: "core", Lock: "off", StartTimeout: 5 * time.Second,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
 				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}},
@@ -88,7 +89,7 @@ func TestWhere(t *testing.T) {
 		"stages.core.binary":          "test.yaml:6",
 		`stages.core.config.a\.b`:     "test.yaml:7",
 		"stages.core.config.a.b":      "test.yaml:7",
-		"stages.core.identity.groups": "catena:shipped.yaml:11",
+		"stages.core.identity.groups": "catena:shipped.yaml:13",
 		"nonsense":                    "default",
 	} {
 		if got := c.Where(key); got != want {
@@ -201,4 +202,72 @@ func FuzzLoad(f *testing.F) {
 		}
 		c.Where(set)
 	})
+}
+
+// A stage needs a lock unless the configuration, or what ships with Catena, says otherwise,
+// whether or not it is declared or disabled.
+func TestNeedsLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catena.yaml")
+	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\nstages:\n  a: {delegate: b}\n  b: {delegate: core, lock: off}\n  c: {disabled: true, lock: off}\n  core: {delegate: extensions, lock: required}\n  extensions: {}"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(Options{Files: []string{path, path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stage, want := range map[string]bool{"a": true, "b": false, "c": false, "core": true, "extensions": false, "aggregator": false, "other": true} {
+		if got := c.NeedsLock(stage); got != want {
+			t.Errorf("NeedsLock(%s) = %t", stage, got)
+		}
+	}
+	if want := filepath.Join(filepath.Dir(path), "catena.lock"); c.LockFile() != want {
+		t.Errorf("lock file is %q, want %q", c.LockFile(), want)
+	}
+	c, err = Load(Options{Set: []string{"stages.a={}"}})
+	if err != nil || c.LockFile() != "" {
+		t.Errorf("without a file: lock file is %q, error %v", c.LockFile(), err)
+	}
+}
+
+// What another user of the machine could change is not read.
+func TestFilesThatOthersCanChange(t *testing.T) {
+	t.Parallel()
+	const text = "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\nstages: {a: {}}\n"
+	for name, c := range map[string]struct {
+		open string // below the directory
+		mode os.FileMode
+		want string
+	}{
+		"nothing":           {"etc", 0o755, ""},
+		"sticky directory":  {"etc", 0o777 | os.ModeSticky, ""},
+		"file":              {"etc/catena.yaml", 0o646, "FILE: can be changed by every user of this machine; run chmod o-w FILE"},
+		"directory":         {"etc", 0o757, "etc/catena.yaml: is below a directory that can be changed by every user of this machine; run chmod o-w FILE"},
+		"conf.d":            {"etc/conf.d", 0o777 | os.ModeSticky, "FILE: can be changed by every user of this machine; run chmod o-w FILE"},
+		"file of conf.d":    {"etc/conf.d/a.yaml", 0o602, "FILE: can be changed by every user of this machine; run chmod o-w FILE"},
+		"other than a file": {"etc/conf.d/README", 0o666, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(dir, "etc", "conf.d"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{"catena.yaml": text, "conf.d/a.yaml": "watchPlugins: true", "conf.d/README": ""} {
+				if err := os.WriteFile(filepath.Join(dir, "etc", file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			open := filepath.Join(dir, c.open)
+			if err := os.Chmod(open, c.mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Load(Options{Files: []string{filepath.Join(dir, "etc", "catena.yaml")}})
+			want := strings.ReplaceAll(c.want, "FILE", open)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
 }

@@ -26,6 +26,22 @@ func shipped(m *merger) *layer {
 	return l
 }
 
+// lockOff is the value of lock with which a stage needs none.
+const lockOff = "off"
+
+// locks returns the values of lock by stage: what shipped.yaml has, and what is declared.
+func locksOf(c *Config) map[string]string {
+	locks := map[string]string{}
+	ships := parseLayer(shippedSource, shippedYAML, &problems{})
+	for name, stage := range asMap(ships.values["stages"]) {
+		locks[name], _ = asMap(stage)["lock"].(string)
+	}
+	for name, stage := range c.Stages {
+		locks[name] = stage.Lock
+	}
+	return locks
+}
+
 // fillAll fills in all values at and below path.
 func (l *layer) fillAll(m *merger, path []string, v any) {
 	section := asMap(v)

@@ -93,6 +93,11 @@
 //	stages.*.sha256 (string)
 //	    SHA-256 of the binary in hexadecimal digits. The stage is not started from a
 //	    file with another one.
+//	stages.*.lock (required, off)
+//	    Whether catena.lock, beside the first file of --config, must have the
+//	    stage's file for it to be executed. Catena ships with `off` for the stages
+//	    of Kubernetes.
+//	    Default: required
 //	stages.*.startTimeout (duration)
 //	    Time that each step may take in which the stage comes up: launch, check of
 //	    its configuration, configuration, preparation and, in a swap, getting ready.

@@ -22,6 +22,9 @@ type Setting struct {
 	Line   int
 }
 
+// Path returns the elements of the key.
+func (s Setting) Path() []string { return undotted(s.Key) }
+
 // Text returns the value for people: strings as they are unless they would be taken
 // for something else, anything else as JSON.
 func (s Setting) Text() string {

@@ -13,6 +13,8 @@ import (
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // fileLayers reads the files of --config and those of conf.d beside the last one.
@@ -39,8 +41,15 @@ func fileLayers(files []string, p *problems) []*layer {
 // fragments lists the configuration files in dir by name; none if there is no dir.
 // Hidden files and files of other formats are ignored.
 func fragments(dir string, p *problems) []string {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := guard.CheckPath(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var entries []fs.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(dir)
+	}
+	if err != nil {
 		p.addFile(dir, 0, "%v", bare(err))
 	}
 	var files []string
@@ -55,6 +64,10 @@ func fragments(dir string, p *problems) []string {
 func readLayer(file string, p *problems) *layer {
 	if formatOf(file) == nil {
 		p.addFile(file, 0, "unknown format %q: want .yaml, .yml, .json or .toml", filepath.Ext(file))
+		return nil
+	}
+	if err := guard.CheckPath(file); err != nil {
+		p.addFile(file, 0, "%v", bare(err))
 		return nil
 	}
 	data, err := os.ReadFile(file)

@@ -216,3 +216,24 @@ func quoted(values []string) []string {
 	}
 	return q
 }
+
+// Words returns the grants as a list of short texts, each KEY or KEY VALUE, sorted.
+func (g Grants) Words() []string {
+	var words []string
+	for _, c := range g.Claims {
+		words = append(words, "claims "+c.String())
+	}
+	for word, set := range map[string]bool{
+		"rewrite": g.Rewrite, "delegates": g.Delegates, "systemRequests": g.SystemRequests, "keys": g.Keys, "network": g.Network,
+		"store " + string(g.Store): g.Store != NoStore,
+	} {
+		if set {
+			words = append(words, word)
+		}
+	}
+	for _, file := range g.Files {
+		words = append(words, "files "+file)
+	}
+	slices.Sort(words)
+	return words
+}

@@ -143,3 +143,14 @@ func TestSelectFlags(t *testing.T) {
 		t.Errorf("with keys: %q, %v", got, err)
 	}
 }
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	g := Grants{Claims: parse(t, "/b/**", "/a"), Rewrite: true, Store: OwnKeys, Files: []string{"/etc/x"}}
+	if got, want := g.Words(), []string{"claims /a", "claims /b/**", "files /etc/x", "rewrite", "store own"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (Grants{}).Words(); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}

@@ -19,19 +19,32 @@ type File struct {
 	Path string
 	// Running is the digest of the binary that the stage runs from.
 	Running string
+	// Lock is the state of what says which binaries may run.
+	Lock string
 }
+
+// Result says when Changed is to be called again with the same content.
+type Result int
+
+const (
+	// Done is for a content that was used, or never will be.
+	Done Result = iota
+	// Again is for one that can be used in a moment.
+	Again
+	// NotLocked is for one that can be used once File.Lock has changed.
+	NotLocked
+)
 
 // Options say what is watched.
 type Options struct {
 	// Files returns the binaries to watch. One that is not there is left out.
 	Files func() []File
 	// Digest returns the digest of a file in the form of File.Running.
-	Digest func(path string) (string, error)
+	Digest func(f File) (string, error)
 	// Changed is called with a file that has another content than what runs, once it
 	// has not changed for Settle and no process has it open for writing, and with its
-	// digest. It is called once for each content, unless it returns true to be called
-	// again in a moment.
-	Changed func(ctx context.Context, f File, digest string) (again bool)
+	// digest. It is called once for each content, unless the result asks for more.
+	Changed func(ctx context.Context, f File, digest string) Result
 	// Problem is called with a file that cannot be used as it is, such as one that is
 	// incomplete, once for each state of it.
 	Problem func(f File, err error)
@@ -71,8 +84,11 @@ type sight struct {
 	since time.Time
 	// done says that nothing is left to do about this state.
 	done bool
-	// handled is the content that Changed was last called with.
-	handled string
+	// handled is the content that Changed was last called with. If refused is set, the lock
+	// refusedBy did not have it.
+	handled   string
+	refused   bool
+	refusedBy string
 }
 
 func (w *watcher) look(ctx context.Context) {
@@ -104,6 +120,9 @@ func (w *watcher) lookAt(ctx context.Context, f File) {
 	if s.state != now {
 		s.state, s.since, s.done = now, time.Now(), false
 	}
+	if s.refused && s.refusedBy != f.Lock {
+		s.refused, s.handled, s.done = false, "", false
+	}
 	if s.done || time.Since(s.since) < w.Settle {
 		return
 	}
@@ -116,7 +135,7 @@ func (w *watcher) lookAt(ctx context.Context, f File) {
 		w.Problem(f, err)
 		return
 	}
-	digest, err := w.Digest(f.Path)
+	digest, err := w.Digest(f)
 	if err != nil {
 		w.Problem(f, err)
 		return
@@ -128,9 +147,12 @@ func (w *watcher) lookAt(ctx context.Context, f File) {
 	if digest == f.Running || digest == s.handled {
 		return
 	}
-	if w.Changed(ctx, f, digest) {
+	switch w.Changed(ctx, f, digest) {
+	case Again:
 		s.done = false
 		return
+	case NotLocked:
+		s.refused, s.refusedBy = true, f.Lock
 	}
 	s.handled = digest
 }

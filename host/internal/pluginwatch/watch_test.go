@@ -23,15 +23,16 @@ type watched struct {
 	changes  []string
 	problems []string
 	looks    int
-	answer   func(content string) (again bool)
+	lock     string
+	answer   func(content string) Result
 }
 
-func content(path string) (string, error) {
-	b, err := os.ReadFile(path)
+func content(f File) (string, error) {
+	b, err := os.ReadFile(f.Path)
 	return string(b), err
 }
 
-func watch(t *testing.T, path, running string, answer func(string) bool) *watched {
+func watch(t *testing.T, path, running string, answer func(string) Result) *watched {
 	t.Helper()
 	w := &watched{path: path, running: running, answer: answer}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,10 +52,10 @@ func (w *watched) files() []File {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++
-	return []File{{Stage: "core", Path: w.path, Running: w.running}}
+	return []File{{Stage: "core", Path: w.path, Running: w.running, Lock: w.lock}}
 }
 
-func (w *watched) changed(_ context.Context, f File, digest string) bool {
+func (w *watched) changed(_ context.Context, f File, digest string) Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changes = append(w.changes, digest)
@@ -62,7 +63,7 @@ func (w *watched) changed(_ context.Context, f File, digest string) bool {
 		return w.answer(digest)
 	}
 	w.running = digest
-	return false
+	return Done
 }
 
 func (w *watched) problem(_ File, err error) {
@@ -208,12 +209,12 @@ func TestAContentIsTriedOnceUnlessItIsToBeTriedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "catena-stage-core")
 	replace(t, path, "one")
 	busy := 3
-	w := watch(t, path, "one", func(content string) bool {
-		if content == "busy" {
+	w := watch(t, path, "one", func(content string) Result {
+		if content == "busy" && busy > 1 {
 			busy--
-			return busy > 0
+			return Again
 		}
-		return false // it has failed: the old one runs
+		return Done // it has failed: the old one runs
 	})
 	replace(t, path, "bad")
 	w.want(t, "bad")
@@ -223,4 +224,30 @@ func TestAContentIsTriedOnceUnlessItIsToBeTriedAgain(t *testing.T) {
 	w.want(t, "bad", "busy", "busy", "busy")
 	replace(t, path, "bad")
 	w.want(t, "bad", "busy", "busy", "busy", "bad")
+}
+
+// What is not locked is tried again when the lock has changed, and nothing else is.
+func TestAContentThatIsNotLockedWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catena-stage-core")
+	replace(t, path, "one")
+	w := watch(t, path, "one", func(content string) Result {
+		if content == "unlocked" {
+			return NotLocked
+		}
+		return Done
+	})
+	lock := func(state string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lock = state
+	}
+	replace(t, path, "bad")
+	w.want(t, "bad")
+	lock("another")
+	w.want(t, "bad")
+	replace(t, path, "unlocked")
+	w.want(t, "bad", "unlocked")
+	lock("a third")
+	w.want(t, "bad", "unlocked", "unlocked")
 }

@@ -123,8 +123,8 @@ func examine(path, name string) Found {
 }
 
 // Check checks that path may be started as a plugin: an executable file for this
-// machine, owned by root or by the user of this process, that no other user can
-// change or replace. Errors name the path and what to do.
+// machine that only root and the user of this process can change or replace, see
+// guard.CheckPath. Errors name the path and what to do.
 func Check(path string) (Binary, error) {
 	f, err := open(path)
 	if err != nil {
@@ -155,7 +155,7 @@ func openChecked(path string) (*os.File, error) {
 	} else if err := checkRegular(info); err != nil {
 		return nil, err
 	}
-	if err := checkDirs(path); err != nil {
+	if err := checkPath(path); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(path)

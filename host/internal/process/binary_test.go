@@ -60,15 +60,15 @@ func TestCheck(t *testing.T) {
 		{"pipe", "is no regular file", func(t *testing.T, p string) { syscall.Mkfifo(p, 0o755) }},
 		{"not executable", "is not executable; run chmod +x", func(t *testing.T, p string) { write(t, p, good, 0o644) }},
 		{"writable by all", "can be changed by every user of this machine; run chmod o-w", func(t *testing.T, p string) { write(t, p, good, 0o757) }},
-		{"directory writable by all", "is in a directory that every user", func(t *testing.T, p string) {
+		{"directory writable by all", "can be changed by every user of this machine; run chmod o-w", func(t *testing.T, p string) {
 			write(t, p, good, 0o755)
 			os.Chmod(filepath.Dir(p), 0o777|os.ModeSticky)
 		}},
-		{"directory above writable by all", "is below a directory that every user", func(t *testing.T, p string) {
+		{"directory above writable by all", "is below a directory that can be changed by every user", func(t *testing.T, p string) {
 			write(t, p, good, 0o755)
 			os.Chmod(filepath.Dir(filepath.Dir(p)), 0o777)
 		}},
-		{"link into a directory writable by all", "is in a directory that every user", func(t *testing.T, p string) {
+		{"link into a directory writable by all", "can be changed by every user of this machine; run chmod o-w", func(t *testing.T, p string) {
 			target := write(t, filepath.Join(t.TempDir(), "open", "x"), good, 0o755)
 			os.Chmod(filepath.Dir(target), 0o777)
 			link(t, target, p)
@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		{"empty", "copied only in part", func(t *testing.T, p string) { write(t, p, nil, 0o755) }},
 		{"cut", "copied only in part", func(t *testing.T, p string) { write(t, p, good[:10], 0o755) }},
 		{"of another user", "belongs to user 12345", func(t *testing.T, p string) { chown(t, write(t, p, good, 0o755)) }},
-		{"directory of another user", "its directory belongs to user 12345", func(t *testing.T, p string) {
+		{"directory of another user", "/inner belongs to user 12345", func(t *testing.T, p string) {
 			write(t, p, good, 0o755)
 			chown(t, filepath.Dir(p))
 		}},

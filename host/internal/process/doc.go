@@ -20,6 +20,9 @@
 //	GOMAXPROCS GOMEMLIMIT GOGC GODEBUG GOTRACEBACK GORACE GOCOVERDIR
 //	KUBE_* (client-go's switches such as KUBE_FEATURE_WatchListClient)
 //
+// A script also gets PYTHONDONTWRITEBYTECODE=1, unless it is configured: files that Python adds
+// to the script's directory would change its Contents.
+//
 // # What go-plugin does and what it does not
 //
 // go-plugin does the handshake, mutual TLS with one-time certificates (AutoMTLS),

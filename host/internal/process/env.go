@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,18 @@ func environment(host []string, configured map[string]string, protocol []string)
 		env = append(env, name+"="+vars[name])
 	}
 	return env
+}
+
+// withDefaults adds to the configured variables those that a binary gets unless they are
+// configured. A script must not change its own directory, which the lock covers.
+func withDefaults(configured map[string]string, binary *os.File) map[string]string {
+	const noBytecode = "PYTHONDONTWRITEBYTECODE"
+	if _, isScript := interpreter(binary); !isScript {
+		return configured
+	}
+	vars := map[string]string{noBytecode: "1"}
+	maps.Copy(vars, configured)
+	return vars
 }
 
 // inherited reports whether a stage gets this variable of the host. The package's

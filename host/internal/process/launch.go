@@ -40,7 +40,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		stagev1.EnvLogLevel+"="+logLevel(p.spec.Logger))
 	p.started = time.Now()
 	err = p.child.start(ctx, path, []string{p.spec.Binary}, &os.ProcAttr{
-		Env:   environment(p.spec.HostEnv, p.spec.Env, env),
+		Env:   environment(p.spec.HostEnv, withDefaults(p.spec.Env, binary), env),
 		Files: inherit.files,
 		Sys:   processAttributes(),
 	})

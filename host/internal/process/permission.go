@@ -10,7 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 func checkRegular(info fs.FileInfo) error {
@@ -35,18 +36,15 @@ func checkFile(f *os.File, path string) error {
 	if info.Mode().Perm()&0o111 == 0 {
 		return fmt.Errorf("is not executable; run chmod +x %s", path)
 	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("can be changed by every user of this machine; run chmod o-w %s", path)
-	}
-	if err := checkOwner(info, path); err != nil {
+	if err := guard.CheckInfo(path, info); err != nil {
 		return err
 	}
 	return checkFormat(f)
 }
 
-// checkDirs checks that no other user can replace path: in its directory, and if path is
-// a link, in the directory of its target.
-func checkDirs(path string) error {
+// checkPath checks that no other user can replace path, or add a file beside it: in its
+// directory, and if path is a link, in the directory of its target.
+func checkPath(path string) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
@@ -56,50 +54,11 @@ func checkDirs(path string) error {
 		dirs = append(dirs, d)
 	}
 	for _, dir := range dirs {
-		if err := checkDir(dir); err != nil {
-			return err
+		if err := guard.CheckPath(dir); err != nil {
+			return fmt.Errorf("its directory %s %w", dir, err)
 		}
 	}
-	return nil
-}
-
-func checkDir(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("is in a directory that every user of this machine can write to; run chmod o-w %s", dir)
-	}
-	if err := checkOwner(info, dir); err != nil {
-		return fmt.Errorf("its directory %w", err)
-	}
-	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
-		info, err := os.Stat(parent)
-		if err != nil {
-			return err
-		}
-		// In a sticky directory such as /tmp, only the owner of a file can rename it.
-		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("is below a directory that every user of this machine can write to; run chmod o-w %s", parent)
-		}
-		if parent == filepath.Dir(parent) {
-			return nil
-		}
-	}
-}
-
-func checkOwner(info fs.FileInfo, path string) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	self := os.Geteuid()
-	if stat.Uid == 0 || int(stat.Uid) == self {
-		return nil
-	}
-	return fmt.Errorf("belongs to user %d, who could change it; it must belong to root or to the user that runs catena (%d): run chown %d %s",
-		stat.Uid, self, self, path)
+	return guard.CheckPath(path)
 }
 
 // Digest returns the SHA-256 of a file in hexadecimal.
@@ -122,7 +81,7 @@ func digest(r io.Reader) (string, error) {
 
 // checkDigest compares the open file with the digest that the configuration wants.
 func checkDigest(f *os.File, want string) error {
-	got, err := digest(io.NewSectionReader(f, 0, 1<<62))
+	got, err := digest(section(f))
 	if err != nil {
 		return fmt.Errorf("plugin binary %s: sha256: %w", f.Name(), err)
 	}

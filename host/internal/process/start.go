@@ -45,6 +45,9 @@ type Spec struct {
 	// SHA256, if not empty, is the digest that the binary must have, in hexadecimal.
 	// The file whose digest is compared is the one that is started.
 	SHA256 string
+	// Approve, if not nil, is called with the contents of what is about to be started. An error
+	// is the one that Start returns; nothing has been executed then.
+	Approve func(Contents) error
 	// Listener is the data socket that the process inherits. It stays the caller's.
 	Listener *Listener
 	// RuntimeDir is the directory for the socket of the control plane. It
@@ -92,13 +95,30 @@ func (s Spec) open() (*os.File, error) {
 		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
 	file, err := open(s.Binary)
-	if err != nil || s.SHA256 == "" {
-		return file, err
+	if err != nil {
+		return nil, err
 	}
-	if err := checkDigest(file, s.SHA256); err != nil {
+	if err := s.verify(file); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// verify checks that the open binary is one that may be started.
+func (s Spec) verify(file *os.File) error {
+	if s.SHA256 != "" {
+		if err := checkDigest(file, s.SHA256); err != nil {
+			return err
+		}
+	}
+	if s.Approve == nil {
+		return nil
+	}
+	contents, err := contentsOf(file)
+	if err != nil {
+		return err
+	}
+	return s.Approve(contents)
 }
 
 // Start launches a stage, waits for its handshake and calls Describe. ctx bounds the start

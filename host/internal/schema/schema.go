@@ -51,6 +51,10 @@ func Check(text string, config map[string]any) ([]Problem, error) {
 		return w.problems, nil
 	}
 	if err := resolved.Validate(value); err != nil { // what the walk does not look at
+		secrets := &Secrets{walk: walk{root: root}, steps: maxSteps}
+		if secrets.holds(root) {
+			return []Problem{{Message: "is not what the schema asks for; some values are secret"}}, nil
+		}
 		return []Problem{{Message: plain(err)}}, nil
 	}
 	return nil, nil
@@ -112,7 +116,11 @@ func (w *walk) value(key string, s *jsonschema.Schema, value any, depth int) {
 		return
 	}
 	if err := own(s, value); err != nil {
-		w.report(key, "%s", plain(err))
+		if isSecret(s) {
+			w.report(key, "is not what the schema asks for; the value is secret")
+		} else {
+			w.report(key, "%s", plain(err))
+		}
 		return
 	}
 	switch value := value.(type) {

@@ -38,5 +38,5 @@ func (a Attachments) apply(spec *supervisor.Spec) {
 	}
 	spec.Attach, spec.Binary, spec.SHA256, spec.Digest = dir, "", "", ""
 	spec.StartTimeout, spec.LivenessTimeout = attachedTimeout, 0
-	spec.Standby, spec.Rollback = false, supervisor.Rollback{}
+	spec.Standby, spec.Locked, spec.Rollback = false, false, supervisor.Rollback{}
 }

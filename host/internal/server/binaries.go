@@ -47,10 +47,22 @@ func CheckBinaries(cfg *config.Config, attach Attachments) error {
 		if unknown || attach[name] != "" {
 			continue
 		}
-		_, err := FindBinary(cfg, name)
+		b, err := FindBinary(cfg, name)
+		if err == nil {
+			_, err = located(cfg, name, b.Path)
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// located is approvedDigest with an error that begins with the place of the stage.
+func located(cfg *config.Config, stage, binary string) (string, error) {
+	digest, err := approvedDigest(cfg, stage, binary)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cfg.Where("stages."+stage), err)
+	}
+	return digest, nil
 }
 
 // binaryPath is where the binary of a stage is expected, whatever it is; empty if there is
@@ -68,8 +80,9 @@ func binaryPath(cfg *config.Config, stage string) string {
 	return ""
 }
 
-// addDigests notes the digests of the binaries, to know them from later ones.
-func addDigests(all []supervisor.Spec) error {
+// addDigests notes the digests of the binaries, to know them from later ones, and checks those of
+// locked stages.
+func addDigests(cfg *config.Config, all []supervisor.Spec) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i := range all {
@@ -77,12 +90,7 @@ func addDigests(all []supervisor.Spec) error {
 		if spec.Attach != "" {
 			continue
 		}
-		wg.Go(func() {
-			var err error
-			if spec.Digest, err = process.Digest(spec.Binary); err != nil {
-				errs[i] = fmt.Errorf("stage %q: %w", spec.Name, err)
-			}
-		})
+		wg.Go(func() { spec.Digest, errs[i] = located(cfg, spec.Name, spec.Binary) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -1,14 +1,19 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -59,32 +64,45 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 }
 
 func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
-	path, digest := req.Binary, ""
-	rollback := mergeRollback(req.Rollback, c.reloader.config().Stages[req.Stage])
-	for _, spec := range c.stages.Specs() {
-		if spec.Name == req.Stage && path == "" {
-			path = spec.Binary // none if the process was started by hand
-		}
+	cfg := c.reloader.config()
+	opts := supervisor.SwapOptions{Rollback: mergeRollback(req.Rollback, cfg.Stages[req.Stage])}
+	all := c.stages.Specs()
+	i := slices.IndexFunc(all, func(spec supervisor.Spec) bool { return spec.Name == req.Stage })
+	if i < 0 || req.Binary == "" && all[i].Attach != "" {
+		return c.stages.Swap(ctx, req.Stage, opts) // which says why not
 	}
-	if path == "" {
-		return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: rollback})
-	}
+	path := cmp.Or(req.Binary, all[i].Binary)
 	b, err := process.Check(path)
+	digest := ""
 	if err == nil {
-		digest, err = process.Digest(b.Path)
+		digest, err = swapDigest(cfg, req, b.Path)
 	}
 	if err != nil {
 		c.stages.SwapRefused(req.Stage, err)
 		return nil, err
 	}
-	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{Rollback: rollback, Change: func(spec *supervisor.Spec) {
+	opts.Change = func(spec *supervisor.Spec) {
 		switch path {
 		case req.Binary:
-			spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, "" // SHA256 was that of another binary
+			spec.Binary, spec.Digest = b.Path, digest
 		case spec.Binary: // which it is not if a rollback has just brought back another
 			spec.Digest = digest
 		}
-	}})
+	}
+	return c.stages.Swap(ctx, req.Stage, opts)
+}
+
+// swapDigest returns the digest of the binary that a stage is to be swapped to. That of a locked
+// stage must be in the request or in the lock file.
+func swapDigest(cfg *config.Config, req admin.SwapRequest, binary string) (string, error) {
+	if req.SHA256 == "" {
+		return approvedDigest(cfg, req.Stage, binary)
+	}
+	digest, err := digestOf(cfg, req.Stage, binary)
+	if err == nil && !strings.EqualFold(digest, req.SHA256) {
+		err = fmt.Errorf("stage %q: %s: its sha256 is %s, --sha256 is %s", req.Stage, binary, digest, req.SHA256)
+	}
+	return digest, err
 }
 
 // Explain goes by the claims of the moment.

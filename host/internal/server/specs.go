@@ -37,6 +37,7 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 			errs = append(errs, err)
 		}
 		spec := specOf(st, b)
+		spec.Locked = cfg.NeedsLock(st.Name)
 		spec.LastClaims = stagev1.EncodeClaims(claims[st.Name])
 		attach.apply(&spec)
 		all = append(all, spec)
@@ -44,7 +45,7 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 	if err := errors.Join(errs...); err != nil {
 		return all, err
 	}
-	return all, addDigests(all)
+	return all, addDigests(cfg, all)
 }
 
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {

@@ -10,6 +10,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -46,7 +47,7 @@ func (r *run) buildChain(context.Context) error {
 	r.stages, err = supervisor.New(supervisor.Options{
 		Chain: r.specs, DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
 		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
-		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event,
+		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
 	})
 	if err != nil {
 		return err
@@ -56,6 +57,11 @@ func (r *run) buildChain(context.Context) error {
 	go r.shutdown.endByForce(r.ended, r.logs.host)
 	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
 	return nil
+}
+
+// approve goes by the lock file as it is by then.
+func (r *run) approve(stage, binary string, c process.Contents) error {
+	return checkLock(r.Config, stage, binary, c)
 }
 
 // startStages brings the chain up and prints a line for each stage.

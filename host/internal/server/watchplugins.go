@@ -22,17 +22,20 @@ type pluginWatcher struct {
 func (p *pluginWatcher) run(ctx context.Context) {
 	pluginwatch.Watch(ctx, pluginwatch.Options{
 		Files:   p.files,
-		Digest:  process.Digest,
+		Digest:  p.digest,
 		Problem: p.unused,
-		Changed: func(ctx context.Context, f pluginwatch.File, digest string) (again bool) {
+		Changed: func(ctx context.Context, f pluginwatch.File, digest string) pluginwatch.Result {
 			err := p.swap(ctx, f, digest)
 			if errors.Is(err, supervisor.ErrBusy) {
-				return true
+				return pluginwatch.Again
 			}
 			if err != nil && ctx.Err() == nil {
 				p.unused(f, err)
 			}
-			return false
+			if _, notLocked := errors.AsType[*NotLockedError](err); notLocked {
+				return pluginwatch.NotLocked
+			}
+			return pluginwatch.Done
 		},
 	})
 }
@@ -43,15 +46,23 @@ func (p *pluginWatcher) unused(f pluginwatch.File, err error) {
 
 // swap starts a stage from its new binary.
 func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest string) error {
+	cfg := p.reloader.config()
 	b, err := process.Check(f.Path)
+	if err == nil && cfg.NeedsLock(f.Stage) {
+		err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
+	}
 	if err != nil {
 		p.stages.SwapRefused(f.Stage, err)
 		return err
 	}
 	_, err = p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) {
-		spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, p.reloader.config().Stages[f.Stage].Sha256
+		spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[f.Stage].Sha256
 	}})
 	return err
+}
+
+func (p *pluginWatcher) digest(f pluginwatch.File) (string, error) {
+	return digestOf(p.reloader.config(), f.Stage, f.Path)
 }
 
 // files are the binaries of the stages where they are now; none if they are not to be
@@ -65,13 +76,18 @@ func (p *pluginWatcher) files() []pluginwatch.File {
 	for _, spec := range p.stages.Specs() {
 		running[spec.Name] = spec.Digest
 	}
+	lock := lockState(cfg)
 	var files []pluginwatch.File
 	for _, name := range cfg.Order {
 		if p.reloader.attach[name] != "" {
 			continue
 		}
 		if path := binaryPath(cfg, name); path != "" {
-			files = append(files, pluginwatch.File{Stage: name, Path: path, Running: running[name]})
+			f := pluginwatch.File{Stage: name, Path: path, Running: running[name]}
+			if cfg.NeedsLock(name) {
+				f.Lock = lock
+			}
+			files = append(files, f)
 		}
 	}
 	return files

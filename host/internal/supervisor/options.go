@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)
+	// Approve is asked whether the file of a locked stage may be executed that has another
+	// digest than its Spec. nil approves none.
+	Approve func(stage, binary string, c process.Contents) error
 	// Events is called with what happens to the stages, if it is not nil. Calls come one
 	// after the other, in the order of the events; they must return soon.
 	Events func(Event)

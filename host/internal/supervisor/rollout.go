@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
@@ -153,6 +154,7 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 	s.unlock()
 	g, err := generation.Launch(ctx, &st.opts, generation.Config{
 		Spec: m.spec.Process, StartTimeout: m.spec.StartTimeout, Listener: l, Standby: m.standby, Reattach: reattach,
+		Approve: s.approval(m.spec),
 	})
 	if err != nil {
 		return nil, err
@@ -172,6 +174,24 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 	}
 	s.running.Go(func() { s.awaitEnd(st, g) })
 	return g, nil
+}
+
+// approval returns what approves the file of a stage before it is executed, nil if all are
+// approved. The digest of the Spec has been approved when the Spec was made, and stays so: a
+// generation can be restarted, or rolled back to, after the lock has gone on to another file.
+func (s *Supervisor) approval(spec Spec) func(process.Contents) error {
+	if !spec.Locked {
+		return nil
+	}
+	return func(c process.Contents) error {
+		switch {
+		case c.SHA256 == spec.Digest:
+			return nil
+		case s.opts.Approve == nil:
+			return fmt.Errorf("%s: its sha256 is %s, not %s", spec.Binary, c.SHA256, spec.Digest)
+		}
+		return s.opts.Approve(spec.Name, spec.Binary, c)
+	}
 }
 
 // Name implements lifecycle.Member.

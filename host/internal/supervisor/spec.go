@@ -37,6 +37,8 @@ type Policy struct {
 	// as long as a stage that is not required has not come up; if there are none,
 	// everything that reaches its place in the chain does.
 	LastClaims []*stagev1.Claim
+	// Locked says that only a file with Digest is executed, or one that Options.Approve approves.
+	Locked bool
 	// Standby keeps a second generation ready to take over when the process ends.
 	Standby bool
 	// Rollback says when a generation that has taken over gives its place back.

@@ -86,7 +86,7 @@ func run(ctx context.Context, rounds int) error {
 func writeConfig(path string, standby bool) error {
 	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\nlog: {stageLevel: error}\nstages:\n"
 	for i, s := range stages {
-		text += fmt.Sprintf("  %s: {standby: %t, drainSpread: 1s, drainTimeout: 5s", s.name, standby)
+		text += fmt.Sprintf("  %s: {lock: off, standby: %t, drainSpread: 1s, drainTimeout: 5s", s.name, standby)
 		if i+1 < len(stages) {
 			text += ", delegate: " + stages[i+1].name
 		}

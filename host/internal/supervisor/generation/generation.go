@@ -73,6 +73,8 @@ type Config struct {
 	Listener *process.Listener
 	// Standby makes the process wait for Activate before it accepts requests.
 	Standby bool
+	// Approve, if not nil, is asked before the binary is executed.
+	Approve func(process.Contents) error
 	// Reattach says that the stage has had a process before. It only matters to a stage
 	// that is attached.
 	Reattach bool
@@ -97,7 +99,7 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 		startTimeout: c.StartTimeout, standby: c.Standby,
 	}
 	spec := process.Spec{
-		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Env: c.Spec.Env,
+		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env,
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 	}
 	if c.Spec.Attach != "" {

@@ -21,7 +21,8 @@ type Spec struct {
 	// never killed, and never swapped: its user can start another.
 	Attach string
 	// Digest is that of the file behind Binary as the caller has found it, if the stage is
-	// to be swapped whenever the file has changed.
+	// to be swapped whenever the file has changed; of a locked stage, that of its
+	// process.Contents.
 	Digest string
 	// Config is the stage's own configuration; nil if there is none.
 	Config map[string]any

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/lockfile"
+	"github.com/catena-dev/catena/host/internal/process"
+)
+
+// Platform is what the entries of the lock file for this machine have.
+const Platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// Approval returns what approves the file of a stage before it is executed: that the lock file
+// has it. It is nil if the stage needs no lock.
+func Approval(cfg *config.Config, stage, binary string) func(process.Contents) error {
+	if !cfg.NeedsLock(stage) {
+		return nil
+	}
+	return func(c process.Contents) error { return checkLock(cfg, stage, binary, c) }
+}
+
+// approvedDigest returns the digest with which the file of a stage may be executed: of its
+// process.Contents if the stage is locked, and of the file alone otherwise.
+func approvedDigest(cfg *config.Config, stage, binary string) (string, error) {
+	digest, err := digestOf(cfg, stage, binary)
+	if err != nil || !cfg.NeedsLock(stage) {
+		return digest, err
+	}
+	return digest, checkLock(cfg, stage, binary, process.Contents{SHA256: digest})
+}
+
+// digestOf is approvedDigest for a file that need not be approved.
+func digestOf(cfg *config.Config, stage, binary string) (string, error) {
+	if !cfg.NeedsLock(stage) {
+		digest, err := process.Digest(binary)
+		if err != nil {
+			return "", fmt.Errorf("stage %q: %w", stage, err)
+		}
+		return digest, nil
+	}
+	c, err := process.ReadContents(binary)
+	if err != nil {
+		return "", fmt.Errorf("stage %q: %w", stage, err)
+	}
+	return c.SHA256, nil
+}
+
+// checkLock returns a NotLockedError unless the lock file has the contents for the stage.
+func checkLock(cfg *config.Config, stage, binary string, c process.Contents) error {
+	refused := &NotLockedError{
+		Stage: stage, Binary: binary, SHA256: c.SHA256, LockFile: cfg.LockFile(), command: lockCommand(cfg, stage, binary),
+	}
+	if refused.LockFile == "" {
+		return refused
+	}
+	lock, err := lockfile.Read(refused.LockFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		refused.missing = true
+		return refused
+	case err != nil:
+		return fmt.Errorf("stage %q: %w", stage, err)
+	}
+	if refused.Locked = lock.Digests(stage, Platform); slices.Contains(refused.Locked, c.SHA256) {
+		return nil
+	}
+	return refused
+}
+
+// lockCommand returns the command that would lock a file.
+func lockCommand(cfg *config.Config, stage, binary string) string {
+	words := []string{"catena", "lock", stage}
+	if inPlace, err := filepath.Abs(binaryPath(cfg, stage)); err != nil || binary != inPlace {
+		words = append(words, "--binary", binary)
+	}
+	for _, file := range cfg.Files {
+		words = append(words, "--config", file)
+	}
+	return strings.Join(words, " ")
+}
+
+// NotLockedError is why a file is not executed as a stage: the lock file does not have it.
+type NotLockedError struct {
+	Stage, Binary string
+	// SHA256 is the digest of the file, and Locked are those that the lock file has for the stage.
+	SHA256 string
+	Locked []string
+	// LockFile is empty if the configuration has no file beside which it could be.
+	LockFile string
+
+	missing bool // there is no lock file
+	command string
+}
+
+func (e *NotLockedError) Error() string {
+	text := fmt.Sprintf("stage %q: %s is not locked: its sha256 is %s", e.Stage, e.Binary, e.SHA256)
+	switch {
+	case e.LockFile == "":
+		return text + ", and catena.lock is beside the file of --config, which is not given"
+	case e.missing:
+		text += fmt.Sprintf(", and there is no %s", e.LockFile)
+	case len(e.Locked) == 0:
+		text += fmt.Sprintf(", and %s has none for it on %s", e.LockFile, Platform)
+	default:
+		text += fmt.Sprintf(", and %s has %s", e.LockFile, strings.Join(e.Locked, ", "))
+	}
+	return text + "; if this file is meant, run " + e.command
+}
+
+// lockState changes whenever the lock file does; it is empty if there is none.
+func lockState(cfg *config.Config) string {
+	info, err := os.Stat(cfg.LockFile())
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.ModTime(), info.Size())
+}
