@@ -88,6 +88,7 @@ type Stage struct {
 	Rollback   Rollback          `koanf:"-"`
 	Probation  time.Duration     `koanf:"probation"`
 	Identity   Identity          `koanf:"identity"`
+	Limits     Limits            `koanf:"limits"`
 	Env        map[string]string `koanf:"env"`
 	Config     map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }

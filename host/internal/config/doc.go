@@ -134,6 +134,27 @@
 //	    Groups of that user. Catena ships with those of kube-apiserver for the
 //	    stages of Kubernetes.
 //	    Default: ["system:catena:stages"]
+//	stages.*.limits.memory (quantity)
+//	    Memory, such as 512Mi, at which a process of the stage is killed and another
+//	    started.
+//	    Default: none
+//	stages.*.limits.memorySoft (quantity)
+//	    Memory at which the stage is swapped to a fresh process of the same binary.
+//	    Sets `GOMEMLIMIT` in the stage's environment to 90 % of it, unless `env`
+//	    does.
+//	    Default: 80 % of memory
+//	stages.*.limits.cpu (quantity)
+//	    Cores that a process of the stage may use, such as 2 or 500m. In force only
+//	    where the host has cgroup v2 controllers.
+//	    Default: none
+//	stages.*.limits.pids (integer)
+//	    Processes and threads that a process of the stage may have, itself included.
+//	    In force only where the host has cgroup v2 controllers.
+//	    Default: none
+//	stages.*.limits.openFiles (integer)
+//	    Files and sockets that a process of the stage may have open,
+//	    `RLIMIT_NOFILE`.
+//	    Default: the host's own
 //	stages.*.env.* (value)
 //	    A variable for the environment of the stage's process, which otherwise gets
 //	    a short list of the host's.
