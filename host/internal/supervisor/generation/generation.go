@@ -96,7 +96,7 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 		startTimeout: c.StartTimeout, standby: c.Standby,
 	}
 	spec := process.Spec{
-		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Env: c.Spec.Env,
+		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 	}
 	if c.Spec.Attach != "" {
