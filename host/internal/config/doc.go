@@ -144,12 +144,14 @@
 //	    does.
 //	    Default: 80 % of memory
 //	stages.*.limits.cpu (quantity)
-//	    Cores that a process of the stage may use, such as 2 or 500m. In force only
-//	    where the host has cgroup v2 controllers.
+//	    Cores that a process of the stage may use, such as 2 or 500m. Checked, and
+//	    not in force yet: that takes cgroups, which the host does not use. The start
+//	    says so.
 //	    Default: none
 //	stages.*.limits.pids (integer)
 //	    Processes and threads that a process of the stage may have, itself included.
-//	    In force only where the host has cgroup v2 controllers.
+//	    Checked, and not in force yet: that takes cgroups, which the host does not
+//	    use. The start says so.
 //	    Default: none
 //	stages.*.limits.openFiles (integer)
 //	    Files and sockets that a process of the stage may have open,

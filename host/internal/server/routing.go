@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -15,6 +17,8 @@ import (
 type routing struct {
 	front  *front.Frontend
 	stages *supervisor.Supervisor
+	log    hclog.Logger
+	limits limitLog
 }
 
 var errIncomplete = errors.New("it does not know all of its paths yet")

@@ -20,11 +20,12 @@ const hostSocketName = "host.sock"
 // buildChain makes the relay, the socket on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(context.Context) error {
-	routing := &routing{front: r.front}
+	routing := &routing{front: r.front, log: r.logs.host}
 	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
 	r.undo.add(r.chain.claims.close)
 	r.chain.relay = relay.NewChain(relay.Config{
 		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
+		User: front.UserName, Limited: routing.limited,
 		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
 	r.front.SetChain(r.chain.relay)
@@ -56,6 +57,7 @@ func (r *run) buildChain(context.Context) error {
 
 // startStages brings the chain up and prints a line for each stage.
 func (r *run) startStages(ctx context.Context) error {
+	r.logUnenforced()
 	return problems.Locate(r.Config, r.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
 		r.front.Metrics().ObserveStart(stage, took)
 		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))

@@ -45,7 +45,7 @@ type Event struct {
 	// From and To are generations, or the states of Generation.
 	From, To   string
 	Generation string
-	// Limit is the key of a limit below stages.NAME.limits.
+	// Limit is the name of a limit.
 	Limit string
 	// Reason says why, where that is not plain.
 	Reason string

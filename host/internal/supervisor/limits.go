@@ -22,6 +22,8 @@ type Limits struct {
 const (
 	LimitMemory     = "memory"
 	LimitMemorySoft = "memorySoft"
+	// LimitSizes is of the host: how many sizes of resources count.
+	LimitSizes = "resourceSizes"
 )
 
 const (

@@ -45,6 +45,7 @@ type Generation struct {
 	// paths that have been logged because the host serves them itself. Only setReport uses them.
 	rejected string
 	shadowed map[string]bool
+	sizes    sizes
 
 	mu sync.Mutex
 	// report is what the stage reports, and inherited what counts in its place until all
