@@ -30,11 +30,13 @@ func statusCommand() *cobra.Command {
 		Use:   "status [STAGE]...",
 		Short: "Print the state of the stages of a running host",
 		Long: `Print the state of each stage of the host that runs on the data directory, or of the
-stages that are named: since when, its process and version, how often it was restarted,
-its standby, how the latest swap ended and what it is on probation for, why the latest
-process that failed did, and how the latest reload of the configuration went. A stage
-without a process shows when the next start is tried. With -o json also the lifecycle
-signals that the server has reached; with -o pid nothing but the process of each stage.`,
+stages that are named: since when, its process with the memory and the CPU time that it
+uses, its version, how often it was restarted, its standby, how the latest swap ended and
+what it is on probation for, why the latest process that failed did, and how the latest
+reload of the configuration went. A stage without a process shows when the next start is
+tried. Memory does not include the pages of files, such as the binary. With -o json in
+bytes and seconds, and also the lifecycle signals that the server has reached; with -o pid
+nothing but the process of each stage.`,
 		Example: `  catena status
   kill -9 $(catena status core -o pid)`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,6 +99,7 @@ func pick(all []supervisor.Status, names []string) ([]supervisor.Status, error) 
 func fingerprint(all admin.Status) string {
 	all.Stages = slices.Clone(all.Stages)
 	for i, st := range all.Stages {
+		all.Stages[i] = withoutUsage(st)
 		if st.Probation != nil {
 			p := *st.Probation
 			p.Requests = 0 // every request counts
@@ -108,6 +111,20 @@ func fingerprint(all admin.Status) string {
 		return err.Error()
 	}
 	return string(b)
+}
+
+// withoutUsage returns a status without what changes all the time.
+func withoutUsage(st supervisor.Status) supervisor.Status {
+	st.Usage, st.Others = nil, slices.Clone(st.Others)
+	for i := range st.Others {
+		st.Others[i].Usage = nil
+	}
+	if st.Standby != nil {
+		standby := *st.Standby
+		standby.Usage = nil
+		st.Standby = &standby
+	}
+	return st
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -127,14 +144,14 @@ func printStatus(out io.Writer, format string, all admin.Status) error {
 		return printPIDs(out, all.Stages)
 	}
 	w, on := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0), coloursOf(out)
-	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tVERSION\tRESTARTS\tCLAIMS\n", on.paint(plain, "STATE"))
+	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tVERSION\tRESTARTS\tCLAIMS\n", on.paint(plain, "STATE"))
 	for _, s := range all.Stages {
-		state, pid := s.State+nextStart(s), "-"
+		state, pid, used := s.State+nextStart(s), "-", (*supervisor.Usage)(nil)
 		if hasProcess(s) {
-			pid = strconv.Itoa(s.PID)
+			pid, used = strconv.Itoa(s.PID), s.Usage
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
-			s.Stage, on.paint(colourOf(s.State), state), age(s.Since), dash(s.Generation), pid, dash(s.Version), s.Restarts, s.Claims)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
+			s.Stage, on.paint(colourOf(s.State), state), age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used), dash(s.Version), s.Restarts, s.Claims)
 		if s.Standby != nil {
 			printGeneration(w, on, "standby", *s.Standby)
 		}
@@ -160,7 +177,28 @@ func printStatus(out io.Writer, format string, all admin.Status) error {
 }
 
 func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t\t\t\n", role, on.paint(colourOf(g.State), g.State), age(g.Since), g.Generation, g.PID)
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\n", role, on.paint(colourOf(g.State), g.State), age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
+}
+
+func memoryOf(u *supervisor.Usage) string {
+	if u == nil {
+		return "-"
+	}
+	if u.MemoryBytes >= 10<<30 {
+		return fmt.Sprintf("%.1fGi", float64(u.MemoryBytes)/(1<<30))
+	}
+	return fmt.Sprintf("%dMi", u.MemoryBytes>>20)
+}
+
+func cpuOf(u *supervisor.Usage) string {
+	if u == nil {
+		return "-"
+	}
+	d := time.Duration(u.CPUSeconds * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(time.Second / 10).String()
+	}
+	return d.Round(time.Second).String()
 }
 
 // printPIDs prints the process of each stage. It fails if one has none.

@@ -98,6 +98,7 @@ type Stage struct {
 	Probation  time.Duration     `koanf:"probation"`
 	Identity   Identity          `koanf:"identity"`
 	Grants     Grants            `koanf:"grants"`
+	Limits     Limits            `koanf:"limits"`
 	Env        map[string]string `koanf:"env"`
 	Config     map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }

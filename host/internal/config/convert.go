@@ -34,6 +34,8 @@ func convert(k *Key, raw any, text bool) (any, error) {
 		return convertBool(raw, text)
 	case Duration:
 		return convertDuration(raw)
+	case Quantity:
+		return convertQuantity(raw)
 	case Flag:
 		return convertFlag(raw, text)
 	case Text:
@@ -138,6 +140,19 @@ func convertDuration(raw any) (any, error) {
 		}
 	}
 	return nil, fmt.Errorf("want a duration such as 90s or 1h30m, have %s", describe(raw))
+}
+
+// convertQuantity returns the quantity as it is written. Its value is for the key's check.
+func convertQuantity(raw any) (any, error) {
+	switch v := raw.(type) {
+	case string:
+		return strings.TrimSpace(v), nil
+	case int, int64, uint64:
+		return fmt.Sprint(v), nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	}
+	return nil, fmt.Errorf("want a quantity such as 512Mi, 1.5 or 500m, have %s", describe(raw))
 }
 
 // convertFlag returns one string for each use of the flag. A text is one use,

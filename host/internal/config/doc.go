@@ -172,6 +172,29 @@
 //	    Paths of files and directories that the stage may read beyond its binary and
 //	    its data directory. One that ends with `:rw` it may also write.
 //	    Default: []
+//	stages.*.limits.memory (quantity)
+//	    Memory, such as 512Mi, at which a process of the stage is killed and another
+//	    started.
+//	    Default: none
+//	stages.*.limits.memorySoft (quantity)
+//	    Memory at which the stage is swapped to a fresh process of the same binary.
+//	    Sets `GOMEMLIMIT` in the stage's environment to 90 % of it, unless `env`
+//	    does.
+//	    Default: 80 % of memory
+//	stages.*.limits.cpu (quantity)
+//	    Cores that a process of the stage may use, such as 2 or 500m. Checked, and
+//	    not in force yet: that takes cgroups, which the host does not use. The start
+//	    says so.
+//	    Default: none
+//	stages.*.limits.pids (integer)
+//	    Processes and threads that a process of the stage may have, itself included.
+//	    Checked, and not in force yet: that takes cgroups, which the host does not
+//	    use. The start says so.
+//	    Default: none
+//	stages.*.limits.openFiles (integer)
+//	    Files and sockets that a process of the stage may have open,
+//	    `RLIMIT_NOFILE`.
+//	    Default: the host's own
 //	stages.*.env.* (value)
 //	    A variable for the environment of the stage's process, which otherwise gets
 //	    a short list of the host's.

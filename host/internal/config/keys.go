@@ -15,6 +15,8 @@ const (
 	Integer  Type = "integer"
 	Bool     Type = "true or false"
 	Duration Type = "duration"
+	// Quantity is a number in Kubernetes' notation, such as 512Mi or 500m.
+	Quantity Type = "quantity"
 	// Flag is a value, or a list of values, for a flag of kube-apiserver.
 	Flag Type = "value or list of values"
 	// Text is a string; numbers and booleans are taken for one.
@@ -152,6 +154,16 @@ func stageKeys() []Key {
 			Doc: "Whether the stage may make network connections of its own."},
 		{Path: "stages.*.grants.files", Type: List, Default: []string{},
 			Doc: "Paths of files and directories that the stage may read beyond its binary and its data directory. One that ends with `:rw` it may also write."},
+		{Path: "stages.*.limits.memory", Type: Quantity, DefaultDoc: "none", check: memory,
+			Doc: "Memory, such as 512Mi, at which a process of the stage is killed and another started."},
+		{Path: "stages.*.limits.memorySoft", Type: Quantity, DefaultDoc: "80 % of memory", check: memory,
+			Doc: "Memory at which the stage is swapped to a fresh process of the same binary. Sets `GOMEMLIMIT` in the stage's environment to 90 % of it, unless `env` does."},
+		{Path: "stages.*.limits.cpu", Type: Quantity, DefaultDoc: "none", check: cores,
+			Doc: "Cores that a process of the stage may use, such as 2 or 500m. Checked, and not in force yet: that takes cgroups, which the host does not use. The start says so."},
+		{Path: "stages.*.limits.pids", Type: Integer, DefaultDoc: "none", check: atLeast(leastPIDs),
+			Doc: "Processes and threads that a process of the stage may have, itself included. Checked, and not in force yet: that takes cgroups, which the host does not use. The start says so."},
+		{Path: "stages.*.limits.openFiles", Type: Integer, DefaultDoc: "the host's own", check: atLeast(leastOpenFiles),
+			Doc: "Files and sockets that a process of the stage may have open, `RLIMIT_NOFILE`."},
 		{Path: "stages.*.env.*", Type: Text, check: noNUL,
 			Doc: "A variable for the environment of the stage's process, which otherwise gets a short list of the host's."},
 		{Path: "stages.*.config", Type: Object,

@@ -13,6 +13,11 @@ import (
 func (m *merger) validate(c *Config) {
 	named := disable(c)
 	m.validateStore(&c.Store)
+	for _, name := range slices.Sorted(maps.Keys(c.Stages)) {
+		if key, err := c.Stages[name].Limits.check(); err != nil {
+			m.blame([]string{"stages", name, "limits", key}, "%v", err)
+		}
+	}
 	hostFlags := hostFlags()
 	for _, flag := range slices.Sorted(maps.Keys(hostFlags)) {
 		if _, ok := c.APIServer[flag]; ok {

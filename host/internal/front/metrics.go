@@ -27,9 +27,9 @@ type Metrics struct {
 	registry metrics.KubeRegistry
 	stages   *stageCollector
 
-	hops, swaps, reloads, refusals *metrics.CounterVec
-	starts                         *metrics.HistogramVec
-	configured                     *metrics.Gauge
+	hops, swaps, reloads, refusals, limits *metrics.CounterVec
+	starts                                 *metrics.HistogramVec
+	configured                             *metrics.Gauge
 }
 
 // newMetrics registers the metrics that the flags do not disable.
@@ -45,6 +45,10 @@ func newMetrics() *Metrics {
 			Name: "catena_swaps_total", Help: "Swaps of a stage by how they ended: success, failure (the old process stayed) or rollback.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
+		limits: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_stage_limit_reached_total", Help: "Times that a stage has come to a limit, by the name of the limit.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"stage", "limit"}),
 		reloads: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "catena_config_reloads_total", Help: "Times that the configuration was read anew, by result: success or failure (nothing was changed).",
 			StabilityLevel: metrics.ALPHA,
@@ -63,7 +67,7 @@ func newMetrics() *Metrics {
 		}),
 	}
 	m.registry.CustomMustRegister(m.stages)
-	m.registry.MustRegister(m.hops, m.swaps, m.reloads, m.refusals, m.starts, m.configured)
+	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.starts, m.configured)
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -127,6 +131,9 @@ func (m *Metrics) ObserveStart(stage string, took time.Duration) {
 // ObserveSwap counts a swap: Succeeded, Failed or RolledBack.
 func (m *Metrics) ObserveSwap(stage, result string) { m.swaps.WithLabelValues(stage, result).Inc() }
 
+// ObserveLimit counts that a stage has come to a limit.
+func (m *Metrics) ObserveLimit(stage, limit string) { m.limits.WithLabelValues(stage, limit).Inc() }
+
 // ObserveReload counts a reload of the configuration: Succeeded or Failed.
 func (m *Metrics) ObserveReload(result string, at time.Time) {
 	m.reloads.WithLabelValues(result).Inc()
@@ -157,6 +164,11 @@ type StageState struct {
 	Stage, State string
 	// Restarts is how often the stage was started anew after its process had ended.
 	Restarts int
+	// Measured says that Memory, in bytes, and CPU are those of the stage's processes. CPU is
+	// that of all processes that the stage has had.
+	Measured bool
+	Memory   int64
+	CPU      time.Duration
 }
 
 // stageCollector collects the metrics of a Supervision.
@@ -164,6 +176,7 @@ type stageCollector struct {
 	metrics.BaseStableCollector
 	source                atomic.Pointer[Supervision]
 	state, restarts, held *metrics.Desc
+	memory, cpu           *metrics.Desc
 }
 
 func newStageCollector() *stageCollector {
@@ -171,6 +184,10 @@ func newStageCollector() *stageCollector {
 		state: metrics.NewDesc("catena_stage_state", "1 for the state in which a stage is, 0 for the others.",
 			[]string{"stage", "state"}, nil, metrics.ALPHA, ""),
 		restarts: metrics.NewDesc("catena_stage_restarts_total", "How often a stage was brought up anew after its process had ended.",
+			[]string{"stage"}, nil, metrics.ALPHA, ""),
+		memory: metrics.NewDesc("catena_stage_memory_bytes", "Memory of all processes of a stage, without the pages of files.",
+			[]string{"stage"}, nil, metrics.ALPHA, ""),
+		cpu: metrics.NewDesc("catena_stage_cpu_seconds_total", "CPU time of all processes that a stage has had.",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
 		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
 	}
@@ -180,6 +197,8 @@ func newStageCollector() *stageCollector {
 func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- c.state
 	ch <- c.restarts
+	ch <- c.memory
+	ch <- c.cpu
 	ch <- c.held
 }
 
@@ -198,6 +217,10 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 			ch <- metrics.NewLazyConstMetric(c.state, metrics.GaugeValue, value, st.Stage, state)
 		}
 		ch <- metrics.NewLazyConstMetric(c.restarts, metrics.CounterValue, float64(st.Restarts), st.Stage)
+		if st.Measured {
+			ch <- metrics.NewLazyConstMetric(c.memory, metrics.GaugeValue, float64(st.Memory), st.Stage)
+			ch <- metrics.NewLazyConstMetric(c.cpu, metrics.CounterValue, st.CPU.Seconds(), st.Stage)
+		}
 	}
 	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))
 }

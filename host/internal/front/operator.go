@@ -34,3 +34,11 @@ func (f *Frontend) isOperator(ctx context.Context) bool {
 	decision, _, err := f.server.Authorizer.Authorize(ctx, authorizer.AttributesRecord{User: u, Verb: "get", Path: ChainPath})
 	return err == nil && decision == authorizer.DecisionAllow
 }
+
+// UserName returns the name of the user of a request, "" if there is none.
+func UserName(r *http.Request) string {
+	if u, ok := request.UserFrom(r.Context()); ok {
+		return u.GetName()
+	}
+	return ""
+}

@@ -31,6 +31,8 @@ type Running interface {
 	Err() error
 	// Kill ends a launched process at once, and only detaches from an attached one.
 	Kill(ctx context.Context) error
+	// KillBecause is Kill for a reason, which Err reports of a launched process.
+	KillBecause(ctx context.Context, reason string) error
 	// Stop asks the stage to release its resources, and then does what Kill does.
 	Stop(ctx context.Context) error
 }
@@ -255,6 +257,9 @@ func (a *Attached) Kill(context.Context) error {
 	a.end(fmt.Errorf("stage %q: the host has detached from process %d", a.spec.Stage, a.pid))
 	return nil
 }
+
+// KillBecause is Kill.
+func (a *Attached) KillBecause(ctx context.Context, _ string) error { return a.Kill(ctx) }
 
 // Stop asks the stage to release its resources, and then does what Kill does.
 func (a *Attached) Stop(ctx context.Context) error {

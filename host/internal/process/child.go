@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -20,6 +21,7 @@ type child struct {
 	state   *os.ProcessState // nil before done, and if the process was never started
 	at      time.Time        // of the end
 	killed  bool             // kill was called while the process could run
+	why     string           // of the kill; "" if nobody said
 }
 
 func newChild() *child { return &child{done: make(chan struct{})} }
@@ -90,13 +92,16 @@ func (c *child) reap() {
 
 // kill ends the process and its group at once. It does not wait, and may be called
 // at any time, more than once.
-func (c *child) kill() {
+func (c *child) kill() { c.killBecause("") }
+
+// killBecause is kill for a reason, of which the first counts.
+func (c *child) killBecause(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != nil {
 		return
 	}
-	c.killed = true
+	c.killed, c.why = true, cmp.Or(c.why, why)
 	if c.process != nil {
 		killGroup(c.process.Pid)
 	}
@@ -114,10 +119,10 @@ func (c *child) pid() int {
 
 // ended returns how and when the process ended, and whether by kill. The state is
 // nil unless done is closed after a successful start.
-func (c *child) ended() (state *os.ProcessState, killed bool, at time.Time) {
+func (c *child) ended() (state *os.ProcessState, killed bool, why string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state, c.killed, c.at
+	return c.state, c.killed, c.why, c.at
 }
 
 // killGroup ignores errors: the only one for a group of this user is that it has ended.

@@ -36,6 +36,8 @@ type ExitError struct {
 	State *os.ProcessState
 	// Killed is set if the host killed the process.
 	Killed bool
+	// Why is the reason for which the host killed it, if there is more to say.
+	Why string
 	// After is how long the process ran.
 	After time.Duration
 	// Log holds the last lines of the process' output, or the first lines of its panic, at most ten.
@@ -53,7 +55,10 @@ func (e *ExitError) Reason() string {
 		if ws.Signal() == syscall.SIGKILL && !e.Killed {
 			return "was killed by SIGKILL, not by this host (look for the kernel's out-of-memory killer in dmesg)"
 		}
-		if e.Killed {
+		switch {
+		case e.Killed && e.Why != "":
+			return "was killed by this host: " + e.Why
+		case e.Killed:
 			return "was killed by this host"
 		}
 		return fmt.Sprintf("was ended by signal %d (%s)", int(ws.Signal()), ws.Signal())

@@ -47,6 +47,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	if err != nil {
 		return launchProblem(err)
 	}
+	_ = p.limitFiles() // enforceLimits reports the error
 	return nil
 }
 

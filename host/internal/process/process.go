@@ -117,6 +117,12 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 }
 
+// KillBecause is Kill for a reason, which the *ExitError has.
+func (p *Process) KillBecause(ctx context.Context, reason string) error {
+	p.child.killBecause(reason)
+	return p.Kill(ctx)
+}
+
 // Stop asks the stage to release its resources, then the process to end, and kills it
 // if it has not ended two seconds later, or when ctx ends. It returns when Kill would.
 // The error is the stage's, or that the process had to be killed.
@@ -147,12 +153,12 @@ func (p *Process) Stop(ctx context.Context) error {
 
 // exit returns nil until the process has ended, and if it was never started.
 func (p *Process) exit() *ExitError {
-	state, killed, at := p.child.ended()
+	state, killed, why, at := p.child.ended()
 	if state == nil {
 		return nil
 	}
 	return &ExitError{
-		Stage: p.spec.Stage, PID: p.PID(), State: state, Killed: killed,
+		Stage: p.spec.Stage, PID: p.PID(), State: state, Killed: killed, Why: why,
 		After: at.Sub(p.started), Log: p.logs.tail.text(),
 	}
 }
@@ -169,6 +175,13 @@ func (p *Process) run(ctx context.Context, binary *os.File, dir string, env []st
 		p.release()
 	}()
 	return nil
+}
+
+// enforceLimits sets the limits of the process, and logs those that cannot be had.
+func (p *Process) enforceLimits() {
+	if err := p.limitFiles(); err != nil {
+		p.spec.Logger.Warn("the limit of open files is not in force", "openFiles", p.spec.OpenFiles, "error", err)
+	}
 }
 
 // drain waits until the output of the ended process has been logged, drainTime at most.

@@ -55,6 +55,8 @@ type Spec struct {
 	RuntimeDir string
 	// Env is added to the environment.
 	Env map[string]string
+	// OpenFiles is how many files the process may have open; 0 is as many as the host.
+	OpenFiles uint64
 	// HostEnv is the environment from which the process inherits what the package's
 	// documentation lists; os.Environ if nil.
 	HostEnv []string
@@ -187,6 +189,9 @@ func (p *Process) startPlugin(ctx context.Context, file *os.File) error {
 	}
 	p.plugin = plugin.NewClient(config)
 	_, err := p.plugin.Start()
+	if err == nil {
+		p.enforceLimits() // again: a runtime may have raised them while it came up
+	}
 	p.useControl(config)
 	return err
 }

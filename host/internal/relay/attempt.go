@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
@@ -37,7 +38,7 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 		return x.fail(BadRequest, err)
 	}
 	ctx := x.r.Context()
-	c, err := e.get(ctx, redial, len(x.message.out))
+	c, err := e.get(ctx, redial, waiter{len(x.message.out), x.r})
 	if err != nil {
 		return x.fail(Unavailable, err)
 	}
@@ -130,7 +131,7 @@ func (x *request) readResponse(expect bool) error {
 
 // noResponse ends an attempt to which there was no response.
 func (x *request) noResponse(lost Kind, err error) verdict {
-	if errors.Is(err, h1.ErrMalformed) {
+	if errors.Is(err, h1.ErrMalformed) || errors.Is(err, h1.ErrNoRoom) {
 		return x.fail(BadResponse, err)
 	}
 	if x.upload != nil && x.upload.ReadErr() != nil {
@@ -154,7 +155,7 @@ func (x *request) decline() verdict {
 		if h1.HostOnly(f.Key) {
 			x.report(f)
 		} else if f.Key == "Warning" {
-			x.w.Header().Add(f.Key, f.Value)
+			x.w.Header().Add(f.Key, strings.Clone(f.Value)) // the head may be large
 		}
 	}
 	switch {
@@ -184,6 +185,7 @@ func (x *request) respond() verdict {
 		if errors.Is(err, errClientGone) || errors.Is(x.r.Context().Err(), context.Canceled) {
 			return clientGone
 		}
+		x.limited(err)
 		return broken
 	}
 	if x.upload != nil && !x.upload.Finished() {

@@ -51,6 +51,11 @@ type Config struct {
 	System func(*http.Request) bool
 	// Observe is called at the end of each attempt to have a stage serve a request.
 	Observe func(Hop)
+	// User returns whose request that is, so that one user cannot have all the room of those
+	// that wait. It is called for requests that have to wait only.
+	User func(*http.Request) string
+	// Limited is called when a request fails because its stage has come to a limit.
+	Limited func(stage, limit string)
 	// Hold bounds the requests that wait for each stage; see SetHold.
 	Hold Limits
 }
@@ -98,6 +103,7 @@ type Chain struct {
 	state    atomic.Pointer[snapshot]
 	inFlight inFlight
 	draining draining
+	heads    heads
 }
 
 // snapshot is the state of a chain at one time. It does not change.
@@ -158,7 +164,7 @@ func (c *Chain) Set(tables Tables, stages []Stage) {
 		case st.Socket == "":
 			e = nil
 		case e == nil || e.socket != st.Socket:
-			e = newEndpoint(st.Name, st.Socket, *c.hold.Load())
+			e = c.endpoint(st.Name, st.Socket)
 			e.refusal = st.Refusal
 		default:
 			delete(old, st.Name)
@@ -256,7 +262,7 @@ func (c *Chain) serveDelegate(w http.ResponseWriter, r *http.Request, call *call
 func (c *Chain) staged(stage, socket string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := c.snapshot(w, r, ""); s != nil {
-			e := newEndpoint(stage, socket, *c.hold.Load())
+			e := c.endpoint(stage, socket)
 			defer e.close()
 			c.relayTo(w, r, s, target{stage: stage, endpoint: e})
 		}

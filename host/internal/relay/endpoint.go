@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -26,6 +27,9 @@ type endpoint struct {
 	stage, socket string
 	// refusal is Stage.Refusal; it is set before the first request.
 	refusal string
+	// heads and user, which may be nil, are set before the first request, too.
+	heads *h1.Budget
+	user  func(*http.Request) string
 
 	mu       sync.Mutex
 	idle     h1.Pool
@@ -78,12 +82,12 @@ func (e *endpoint) wait(ctx context.Context) error {
 }
 
 // get returns a connection for a request, an idle one unless redial is set. Each get that
-// returns no error is followed by one put. Size is that of the request, if it has to wait.
-func (e *endpoint) get(ctx context.Context, redial bool, size int) (*h1.Conn, error) {
+// returns no error is followed by one put.
+func (e *endpoint) get(ctx context.Context, redial bool, w waiter) (*h1.Conn, error) {
 	for {
 		c, err := e.begin(redial)
 		if err == errHeld {
-			if err = e.awaitResume(ctx, size); err == nil {
+			if err = e.awaitResume(ctx, w); err == nil {
 				continue
 			}
 		}
@@ -98,7 +102,7 @@ func (e *endpoint) get(ctx context.Context, redial bool, size int) (*h1.Conn, er
 		}
 		e.put(c, false)
 	}
-	c, err := e.dial(ctx, size)
+	c, err := e.dial(ctx, w)
 	if err != nil {
 		e.put(nil, false)
 		return nil, err
@@ -140,18 +144,22 @@ func (e *endpoint) put(c *h1.Conn, keep bool) {
 	}
 }
 
-func (e *endpoint) dial(ctx context.Context, size int) (*h1.Conn, error) {
+func (e *endpoint) dial(ctx context.Context, w waiter) (*h1.Conn, error) {
 	for waits := false; ; {
 		c, err := h1.Dial(ctx, e.socket)
+		if err == nil {
+			c.Heads = e.heads
+		}
 		if !errors.Is(err, syscall.EAGAIN) {
 			return c, err
 		}
 		if !waits {
-			if _, err := e.enter(size); err != nil {
-				return nil, fmt.Errorf("%w, and too many requests wait for it already", errBacklogFull)
+			user := e.userOf(w)
+			if _, err := e.enter(user, w.size); err != nil {
+				return nil, fmt.Errorf("%w, and %w", errBacklogFull, err)
 			}
 			waits = true
-			defer e.leave(size)
+			defer e.leave(user, w.size)
 		}
 		select {
 		case <-ctx.Done():

@@ -63,11 +63,11 @@ func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	stage := startStage(t)
 	e := newEndpoint("a", stage.socket, Limits{})
-	idle, err := e.get(t.Context(), true, 0)
+	idle, err := e.get(t.Context(), true, waiter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy, err := e.get(t.Context(), true, 0)
+	busy, err := e.get(t.Context(), true, waiter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestCloseWaits(t *testing.T) {
 	if !busy.Silent() {
 		t.Error("the connection in use has been closed")
 	}
-	if _, err := e.get(t.Context(), false, 0); !errors.Is(err, errClosed) {
+	if _, err := e.get(t.Context(), false, waiter{}); !errors.Is(err, errClosed) {
 		t.Errorf("get: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -120,7 +120,7 @@ func TestFullBacklog(t *testing.T) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			c, err := e.get(ctx, true, 0)
+			c, err := e.get(ctx, true, waiter{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -142,7 +142,7 @@ func TestFullBacklog(t *testing.T) {
 		all.Go(func() { // more than fit
 			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			if c, err := e.get(short, true, 0); err == nil {
+			if c, err := e.get(short, true, waiter{}); err == nil {
 				e.put(c, false)
 			} else if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("full backlog: %v", err)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 // held returns a chain of one stage that is being held, and the function that sets
@@ -180,4 +182,139 @@ func TestHeldRequestMayMeetAnotherDeath(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOneUserCannotHaveAllRoomOfTheHold fills the room of those that wait with the requests of
+// one user: half of it is left for the others.
+func TestOneUserCannotHaveAllRoomOfTheHold(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint("a", "", Limits{Requests: 4, Bytes: 1000})
+	e.user = func(r *http.Request) string { return r.Header.Get("User") }
+	for i, step := range []struct {
+		user  string
+		size  int
+		leave bool
+		want  error
+	}{
+		{user: "greedy", size: 10},
+		{user: "greedy", size: 10},
+		{user: "greedy", size: 10, want: errUserFull},
+		{user: "modest", size: 10},
+		{user: "modest", size: 600, want: errUserFull},
+		{user: "greedy", size: 10, leave: true},
+		{user: "greedy", size: 10},
+		{user: "modest", size: 10},
+		{user: "third", size: 10, want: errFull},
+		{user: "greedy", size: 10, leave: true},
+		{user: "third", size: 900},
+	} {
+		if step.leave {
+			e.leave(step.user, step.size)
+			continue
+		}
+		if _, err := e.enter(step.user, step.size); !errors.Is(err, step.want) || step.want == nil && err != nil {
+			t.Errorf("step %d: got %v, want %v", i, err, step.want)
+		}
+	}
+	for user, size := range map[string]int{"greedy": 10, "third": 900} {
+		for range e.hold.users[user].requests {
+			e.leave(user, size)
+		}
+	}
+	e.leave("modest", 10)
+	e.leave("modest", 10)
+	if len(e.hold.users) != 0 || e.hold.requests != 0 || e.hold.bytes != 0 {
+		t.Errorf("all have left, and %+v is left", e.hold)
+	}
+}
+
+// TestLimitsOfTheHoldAreReported shows which limit has refused a request of whom.
+func TestLimitsOfTheHoldAreReported(t *testing.T) {
+	t.Parallel()
+	socket := serveStage(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	reached := make(chan string, 1)
+	chain := NewChain(Config{
+		Hold:    Limits{Requests: 2},
+		User:    func(r *http.Request) string { return r.Header.Get("User") },
+		Limited: func(stage, limit string) { reached <- stage + " " + limit },
+	})
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Held: true}})
+	request := func(user string) *http.Request {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("User", user)
+		return r
+	}
+	var waits sync.WaitGroup
+	wait := func(user string, n int) {
+		waits.Go(func() { chain.ServeHTTP(httptest.NewRecorder(), request(user)) })
+		for deadline := time.Now().Add(time.Minute); chain.Loads()[0].Waiting != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the request does not wait")
+			}
+		}
+	}
+	wait("greedy", 1)
+	for _, c := range []struct{ user, want string }{{"greedy", "a " + LimitUser}, {"", "a " + LimitHold}} {
+		if c.user == "" {
+			wait("modest", 2)
+		}
+		rec := httptest.NewRecorder()
+		chain.ServeHTTP(rec, request(c.user))
+		if got := <-reached; got != c.want || rec.Code != http.StatusServiceUnavailable {
+			t.Errorf("user %q: reached %q with status %d, want %q", c.user, got, rec.Code, c.want)
+		}
+	}
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket}})
+	waits.Wait()
+}
+
+// TestLargeHeadsAreBounded has responses with large heads at the same time: when they hold too
+// much, the next one is refused, and there is room again when they have gone.
+func TestLargeHeadsAreBounded(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	socket := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Big", strings.Repeat("x", 1<<20))
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/wait" {
+			<-release
+		}
+	}))
+	reached := make(chan string, 1)
+	chain := NewChain(Config{Limited: func(stage, limit string) { reached <- stage + " " + limit }})
+	chain.heads.budget("a")
+	chain.heads.of["a"] = h1.NewBudget(3<<20/2, chain.heads.total) // one head and a half
+	chain.Set(order(1), []Stage{{Name: "a", Socket: socket}})
+	ask := func(path string) int {
+		rec := httptest.NewRecorder()
+		chain.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		return rec.Code
+	}
+	var waits sync.WaitGroup
+	first := &begun{ResponseRecorder: httptest.NewRecorder(), head: make(chan struct{})}
+	waits.Go(func() {
+		chain.ServeHTTP(first, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/wait", nil))
+	})
+	<-first.head
+	if status := ask("/"); status != http.StatusBadGateway || <-reached != "a "+LimitHeads {
+		t.Errorf("without room: %d", status)
+	}
+	close(release)
+	waits.Wait()
+	for range 3 {
+		if status := ask("/"); status != http.StatusOK {
+			t.Errorf("with room again: %d", status)
+		}
+	}
+}
+
+// begun tells when the head of a response is written.
+type begun struct {
+	*httptest.ResponseRecorder
+	head chan struct{}
+}
+
+func (b *begun) WriteHeader(status int) {
+	b.ResponseRecorder.WriteHeader(status)
+	close(b.head)
 }

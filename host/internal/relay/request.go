@@ -148,6 +148,7 @@ func (x *request) keep() {
 		x.upload.Finish(x.w)
 		sent = x.upload.Sent()
 	}
+	x.conn.FreeHead()
 	watched := x.unwatch()
 	x.endpoint.put(x.conn, watched && sent && x.conn.Reusable(&x.response, x.r.Method))
 	x.conn, x.unwatch, x.upload = nil, nil, nil

@@ -125,7 +125,7 @@ func (x *request) askStaged() (taken bool) {
 		if !st.Added || !st.covers(x.r.URL.Path) || x.consumed {
 			continue
 		}
-		e := newEndpoint(stage, st.Socket, *x.chain.hold.Load())
+		e := x.chain.endpoint(stage, st.Socket)
 		defer e.close()
 		if x.hop(x.snapshot, target{stage: stage, endpoint: e}) {
 			return true
@@ -179,6 +179,7 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 		panic(http.ErrAbortHandler)
 	case failed:
 		x.observe(e, kinds[x.failure.kind].outcome)
+		x.limited(x.failure.err)
 		x.respondFailure()
 	}
 	return true

@@ -37,7 +37,7 @@ var _ admin.Host = (*commands)(nil)
 
 // Status is the state of the host.
 func (c *commands) Status() admin.Status {
-	return admin.Status{Stages: c.stages.Status(), Signals: c.signals.list(), LastReload: c.reloader.last.Load()}
+	return admin.Status{Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load()}
 }
 
 // Source is what the configuration is read from.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/metrics"
+	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // metrics is what /metrics shows: the host's own series, and those of all stages.
@@ -18,8 +19,15 @@ func (r *run) metrics(own prometheus.Gatherer) prometheus.Gatherer {
 // stageStates are the states of the stages, for the metrics.
 func (r *run) stageStates() []front.StageState {
 	var states []front.StageState
+	used := map[string]supervisor.StageUsage{}
+	for _, u := range r.stages.Usage() {
+		used[u.Stage] = u
+	}
 	for _, st := range r.stages.Status() {
-		states = append(states, front.StageState{Stage: st.Stage, State: st.State, Restarts: st.Restarts})
+		u, measured := used[st.Stage]
+		states = append(states, front.StageState{
+			Stage: st.Stage, State: st.State, Restarts: st.Restarts, Measured: measured, Memory: u.Memory, CPU: u.CPU,
+		})
 	}
 	return states
 }

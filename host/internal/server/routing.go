@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/sdk/stagev1"
-	"github.com/hashicorp/go-hclog"
 )
 
 // routing is what the relay asks the front and the supervisor for.
@@ -19,6 +20,7 @@ type routing struct {
 	front  *front.Frontend
 	stages *supervisor.Supervisor
 	log    hclog.Logger
+	limits limitLog
 	// refused has when a refusal was logged last.
 	mu      sync.Mutex
 	refused map[relay.Refusal]time.Time

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
+	"strconv"
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
@@ -51,13 +53,14 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
-			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
+			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: environment(st), OpenFiles: st.Limits.OpenFiles,
 			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st),
 		},
 		Policy: supervisor.Policy{
 			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
 			DrainTimeout: st.DrainTimeout, DrainSpread: st.DrainSpread,
 			Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
+			Limits: supervisor.Limits{MemorySoft: st.Limits.MemorySoftBytes(), Memory: st.Limits.MemoryBytes()},
 		},
 	}
 }
@@ -78,6 +81,23 @@ func GrantsOf(st config.Stage) grants.Grants {
 		}
 	}
 	return granted
+}
+
+// environment is that of the stage, with the limit of memory that Go's garbage collector keeps
+// to unless the operator has set one: less than the soft limit, so that a stage which can do
+// with that by collecting more often is not swapped for it.
+func environment(st config.Stage) map[string]string {
+	const name = "GOMEMLIMIT"
+	soft := st.Limits.MemorySoftBytes()
+	if _, set := st.Env[name]; set || soft == 0 {
+		return st.Env
+	}
+	env := maps.Clone(st.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[name] = strconv.FormatInt(soft/100*90, 10)
+	return env
 }
 
 // rollbackOf is what the configuration, which has been validated, says of going back after

@@ -26,8 +26,8 @@ func (r *run) buildChain(context.Context) error {
 	r.undo.add(r.chain.claims.close)
 	r.chain.relay = relay.NewChain(relay.Config{
 		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
-		System: front.IsSystemRequest,
-		Hold:   relay.Limits{Requests: int(r.Config.HoldRequests)},
+		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited,
+		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
 	r.front.SetChain(r.chain.relay)
 
@@ -66,6 +66,7 @@ func (r *run) approve(stage, binary string, c process.Contents) error {
 
 // startStages brings the chain up and prints a line for each stage.
 func (r *run) startStages(ctx context.Context) error {
+	r.logUnenforced()
 	return problems.Locate(r.Config, r.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
 		r.front.Metrics().ObserveStart(stage, took)
 		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))

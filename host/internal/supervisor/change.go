@@ -27,6 +27,8 @@ type request struct {
 	// that are swapped though nothing of them has changed.
 	swap string
 	also []string
+	// reason says why the stage is swapped, if the operator does not know.
+	reason string
 	// rollback takes the place of those in the specs if it is not nil.
 	rollback *Rollback
 }
@@ -217,7 +219,7 @@ func (c *change) release() {
 func (c *change) bringUp(ctx context.Context) error {
 	for _, m := range c.members {
 		if m.launching && !c.added[m.stage] {
-			c.begun(m, "")
+			c.begun(m, c.reasonOf(m.stage))
 		}
 	}
 	if err := c.run(ctx); err != nil {
@@ -225,6 +227,14 @@ func (c *change) bringUp(ctx context.Context) error {
 	}
 	c.ready = time.Since(c.began)
 	return c.conflict()
+}
+
+// reasonOf returns why a stage is swapped, if that is not plain.
+func (c *change) reasonOf(st *stage) string {
+	if st.name == c.swap {
+		return c.reason
+	}
+	return ""
 }
 
 // begun reports that a swap of a stage has begun.
@@ -364,7 +374,7 @@ func (c *change) settle(p *probation) {
 		default:
 			m.stage.log.Info("stage swapped", "from", id(m.old), "to", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
 			s.lock()
-			s.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), "", c.ready)
+			s.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), c.reasonOf(m.stage), c.ready)
 			s.unlock()
 		}
 		if p == nil {

@@ -34,6 +34,8 @@ const (
 	// StandbyReady and StandbyFailed tell of a second generation, To.
 	StandbyReady  EventKind = "standby-ready"
 	StandbyFailed EventKind = "standby-failed"
+	// LimitReached: a generation has come to a Limit.
+	LimitReached EventKind = "limit-reached"
 )
 
 // Event is something that has happened to a stage.
@@ -43,6 +45,8 @@ type Event struct {
 	// From and To are generations, or the states of Generation.
 	From, To   string
 	Generation string
+	// Limit is the name of a limit.
+	Limit string
 	// Reason says why, where that is not plain.
 	Reason string
 	At     time.Time

@@ -33,6 +33,7 @@ func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duratio
 	retired := st.state.Retired(g.ID())
 	decision := st.state.Ended(g.ID(), err.Error())
 	delete(s.callers, g.Token())
+	st.usageEnded(g)
 	s.decided(st, g, decision)
 	if !retired && decision != lifecycle.Nothing {
 		st.failure = err.Error()

@@ -277,6 +277,9 @@ func (s *Supervisor) follow(st *stage, g *generation.Generation) {
 		if serves {
 			s.publishSoon()
 		}
+		if c.TooManySizes {
+			s.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: LimitSizes})
+		}
 		if len(c.Sizes) > 0 && s.opts.ResourceSizes != nil {
 			s.opts.ResourceSizes(c.Sizes)
 		}

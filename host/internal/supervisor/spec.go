@@ -41,6 +41,8 @@ type Policy struct {
 	Locked bool
 	// Standby keeps a second generation ready to take over when the process ends.
 	Standby bool
+	// Limits bound what each process uses.
+	Limits Limits
 	// Rollback says when a generation that has taken over gives its place back.
 	Rollback Rollback
 }

@@ -14,9 +14,9 @@ func TestFieldsOfASpec(t *testing.T) {
 	all := Spec{
 		Process{
 			Name: "x", Binary: "x", SHA256: "x", Attach: "x", Digest: "x", Config: map[string]any{"x": 1},
-			Env: map[string]string{"x": "y"}, User: "x", Groups: []string{"x"},
+			Env: map[string]string{"x": "y"}, OpenFiles: 1, User: "x", Groups: []string{"x"},
 		},
-		Policy{StartTimeout: 1, LivenessTimeout: 1, DrainTimeout: 1, DrainSpread: 1, Required: true, LastClaims: []*stagev1.Claim{{}}, Standby: true, Rollback: Rollback{Health: true}},
+		Policy{StartTimeout: 1, LivenessTimeout: 1, DrainTimeout: 1, DrainSpread: 1, Required: true, LastClaims: []*stagev1.Claim{{}}, Standby: true, Limits: Limits{Memory: 1}, Rollback: Rollback{Health: true}},
 	}
 	process := reflect.ValueOf(all.Process)
 	for i := range process.NumField() {

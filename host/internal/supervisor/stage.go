@@ -12,6 +12,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/usage"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -39,6 +40,10 @@ type stage struct {
 	nextStart          time.Time
 	failure            string // why the last generation ended
 	lastSwap           *SwapResult
+	// used is what was measured of the processes that have not ended, and cpu the time of
+	// those that have.
+	used map[*generation.Generation]usage.Usage
+	cpu  time.Duration
 }
 
 // newStage makes a stage that is not in the chain yet, with its directory.
@@ -50,6 +55,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 	st := &stage{
 		name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
 		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
+		used: map[*generation.Generation]usage.Usage{},
 	}
 	st.opts = generation.Options{
 		DataDir: dir, RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: s.opts.HostSocket,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,6 +57,7 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 		behind = append(behind, fmt.Sprint(d.Name, d.ListedPaths))
 	}
 	note("configure")
+	hold(cfg.Hold)
 	env.Claim("/" + env.Name)
 	env.ListPaths(append(cfg.Paths, "/"+env.Name)...)
 	env.Claim(cfg.Paths...)
@@ -122,6 +124,12 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 				return
 			}
 			env.Next.ServeHTTP(w, r)
+		case r.FormValue("hold") != "":
+			fmt.Fprint(w, os.Getpid(), " ", hold(r.FormValue("hold")))
+		case r.FormValue("files") != "":
+			var l syscall.Rlimit
+			_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+			fmt.Fprint(w, l.Cur, " ", l.Max, " ", os.Getenv("GOMEMLIMIT"))
 		case r.FormValue("slow") != "":
 			note("slow")
 			awaitFile(r.Context(), r.FormValue("slow"))
@@ -134,6 +142,22 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 			fmt.Fprintf(w, "%d %v%s", os.Getpid(), behind, body)
 		}
 	}), nil
+}
+
+// held is the memory that the process holds on to.
+var held [][]byte
+
+// hold makes the process use that many MiB more, and reports how many.
+func hold(mebibytes string) int {
+	n, _ := strconv.Atoi(mebibytes)
+	for range n {
+		b := make([]byte, 1<<20)
+		for i := 0; i < len(b); i += 512 {
+			b[i] = 1
+		}
+		held = append(held, b)
+	}
+	return n
 }
 
 // testConfig is what a test can make of a stage.
@@ -155,6 +179,8 @@ type testConfig struct {
 	Ask string
 	// AskItself makes the post-start hook call the stage through the API of the server.
 	AskItself bool
+	// Hold is how many MiB the process uses from its start on.
+	Hold string
 }
 
 // askItself calls the stage through the API of the server, which must work.

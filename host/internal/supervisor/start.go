@@ -13,6 +13,7 @@ import (
 // no error: it is tried again in the background.
 func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, pid int, took time.Duration)) error {
 	began := time.Now()
+	s.running.Go(s.watchLimits)
 	r := s.rolloutOf()
 	for _, m := range r.members {
 		m.launching = true

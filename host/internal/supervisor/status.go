@@ -22,8 +22,10 @@ type Status struct {
 	// Grants are what the stage may do beyond what every stage may.
 	Grants  grants.Grants `json:"grants"`
 	Version string        `json:"version,omitempty"`
-	Binary  string        `json:"binary"`
-	Since   time.Time     `json:"since,omitzero"`
+	// Usage is what the process used when that was last measured.
+	Usage  *Usage    `json:"usage,omitempty"`
+	Binary string    `json:"binary"`
+	Since  time.Time `json:"since,omitzero"`
 	// Restarts is how often another process has taken the place of one that had ended.
 	Restarts int `json:"restarts"`
 	// NextStart is when the next attempt is made to start a process, or the latest was
@@ -53,6 +55,7 @@ type Generation struct {
 	State      string    `json:"state"`
 	PID        int       `json:"pid"`
 	Since      time.Time `json:"since,omitzero"`
+	Usage      *Usage    `json:"usage,omitempty"`
 }
 
 // Probation is the time after a swap in which it can be taken back.
@@ -111,6 +114,7 @@ func (s *stage) status() Status {
 		last := s.state.Last(g.ID())
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
+		st.Usage = s.usageOf(g)
 		if s.state.Requests() == lifecycle.Refused {
 			st.State = Down
 		}
@@ -137,7 +141,7 @@ func (s *stage) status() Status {
 
 func (s *stage) generationStatus(g *generation.Generation) Generation {
 	last := s.state.Last(g.ID())
-	return Generation{Generation: g.ID(), State: last.To.String(), PID: g.PID(), Since: last.At}
+	return Generation{Generation: g.ID(), State: last.To.String(), PID: g.PID(), Since: last.At, Usage: s.usageOf(g)}
 }
 
 // status is that of a stage's probation, nil if it is not part of the change.

@@ -43,6 +43,7 @@ type Supervisor struct {
 	changing *semaphore.Weighted
 	signals  signals
 	events   outbox
+	measured measured
 	// probation is that of the latest change, nil if there is none. It is set under mu.
 	probation atomic.Pointer[probation]
 

@@ -2,6 +2,7 @@ package h1
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -136,6 +137,11 @@ func (b *body) copyTrailers() error {
 			return err
 		}
 		left -= len(line)
+		if MaxHead-left > bufferSize && len(line) <= bufferSize { // until has counted longer ones
+			if err := b.c.take(len(line)); err != nil {
+				return fmt.Errorf("%w for its trailers", err)
+			}
+		}
 		line = strings.TrimSuffix(line, "\r\n")
 		if line == "" {
 			return nil

@@ -30,6 +30,9 @@ type Conn struct {
 	// Abort closes the connection and makes calls that are blocked on it fail. Any
 	// goroutine may call it at any time. Close is still needed.
 	Abort func()
+	// Heads is what large heads of responses are taken from. It is set before the first
+	// request.
+	Heads *Budget
 
 	conn *net.UnixConn
 	raw  syscall.RawConn
@@ -49,6 +52,8 @@ type Conn struct {
 	peek   func(fd uintptr)
 	silent bool
 	peeked [1]byte
+	// taken is what the present response has taken of Heads.
+	taken int64
 }
 
 // Dial connects to a stage's socket. The error is syscall.EAGAIN if the backlog of the
@@ -79,6 +84,7 @@ func (c *Conn) Write(p []byte) (int, error) { return c.conn.Write(p) }
 
 // Close closes the connection and gives its buffer back.
 func (c *Conn) Close() {
+	c.FreeHead()
 	_ = c.conn.Close()
 	c.discard(c.end - c.start)
 }
@@ -195,6 +201,9 @@ func (c *Conn) until(delim string, limit int) (string, error) {
 		// A delimiter may have begun in the last bytes: these stay.
 		searched = max(0, len(p)-len(delim)+1)
 		if len(p) == bufferSize {
+			if err := c.take(searched); err != nil {
+				return "", err
+			}
 			earlier = append(earlier, p[:searched]...)
 			c.discard(searched)
 			searched = 0

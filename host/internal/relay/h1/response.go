@@ -49,9 +49,13 @@ type Response struct {
 // ReadResponse reads the head of the next response, informational ones included. Errors
 // are ErrMalformed or those of the connection, io.EOF if the stage has closed it.
 func (c *Conn) ReadResponse(resp *Response) error {
+	c.FreeHead()
 	text, err := c.until("\r\n\r\n", MaxHead)
 	if errors.Is(err, errTooLong) {
 		return fmt.Errorf("%w head: more than %d bytes", ErrMalformed, MaxHead)
+	}
+	if errors.Is(err, ErrNoRoom) {
+		return fmt.Errorf("%w for its head: large heads of responses of this stage, or of all stages, hold too many bytes", err)
 	}
 	if err != nil {
 		return err

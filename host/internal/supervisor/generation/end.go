@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -36,11 +37,23 @@ func (g *Generation) Stop(ctx context.Context) error {
 }
 
 // Kill ends the process at once. What it could not do is logged.
-func (g *Generation) Kill() {
+func (g *Generation) Kill() { g.KillBecause("") }
+
+// KillBecause is Kill for a reason, which Err reports.
+func (g *Generation) KillBecause(reason string) {
 	g.end()
 	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
 	defer cancel()
-	if err := g.process.Kill(ctx); err != nil {
+	if err := g.process.KillBecause(ctx, reason); err != nil {
 		g.opts.Log.Warn("process could not be killed", "pid", g.PID(), "error", err)
 	}
+}
+
+// CPU is the time that the process has used, which is known when it has ended.
+func (g *Generation) CPU() time.Duration {
+	var exit *process.ExitError
+	if !errors.As(g.Err(), &exit) {
+		return 0
+	}
+	return exit.State.UserTime() + exit.State.SystemTime()
 }

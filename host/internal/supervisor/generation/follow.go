@@ -23,8 +23,10 @@ const (
 type Change struct {
 	// Report says that Report or Complete return something else.
 	Report bool
-	// Sizes are those of stored resources.
+	// Sizes are those of stored resources in groups that the stage claims.
 	Sizes []*stagev1.ResourceSize
+	// TooManySizes says that the stage reports more than count, for the first time.
+	TooManySizes bool
 }
 
 // Follow takes in what the stage reports until its process ends or is asked to, or ctx
@@ -70,7 +72,7 @@ func (g *Generation) follow(ctx context.Context, changed func(Change)) (events i
 
 // event takes in one event.
 func (g *Generation) event(e *stagev1.Event) Change {
-	c := Change{Sizes: e.GetResourceSizes()}
+	var c Change
 	if claims := e.GetClaimsChanged(); claims != nil {
 		g.setReport(claims.GetListedPaths(), claims.GetClaims())
 		c.Report = true
@@ -79,6 +81,7 @@ func (g *Generation) event(e *stagev1.Event) Change {
 		g.signaled(names)
 		c.Report = true
 	}
+	c.Sizes, c.TooManySizes = g.validSizes(e.GetResourceSizes()) // by the claims of this event
 	return c
 }
 

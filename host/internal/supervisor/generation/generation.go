@@ -46,6 +46,7 @@ type Generation struct {
 	// setReport use them.
 	rejected, ungranted string
 	shadowed            map[string]bool
+	sizes               sizes
 
 	mu sync.Mutex
 	// report is what the stage reports, and inherited what counts in its place until all
@@ -99,7 +100,7 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 		startTimeout: c.StartTimeout, standby: c.Standby,
 	}
 	spec := process.Spec{
-		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env,
+		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 	}
 	if c.Spec.Attach != "" {

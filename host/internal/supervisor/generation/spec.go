@@ -28,6 +28,8 @@ type Spec struct {
 	Config map[string]any
 	// Env is added to the environment of the process.
 	Env map[string]string
+	// OpenFiles is how many files the process may have open; 0 is as many as the host.
+	OpenFiles int64
 	// User and Groups are the identity of the stage's calls to the host.
 	User   string
 	Groups []string

@@ -1,0 +1,63 @@
+package relay
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
+)
+
+// The limits that Config.Limited names.
+const (
+	LimitHold  = "holdRequests"       // of the requests that wait for a stage
+	LimitUser  = "holdRequestsOfUser" // of those of one user
+	LimitHeads = "responseHeads"      // of the bytes of large heads of responses
+)
+
+// The bytes that large heads of responses may hold, those of one stage and those of all.
+const (
+	stageHeads = 128 << 20
+	totalHeads = 256 << 20
+)
+
+// heads are the budgets of the stages.
+type heads struct {
+	mu    sync.Mutex
+	total *h1.Budget
+	of    map[string]*h1.Budget
+}
+
+// budget is that of a stage, whichever of its processes has the request.
+func (h *heads) budget(stage string) *h1.Budget {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.of == nil {
+		h.total, h.of = h1.NewBudget(totalHeads, nil), map[string]*h1.Budget{}
+	}
+	if h.of[stage] == nil {
+		h.of[stage] = h1.NewBudget(stageHeads, h.total)
+	}
+	return h.of[stage]
+}
+
+// endpoint returns one for the socket of a stage of the chain. The caller has to close it.
+func (c *Chain) endpoint(stage, socket string) *endpoint {
+	e := newEndpoint(stage, socket, *c.hold.Load())
+	e.heads, e.user = c.heads.budget(stage), c.config.User
+	return e
+}
+
+// limited reports an error that is a limit.
+func (x *request) limited(err error) {
+	if x.chain.config.Limited == nil {
+		return
+	}
+	switch {
+	case errors.Is(err, errFull):
+		x.chain.config.Limited(x.stage, LimitHold)
+	case errors.Is(err, errUserFull):
+		x.chain.config.Limited(x.stage, LimitUser)
+	case errors.Is(err, h1.ErrNoRoom):
+		x.chain.config.Limited(x.stage, LimitHeads)
+	}
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// limitLogPause is the time between two lines about one limit of one stage.
+const limitLogPause = 10 * time.Second
+
+// limitLog says when the limits of the host that a stage has come to were logged last.
+type limitLog struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// due reports whether a line about a limit of a stage is to be logged.
+func (l *limitLog) due(stage, limit string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := stage + " " + limit
+	if at, ok := l.last[key]; ok && now.Sub(at) < limitLogPause {
+		return false
+	}
+	if l.last == nil {
+		l.last = map[string]time.Time{}
+	}
+	l.last[key] = now
+	return true
+}
+
+// limited counts a request that has failed because its stage has come to a limit of the host,
+// and logs that now and then.
+func (r *routing) limited(stage, limit string) {
+	r.front.Metrics().ObserveLimit(stage, limit)
+	if r.limits.due(stage, limit, time.Now()) {
+		r.log.Warn("requests fail because the stage has come to a limit of the host", "stage", stage, "limit", limit)
+	}
+}
+
+// logUnenforced logs which limits the stages have that nothing enforces on this machine.
+func (r *run) logUnenforced() {
+	var names []string
+	for _, st := range r.Config.Chain() {
+		if st.Limits.CPU != "" || st.Limits.PIDs > 0 {
+			names = append(names, st.Name)
+		}
+	}
+	if len(names) > 0 {
+		r.logs.host.Info("limits.cpu and limits.pids are not in force: the host does not use cgroups", "stages", strings.Join(names, ","))
+	}
+}

@@ -1,0 +1,251 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/usage"
+)
+
+// Limits bound what one process of a stage uses, together with what it has started. 0 is no
+// limit.
+type Limits struct {
+	// MemorySoft and Memory are in bytes. At the first the stage is swapped to a fresh
+	// process, at the second the process is killed.
+	MemorySoft, Memory int64
+}
+
+// The limits by the names of their keys.
+const (
+	LimitMemory     = "memory"
+	LimitMemorySoft = "memorySoft"
+	// LimitSizes is of the host: how many sizes of resources count.
+	LimitSizes = "resourceSizes"
+)
+
+const (
+	// sampleInterval is how often processes with a limit of memory are measured, and
+	// nearInterval how often those are that have come near to one.
+	sampleInterval = time.Second
+	nearInterval   = 100 * time.Millisecond
+)
+
+// softSwaps spaces the swaps of a stage at its soft limit: one whose processes come to it
+// within ten minutes is swapped a minute later at the earliest, then two, up to an hour.
+func softSwaps() process.Backoff {
+	return process.Backoff{First: time.Minute, Max: time.Hour, Healthy: 10 * time.Minute}
+}
+
+// isNear reports whether that many bytes are close to a limit.
+func isNear(bytes, limit int64) bool { return limit > 0 && bytes >= limit/4*3 }
+
+// limiter keeps processes within their limits of memory. It is used by one goroutine.
+type limiter struct {
+	supervisor *Supervisor
+	looked     time.Time // at all processes
+	watched    map[*generation.Generation]*watchedMemory
+	swaps      map[*stage]*swapPace
+}
+
+// watchedMemory is what the limiter knows of one process.
+type watchedMemory struct {
+	since time.Time
+	usage usage.Usage
+	// softAt and hardAt are when it came to its limits.
+	softAt, hardAt time.Time
+}
+
+// swapPace says when a stage may be swapped at its soft limit.
+type swapPace struct {
+	backoff process.Backoff
+	swaps   int
+	next    time.Time
+}
+
+// swapped takes note of a swap of a process which had run for that long when it came to
+// the limit.
+func (p *swapPace) swapped(now time.Time, ran time.Duration) {
+	var delay time.Duration
+	delay, p.swaps = p.backoff.Next(p.swaps, ran, 0)
+	p.next = now.Add(delay)
+}
+
+// watchLimits keeps all processes within their limits until Stop.
+func (s *Supervisor) watchLimits() {
+	l := &limiter{supervisor: s, watched: map[*generation.Generation]*watchedMemory{}, swaps: map[*stage]*swapPace{}}
+	for interval := sampleInterval; sleep(s.background, interval); {
+		var err error
+		if interval, err = l.look(time.Now()); err != nil {
+			s.log.Error("limits of memory are not in force", "error", err)
+			return
+		}
+	}
+}
+
+// limited is a process with a limit.
+type limited struct {
+	live
+	limits  Limits
+	serving bool
+}
+
+// limited returns the processes with a limit of memory. Those that were started by hand are
+// their users'.
+func (s *Supervisor) limited() []limited {
+	var all []limited
+	for _, p := range s.processes() {
+		s.lock()
+		x := limited{live: p, limits: p.stage.spec.Limits}
+		x.serving = p.stage.current() == p.Generation && p.stage.state.State(p.ID()) == lifecycle.Serving
+		s.unlock()
+		if (x.limits.Memory > 0 || x.limits.MemorySoft > 0) && p.Spec().Attach == "" {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// look measures the processes, does what their limits demand, and returns when to look
+// again.
+func (l *limiter) look(now time.Time) (again time.Duration, err error) {
+	all := l.supervisor.limited()
+	l.keep(all, now)
+	if len(all) == 0 {
+		return sampleInterval, nil
+	}
+	full := now.Sub(l.looked) >= sampleInterval
+	if full {
+		l.looked = now
+		measured, err := l.supervisor.measure()
+		if err != nil {
+			return 0, err
+		}
+		for _, x := range all {
+			l.watched[x.Generation].usage = measured[x.PID()]
+		}
+	}
+	again = sampleInterval
+	for _, x := range all {
+		w := l.watched[x.Generation]
+		if !full && w.near(x.limits) {
+			w.usage.Memory = usage.Memory(w.usage.PIDs)
+		}
+		l.enforce(x, w, now)
+		if w.near(x.limits) {
+			again = nearInterval
+		}
+	}
+	return again, nil
+}
+
+// near reports whether the process is close to the next of its limits.
+func (w *watchedMemory) near(limits Limits) bool {
+	bytes := w.usage.Memory
+	return w.softAt.IsZero() && isNear(bytes, limits.MemorySoft) || w.hardAt.IsZero() && isNear(bytes, limits.Memory)
+}
+
+// keep forgets the processes and stages that are there no more, and makes new ones known.
+func (l *limiter) keep(all []limited, now time.Time) {
+	watched, swaps := map[*generation.Generation]*watchedMemory{}, map[*stage]*swapPace{}
+	for _, x := range all {
+		w, p := l.watched[x.Generation], l.swaps[x.stage]
+		if w == nil {
+			w = &watchedMemory{since: now}
+		}
+		if p == nil {
+			p = &swapPace{backoff: softSwaps()}
+		}
+		watched[x.Generation], swaps[x.stage] = w, p
+	}
+	l.watched, l.swaps = watched, swaps
+}
+
+// enforce does what the limits of a process demand.
+func (l *limiter) enforce(x limited, w *watchedMemory, now time.Time) {
+	bytes := w.usage.Memory
+	if hard := x.limits.Memory; hard > 0 && bytes >= hard {
+		if w.hardAt.IsZero() {
+			w.hardAt = now
+			l.kill(x, bytes)
+		}
+		return
+	}
+	if soft := x.limits.MemorySoft; soft == 0 || bytes < soft {
+		return
+	}
+	first, pace := w.softAt.IsZero(), l.swaps[x.stage]
+	if first {
+		w.softAt = now
+	}
+	reason := reached(x, LimitMemorySoft, bytes, x.limits.MemorySoft)
+	wait, begun := pace.next.Sub(now), false
+	if wait <= 0 {
+		if begun = x.serving && l.supervisor.swapFor(x, reason); begun {
+			pace.swapped(now, w.softAt.Sub(w.since))
+		}
+	}
+	if !first {
+		return
+	}
+	then := "it is not the one that serves and goes on"
+	switch {
+	case begun:
+		then = "it is swapped for a fresh one"
+	case x.serving && wait > 0:
+		then = fmt.Sprintf("it is swapped for a fresh one in %s at the earliest, since the one before was swapped not long ago", wait.Round(time.Second))
+	case x.serving:
+		then = "it is swapped for a fresh one when the change of the chain that is under way is over"
+	}
+	l.tell(x, LimitMemorySoft, bytes, x.limits.MemorySoft, reason, then)
+}
+
+// reached says that a process has come to a limit, in the words of the status.
+func reached(x limited, limit string, bytes, most int64) string {
+	return fmt.Sprintf("its memory of %s reached the limit of %s (stages.%s.limits.%s)", mebibytes(bytes), mebibytes(most), x.stage.name, limit)
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// tell reports that a process has come to a limit.
+func (l *limiter) tell(x limited, limit string, bytes, most int64, reason, then string) {
+	x.stage.log.Warn("process has reached a limit: "+then, "generation", x.ID(), "pid", x.PID(), "limit", limit, "bytes", bytes, "max", most)
+	l.supervisor.announce(Event{Kind: LimitReached, Stage: x.stage.name, Generation: x.ID(), Limit: limit, Reason: reason})
+}
+
+// kill ends a process. What follows is what follows any end of a process.
+func (l *limiter) kill(x limited, bytes int64) {
+	reason := reached(x, LimitMemory, bytes, x.limits.Memory)
+	l.tell(x, LimitMemory, bytes, x.limits.Memory, reason, "it is killed")
+	l.supervisor.running.Go(func() { x.KillBecause(reason) })
+}
+
+// swapFor begins to swap the stage of a process for a reason, and reports whether it has.
+// It does not disturb a change that is under way or on probation. The swap is final: the same
+// binary, with less memory, has nothing to prove.
+func (s *Supervisor) swapFor(x limited, reason string) bool {
+	if s.probation.Load() != nil || !s.begin() {
+		return false
+	}
+	if !s.changing.TryAcquire(1) {
+		s.running.Done()
+		return false
+	}
+	go func() {
+		defer s.running.Done()
+		defer s.changing.Release(1)
+		s.lock()
+		serves := x.stage.current() == x.Generation && x.stage.state.State(x.ID()) == lifecycle.Serving
+		s.unlock()
+		if !serves {
+			return
+		}
+		r := request{specs: s.Specs(), swap: x.stage.name, rollback: &Rollback{}, reason: reason}
+		if _, err := s.change(s.background, r); err != nil && !s.isStopping() {
+			x.stage.log.Error("stage at its limit goes on with its old generation", "generation", x.ID(), "error", err)
+		}
+	}()
+	return true
+}
