@@ -284,7 +284,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 	chain := NewChain(Config{Limited: func(stage, limit string) { reached <- stage + " " + limit }})
 	chain.heads.budget("a")
 	chain.heads.of["a"] = h1.NewBudget(3<<20/2, chain.heads.total) // one head and a half
-	chain.Set(order(1), []Stage{{Name: "a", Socket: socket}})
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket}})
 	ask := func(path string) int {
 		rec := httptest.NewRecorder()
 		chain.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
