@@ -59,11 +59,11 @@ stages:
 				Sha256:   strings.Repeat("0123456789abcdef", 4),
 				Env:      map[string]string{"GOMAXPROCS": "2"},
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
-				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}}},
+				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}}, Isolation: "off"},
 			"core": {Name: "core", StartTimeout: 5 * time.Second,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
-				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}}},
+				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}}, Isolation: "off"},
 		},
 		"log": Log{Level: "info", StageLevel: "warn", Format: "text"},
 	}

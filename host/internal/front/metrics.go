@@ -153,6 +153,8 @@ type StageState struct {
 	Stage, State string
 	// Restarts is how often the stage was started anew after its process had ended.
 	Restarts int
+	// Isolation has the names of what isolates its process.
+	Isolation []string
 }
 
 // stageCollector collects the metrics of a Supervision.
@@ -160,6 +162,7 @@ type stageCollector struct {
 	metrics.BaseStableCollector
 	source                atomic.Pointer[Supervision]
 	state, restarts, held *metrics.Desc
+	isolated              *metrics.Desc
 }
 
 func newStageCollector() *stageCollector {
@@ -168,6 +171,8 @@ func newStageCollector() *stageCollector {
 			[]string{"stage", "state"}, nil, metrics.ALPHA, ""),
 		restarts: metrics.NewDesc("catena_stage_restarts_total", "How often a stage was brought up anew after its process had ended.",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
+		isolated: metrics.NewDesc("catena_stage_isolated", "1 for each means of the kernel that isolates the process of a stage.",
+			[]string{"stage", "means"}, nil, metrics.ALPHA, ""),
 		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
 	}
 }
@@ -177,6 +182,7 @@ func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- c.state
 	ch <- c.restarts
 	ch <- c.held
+	ch <- c.isolated
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -194,6 +200,9 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 			ch <- metrics.NewLazyConstMetric(c.state, metrics.GaugeValue, value, st.Stage, state)
 		}
 		ch <- metrics.NewLazyConstMetric(c.restarts, metrics.CounterValue, float64(st.Restarts), st.Stage)
+		for _, means := range st.Isolation {
+			ch <- metrics.NewLazyConstMetric(c.isolated, metrics.GaugeValue, 1, st.Stage, means)
+		}
 	}
 	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))
 }

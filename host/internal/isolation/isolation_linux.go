@@ -20,6 +20,10 @@ import (
 // and plugin.
 const argument = "launch-isolated-stage"
 
+// isolated is what that process writes when all means are in effect. The end of what it writes is
+// that it executes the plugin; an error may come in between.
+const isolated = "isolated\n"
+
 // launch is what that process is told.
 type launch struct {
 	// Status is the descriptor to which it writes what has failed.
@@ -251,18 +255,24 @@ func nobody() int {
 	return uid
 }
 
-// Wait returns when the plugin has been executed, or with the reason why it could not be. It
-// returns nil if the process has ended before.
+// Wait returns when the plugin is executed under all means, or with the reason why it is not.
 func (l *Launcher) Wait() error {
 	_ = l.write.Close()
 	defer l.read.Close()
 	text, err := io.ReadAll(l.read)
-	if err != nil || len(text) == 0 {
-		return err
+	if err != nil {
+		return fmt.Errorf("isolation: %w", err)
 	}
-	number, text2, _ := strings.Cut(string(text), " ")
+	problem, done := strings.CutPrefix(string(text), isolated)
+	switch {
+	case done && problem == "":
+		return nil
+	case problem == "":
+		return errors.New("isolation: the process has ended before it was isolated")
+	}
+	number, message, _ := strings.Cut(problem, " ")
 	errno, _ := strconv.Atoi(number)
-	return &launchError{text: text2, errno: syscall.Errno(errno)}
+	return &launchError{text: message, errno: syscall.Errno(errno)}
 }
 
 // Close releases what Wrap has opened, if nothing was started.

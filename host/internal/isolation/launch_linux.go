@@ -69,6 +69,9 @@ func (l *launch) run() error {
 			return err
 		}
 	}
+	if _, err := unix.Write(l.Status, []byte(isolated)); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
 	if l.Path == "" {
 		return nil
 	}

@@ -323,7 +323,7 @@ func TestIsolatedStage(t *testing.T) {
 				allowed := attempts{
 					"list own":     filepath.Dir(f.order.Binary),
 					"write own":    filepath.Join(f.order.DataDir, "mine"),
-					"write tmp":    "/tmp/catena-isolation-test-" + strconv.Itoa(os.Getpid()),
+					"write tmp":    "/tmp/" + filepath.Base(filepath.Dir(data)) + "-file",
 					"connect host": filepath.Join(f.order.Dir, "host.sock"),
 					"list etc":     "/etc",
 					"list self":    "/proc/self",

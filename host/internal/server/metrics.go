@@ -19,7 +19,7 @@ func (r *run) metrics(own prometheus.Gatherer) prometheus.Gatherer {
 func (r *run) stageStates() []front.StageState {
 	var states []front.StageState
 	for _, st := range r.stages.Status() {
-		states = append(states, front.StageState{Stage: st.Stage, State: st.State, Restarts: st.Restarts})
+		states = append(states, front.StageState{Stage: st.Stage, State: st.State, Restarts: st.Restarts, Isolation: st.Isolation})
 	}
 	return states
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -49,7 +50,7 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: st.Env,
-			User: st.Identity.User, Groups: st.Identity.Groups,
+			User: st.Identity.User, Groups: st.Identity.Groups, Isolation: isolationOf(st),
 		},
 		Policy: supervisor.Policy{
 			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
@@ -57,6 +58,16 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 			Required: st.Required, Standby: st.Standby, Rollback: rollbackOf(st),
 		},
 	}
+}
+
+// isolationOf is what the configuration, which has been validated, says of the isolation of a
+// stage. Network and Files of what it returns are those of stages.NAME.grants.
+func isolationOf(st config.Stage) isolation.Spec {
+	mode, err := isolation.ParseMode(st.Isolation)
+	if err != nil {
+		mode = isolation.Auto // the safest
+	}
+	return isolation.Spec{Mode: mode}
 }
 
 // rollbackOf is what the configuration, which has been validated, says of going back after

@@ -52,7 +52,8 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
 	}
 	st.opts = generation.Options{
-		DataDir: dir, RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, HostSocket: s.opts.HostSocket,
+		DataDir: dir, Hidden: []string{s.opts.DataDir, s.opts.RuntimeDir}, Machine: s.opts.Machine,
+		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, HostSocket: s.opts.HostSocket,
 		ServerVersion: s.opts.ServerVersion, ExternalURL: s.opts.ExternalURL, HostPaths: s.opts.HostPaths,
 		Log: st.log, StageLog: s.opts.StageLog.Named(spec.Name),
 	}

@@ -17,10 +17,12 @@ type Status struct {
 	Generation string `json:"generation,omitempty"`
 	PID        int    `json:"pid,omitempty"`
 	// Attached says that the process was started by hand. The host never kills it.
-	Attached bool      `json:"attached,omitempty"`
-	Version  string    `json:"version,omitempty"`
-	Binary   string    `json:"binary"`
-	Since    time.Time `json:"since,omitzero"`
+	Attached bool `json:"attached,omitempty"`
+	// Isolation has the names of what isolates the process, empty if nothing does.
+	Isolation []string  `json:"isolation"`
+	Version   string    `json:"version,omitempty"`
+	Binary    string    `json:"binary"`
+	Since     time.Time `json:"since,omitzero"`
 	// Restarts is how often another process has taken the place of one that had ended.
 	Restarts int `json:"restarts"`
 	// NextStart is when the next attempt is made to start a process, or the latest was
@@ -102,11 +104,13 @@ func (s *Supervisor) Status() []Status {
 func (s *stage) status() Status {
 	st := Status{
 		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, NextStart: s.nextStart, Failure: s.failure,
-		Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
+		Isolation: []string{},
+		Attached:  s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}
 	if g := s.current(); g != nil {
 		last := s.state.Last(g.ID())
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
+		st.Isolation = append(st.Isolation, g.Isolation()...)
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
 		if s.state.Requests() == lifecycle.Refused {
 			st.State = Down

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/isolation"
 )
 
 // Spec is what the process of a generation is made from. A stage whose Spec changes needs
@@ -26,6 +28,8 @@ type Spec struct {
 	Config map[string]any
 	// Env is added to the environment of the process.
 	Env map[string]string
+	// Isolation is what keeps the process from what it was not granted; nothing if zero.
+	Isolation isolation.Spec
 	// User and Groups are the identity of the stage's calls to the host.
 	User   string
 	Groups []string
@@ -45,12 +49,15 @@ func (s Spec) normal() Spec {
 	if len(s.Groups) == 0 {
 		s.Groups = nil
 	}
+	if len(s.Isolation.Files) == 0 {
+		s.Isolation.Files = nil
+	}
 	return s
 }
 
-// Clone returns a copy whose environment and groups can be changed.
+// Clone returns a copy whose environment, groups and files can be changed.
 func (s Spec) Clone() Spec {
-	s.Env, s.Groups = maps.Clone(s.Env), slices.Clone(s.Groups)
+	s.Env, s.Groups, s.Isolation.Files = maps.Clone(s.Env), slices.Clone(s.Groups), slices.Clone(s.Isolation.Files)
 	return s
 }
 
@@ -58,6 +65,10 @@ func (s Spec) Clone() Spec {
 type Options struct {
 	// DataDir is the directory of the stage, RuntimeDir that for sockets.
 	DataDir, RuntimeDir string
+	// Hidden are directories of which a stage that is isolated sees nothing but what is its own.
+	Hidden []string
+	// Machine returns what this machine can do to isolate stages; nil if there are none to isolate.
+	Machine func() *isolation.Machine
 	// Flags of the API server, as name=value.
 	Flags []string
 	// HostSocket is the path of the Unix socket on which stages call the host.
