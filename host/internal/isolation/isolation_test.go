@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 			"nnp nocore userns mnt pid ipc uts net seccomp landlock7", "a user of its own: no"},
 		"no namespaces": {Machine{Root: true, Landlock: 7, Namespaces: lacks}, Spec{}, nil, "nnp nocore seccomp landlock7", "namespaces: no"},
 		"nothing": {Machine{Namespaces: lacks, Filter: lacks}, Spec{}, nil, "nnp nocore",
-			"namespaces: no; seccomp: no; Landlock: the kernel has none"},
+			"namespaces: no; seccomp: no; landlock: the kernel has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -74,7 +74,7 @@ func (m *Machine) plan(p Process, uid int, uidErr error) (plan, []error) {
 		pl.landlock = m.Landlock
 		pl.means = append(pl.means, fmt.Sprintf("landlock%d", m.Landlock))
 	} else {
-		missing = append(missing, errors.New("Landlock: the kernel has none"))
+		missing = append(missing, errors.New("landlock: the kernel has none"))
 	}
 	return pl, missing
 }

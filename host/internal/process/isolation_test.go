@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -117,6 +118,8 @@ type hostOrder struct {
 	Sockets, Hidden      []string
 	Mode                 string
 	Try                  attempts
+	// NoNamespaces leaves namespaces out, as a machine that forbids them.
+	NoNamespaces bool
 }
 
 // hostReport is what it prints.
@@ -142,11 +145,15 @@ func playIsolatingHost() {
 	if err != nil {
 		panic(err)
 	}
+	machine := isolation.Detect(context.Background())
+	if order.NoNamespaces {
+		machine.Namespaces = errors.New("forbidden by the test")
+	}
 	var report hostReport
 	p, err := Start(context.Background(), Spec{
 		Stage: "test", Binary: order.Binary, Listener: ln, RuntimeDir: order.Dir, StartTimeout: patience,
 		Env:     map[string]string{envMode: order.Mode, envTry: string(todo), "GORACE": "atexit_sleep_ms=0"},
-		Machine: isolation.Detect(context.Background()),
+		Machine: machine,
 		Isolation: isolation.Process{
 			Spec: order.Spec, DataDir: order.DataDir, Sockets: order.Sockets, Hidden: order.Hidden,
 		},
@@ -207,6 +214,12 @@ func newIsolationFixture(t *testing.T, uid int) *isolationFixture {
 	}
 	write(t, f.order.Binary, self, 0o755)
 	write(t, filepath.Join(data, "secret"), []byte("key"), 0o600)
+	private := filepath.Join(filepath.Dir(f.order.Binary), "private")
+	if err := os.Mkdir(private, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(private, "secret"), []byte("key"), 0o644)
+	f.order.Hidden = append(f.order.Hidden, private)
 	write(t, filepath.Join(base, "granted"), []byte("file"), 0o644)
 	for _, path := range []string{filepath.Join(f.order.Dir, "host.sock"), filepath.Join(f.order.Dir, "admin.sock")} {
 		ln, err := net.Listen("unix", path)
@@ -310,6 +323,7 @@ func TestIsolatedStage(t *testing.T) {
 				data := filepath.Dir(f.order.Dir)
 				denied := attempts{
 					"read secret":    filepath.Join(data, "secret"),
+					"read hidden":    filepath.Join(filepath.Dir(f.order.Binary), "private", "secret"),
 					"list data":      filepath.Join(data, "stages", "other"),
 					"connect admin":  filepath.Join(f.order.Dir, "admin.sock"),
 					"signal process": pid,
@@ -364,6 +378,61 @@ func TestIsolatedStage(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Where namespaces are forbidden, Landlock and the filter keep most out of reach, and nothing else
+// is claimed.
+func TestIsolatedStageWithoutNamespaces(t *testing.T) {
+	t.Parallel()
+	if m := isolation.Detect(t.Context()); m.Landlock < 6 {
+		t.Skipf("the kernel has version %d of Landlock", m.Landlock)
+	}
+	for name, uid := range users() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newIsolationFixture(t, uid)
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			pid := strconv.Itoa(bystander(t, uid))
+			f.order.NoNamespaces = true
+			f.order.Spec.Mode = isolation.Auto
+			denied := attempts{
+				"read secret":    filepath.Join(filepath.Dir(f.order.Dir), "secret"),
+				"read hidden":    filepath.Join(filepath.Dir(f.order.Binary), "private", "secret"),
+				"signal process": pid,
+				"trace process":  pid,
+				"read memory":    filepath.Join("/proc", pid, "environ"),
+				"dial loopback":  server.Addr().String(),
+				"namespace user": "",
+			}
+			f.order.Try = attempts{
+				"write own":    filepath.Join(f.order.DataDir, "mine"),
+				"connect host": filepath.Join(f.order.Dir, "host.sock"),
+				"list etc":     "/etc",
+				"append null":  "/dev/null",
+			}
+			for name, with := range denied {
+				f.order.Try[name] = with
+			}
+			report := f.run(t)
+			if report.Error != "" {
+				t.Fatal(report.Error)
+			}
+			for name, got := range report.Results {
+				if _, want := denied[name]; want == (got == "done") {
+					t.Errorf("%s: %s", name, got)
+				}
+			}
+			for _, means := range report.Means {
+				if slices.Contains([]string{"uid", "userns", "mnt", "pid", "ipc", "uts", "net"}, means) {
+					t.Errorf("%s is reported, of %v", means, report.Means)
+				}
+			}
+		})
 	}
 }
 
