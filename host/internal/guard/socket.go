@@ -10,24 +10,24 @@ import (
 // connections of other users are closed unread. Its directory must have mode 0700, since
 // the mode of the socket is set a moment after it was made.
 func Listen(path string) (net.Listener, error) {
-	return listenWith(path, 0o600, isAllowed)
+	return listenWith(path, isAllowed)
 }
 
-// ListenFor is Listen for a socket that more users can connect to, if they can reach its path: the
-// directory keeps out all for whom the socket is not mounted elsewhere.
+// ListenFor is Listen for a socket to which more users may connect, once its mode is changed. The
+// directory goes on keeping out all for whom the socket is not mounted elsewhere.
 func ListenFor(path string, also func(uid int) bool) (net.Listener, error) {
-	return listenWith(path, 0o666, func(c *net.UnixConn) bool {
+	return listenWith(path, func(c *net.UnixConn) bool {
 		uid, err := peerUser(c)
 		return err == nil && (isOwn(uid) || also(uid))
 	})
 }
 
-func listenWith(path string, mode os.FileMode, allowed func(*net.UnixConn) bool) (net.Listener, error) {
+func listenWith(path string, allowed func(*net.UnixConn) bool) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, mode); err != nil {
+	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return listener{UnixListener: l, allowed: allowed}, nil

@@ -119,7 +119,20 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 		view = exposed(view, p.Binary, p.Hidden)
 	}
 	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), dir: p.Dir, net: p.Network}
-	return l, l.give(p.DataDir, p.Dir)
+	return l, errors.Join(l.give(p.DataDir, p.Dir), l.open(p.Sockets))
+}
+
+// open lets the process' own user connect to sockets. Their directories keep out all others.
+func (l *Launcher) open(sockets []string) error {
+	for _, socket := range sockets {
+		if l.uid == 0 {
+			continue
+		}
+		if err := os.Chmod(socket, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Means are the names of what isolates the process.

@@ -227,9 +227,6 @@ func newIsolationFixture(t *testing.T, uid int) *isolationFixture {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ln.Close() })
-		if err := os.Chmod(path, 0o666); err != nil {
-			t.Fatal(err)
-		}
 	}
 	err = filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
