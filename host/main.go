@@ -6,9 +6,13 @@ import (
 	"os"
 
 	"github.com/catena-dev/catena/host/internal/cli"
+	"github.com/catena-dev/catena/host/internal/isolation"
 )
 
 // version is the version of Catena, set by the linker.
 var version = "unknown"
 
-func main() { os.Exit(cli.Main(version)) }
+func main() {
+	isolation.Dispatch()
+	os.Exit(cli.Main(version))
+}

@@ -124,7 +124,7 @@ const stage: Pick<StageHandlers, 'Describe' | 'Configure' | 'PrepareRun' | 'Drai
 const shutdown: grpc.handleUnaryCall<object, object> = (_, reply) => { reply(null, {}); setTimeout(() => process.exit(0), 100); };
 
 // 2. Handshake: no certificate, the directory of mode 0700 protects the control socket.
-const file = ['../stage.proto', '../../../sdk/stagev1/stage.proto'].map((f) => path.join(__dirname, f)).find(fs.existsSync);
+const file = ['stage.proto', '../stage.proto', '../../../sdk/stagev1/stage.proto'].map((f) => path.join(__dirname, f)).find(fs.existsSync);
 const definition = loader.loadSync(file ?? 'stage.proto', { longs: Number, enums: String, defaults: true });
 const proto = grpc.loadPackageDefinition(definition) as unknown as ProtoGrpcType;
 const empty = { requestStream: false, responseStream: false, requestSerialize: () => Buffer.alloc(0), requestDeserialize: () => ({}),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk"
 )
 
@@ -19,6 +20,7 @@ const envStage = "HOST_TEST_STAGE"
 const envCommand = "HOST_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
+	isolation.Dispatch()
 	if os.Getenv(envCommand) != "" {
 		os.Exit(Main("unknown"))
 	}

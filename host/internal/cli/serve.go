@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/server"
 )
@@ -63,6 +64,9 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			defer stopReload()
 			source, err := flags.source()
 			if err != nil {
+				return err
+			}
+			if err := isolation.HideMemory(); err != nil {
 				return err
 			}
 			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force, Version: version})

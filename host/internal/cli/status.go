@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -144,14 +145,14 @@ func printStatus(out io.Writer, format string, all admin.Status) error {
 		return printPIDs(out, all.Stages)
 	}
 	w, on := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0), coloursOf(out)
-	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tVERSION\tRESTARTS\tCLAIMS\n", on.paint(plain, "STATE"))
+	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
 	for _, s := range all.Stages {
 		state, pid, used := s.State+nextStart(s), "-", (*supervisor.Usage)(nil)
 		if hasProcess(s) {
 			pid, used = strconv.Itoa(s.PID), s.Usage
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
-			s.Stage, on.paint(colourOf(s.State), state), age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used), dash(s.Version), s.Restarts, s.Claims)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
+			s.Stage, on.paint(colourOf(s.State), state), age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
 		if s.Standby != nil {
 			printGeneration(w, on, "standby", *s.Standby)
 		}
@@ -177,7 +178,7 @@ func printStatus(out io.Writer, format string, all admin.Status) error {
 }
 
 func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\n", role, on.paint(colourOf(g.State), g.State), age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t\n", role, on.paint(colourOf(g.State), g.State), age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
 }
 
 func memoryOf(u *supervisor.Usage) string {
@@ -199,6 +200,17 @@ func cpuOf(u *supervisor.Usage) string {
 		return d.Round(time.Second / 10).String()
 	}
 	return d.Round(time.Second).String()
+}
+
+// isolationColumn is what isolates the process of a stage, in short.
+func isolationColumn(s supervisor.Status) string {
+	switch {
+	case s.Attached:
+		return "off (attached)"
+	case !hasProcess(s):
+		return "-"
+	}
+	return isolation.Summary(s.Isolation)
 }
 
 // printPIDs prints the process of each stage. It fails if one has none.

@@ -93,14 +93,16 @@ type Stage struct {
 	Required bool `koanf:"required"`
 	Standby  bool `koanf:"standby"`
 	// RollbackOn has the elements of Rollback as they are written.
-	RollbackOn []string          `koanf:"rollbackOn"`
-	Rollback   Rollback          `koanf:"-"`
-	Probation  time.Duration     `koanf:"probation"`
-	Identity   Identity          `koanf:"identity"`
-	Grants     Grants            `koanf:"grants"`
-	Limits     Limits            `koanf:"limits"`
-	Env        map[string]string `koanf:"env"`
-	Config     map[string]any    `koanf:"config"` // fit for JSON; nil: none
+	RollbackOn []string      `koanf:"rollbackOn"`
+	Rollback   Rollback      `koanf:"-"`
+	Probation  time.Duration `koanf:"probation"`
+	Identity   Identity      `koanf:"identity"`
+	Grants     Grants        `koanf:"grants"`
+	Limits     Limits        `koanf:"limits"`
+	// Isolation is a name of isolation.Modes.
+	Isolation string            `koanf:"isolation"`
+	Env       map[string]string `koanf:"env"`
+	Config    map[string]any    `koanf:"config"` // fit for JSON; nil: none
 }
 
 // Identity is the user as which a stage calls the API server.

@@ -61,12 +61,12 @@ stages:
 				Env:      map[string]string{"GOMAXPROCS": "2"},
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
 				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}},
-				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}},
+				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}, Isolation: "off"},
 			"core": {Name: "core", Lock: "off", StartTimeout: 5 * time.Second,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
 				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}},
-				Grants:   Grants{Claims: []string{"/**"}, SystemRequests: true, Store: "registry", Keys: true, Network: true, Files: []string{}}},
+				Grants:   Grants{Claims: []string{"/**"}, SystemRequests: true, Store: "registry", Keys: true, Network: true, Files: []string{}}, Isolation: "off"},
 		},
 		"log": Log{Level: "info", StageLevel: "warn", Format: "text"},
 	}
@@ -89,7 +89,7 @@ func TestWhere(t *testing.T) {
 		"stages.core.binary":          "test.yaml:6",
 		`stages.core.config.a\.b`:     "test.yaml:7",
 		"stages.core.config.a.b":      "test.yaml:7",
-		"stages.core.identity.groups": "catena:shipped.yaml:13",
+		"stages.core.identity.groups": "catena:shipped.yaml:15",
 		"nonsense":                    "default",
 	} {
 		if got := c.Where(key); got != want {

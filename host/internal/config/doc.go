@@ -198,6 +198,11 @@
 //	stages.*.env.* (value)
 //	    A variable for the environment of the stage's process, which otherwise gets
 //	    a short list of the host's.
+//	stages.*.isolation (auto, required, off)
+//	    How the kernel keeps the stage from what it was not granted: `auto` by all
+//	    means of this machine, `required` by all means or not at all, `off` by none.
+//	    See [Isolation](security.md#isolation).
+//	    Default: off
 //	stages.*.config (mapping)
 //	    The stage's own configuration, with keys as the stage defines them.
 package config

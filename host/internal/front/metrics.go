@@ -169,6 +169,8 @@ type StageState struct {
 	Measured bool
 	Memory   int64
 	CPU      time.Duration
+	// Isolation has the names of what isolates its process.
+	Isolation []string
 }
 
 // stageCollector collects the metrics of a Supervision.
@@ -177,6 +179,7 @@ type stageCollector struct {
 	source                atomic.Pointer[Supervision]
 	state, restarts, held *metrics.Desc
 	memory, cpu           *metrics.Desc
+	isolated              *metrics.Desc
 }
 
 func newStageCollector() *stageCollector {
@@ -189,6 +192,8 @@ func newStageCollector() *stageCollector {
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
 		cpu: metrics.NewDesc("catena_stage_cpu_seconds_total", "CPU time of all processes that a stage has had.",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
+		isolated: metrics.NewDesc("catena_stage_isolated", "1 for each means of the kernel that isolates the process of a stage.",
+			[]string{"stage", "means"}, nil, metrics.ALPHA, ""),
 		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
 	}
 }
@@ -200,6 +205,7 @@ func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- c.memory
 	ch <- c.cpu
 	ch <- c.held
+	ch <- c.isolated
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -220,6 +226,9 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 		if st.Measured {
 			ch <- metrics.NewLazyConstMetric(c.memory, metrics.GaugeValue, float64(st.Memory), st.Stage)
 			ch <- metrics.NewLazyConstMetric(c.cpu, metrics.CounterValue, st.CPU.Seconds(), st.Stage)
+		}
+		for _, means := range st.Isolation {
+			ch <- metrics.NewLazyConstMetric(c.isolated, metrics.GaugeValue, 1, st.Stage, means)
 		}
 	}
 	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))

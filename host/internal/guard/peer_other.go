@@ -2,8 +2,11 @@
 
 package guard
 
-import "net"
+import (
+	"net"
+	"os"
+)
 
-// isAllowed accepts every peer on this system, where only the modes of the socket and of its
-// directory protect it.
-func isAllowed(*net.UnixConn) bool { return true }
+// peerUser returns this user for every peer on this system, where only the modes of the socket and
+// of its directory protect it.
+func peerUser(*net.UnixConn) (int, error) { return os.Geteuid(), nil }

@@ -10,6 +10,19 @@ import (
 // connections of other users are closed unread. Its directory must have mode 0700, since
 // the mode of the socket is set a moment after it was made.
 func Listen(path string) (net.Listener, error) {
+	return listenWith(path, isAllowed)
+}
+
+// ListenFor is Listen for a socket to which more users may connect, once its mode is changed. The
+// directory goes on keeping out all for whom the socket is not mounted elsewhere.
+func ListenFor(path string, also func(uid int) bool) (net.Listener, error) {
+	return listenWith(path, func(c *net.UnixConn) bool {
+		uid, err := peerUser(c)
+		return err == nil && (isOwn(uid) || also(uid))
+	})
+}
+
+func listenWith(path string, allowed func(*net.UnixConn) bool) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
@@ -17,8 +30,16 @@ func Listen(path string) (net.Listener, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return listener{UnixListener: l, allowed: isAllowed}, nil
+	return listener{UnixListener: l, allowed: allowed}, nil
 }
+
+// isAllowed reports whether the process at the other end of a connection is of this user or root.
+func isAllowed(c *net.UnixConn) bool {
+	uid, err := peerUser(c)
+	return err == nil && isOwn(uid)
+}
+
+func isOwn(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
 // listener accepts the connections of allowed peers only.
 type listener struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -25,6 +26,10 @@ type Running interface {
 	PID() int
 	Client() stagev1.StageClient
 	Description() *stagev1.DescribeResponse
+	// Isolation returns the names of what isolates the process, and IsolationLacks what the
+	// machine lacks for more.
+	Isolation() []string
+	IsolationLacks() []error
 	// Done is closed when the process has ended, or the attachment to it.
 	Done() <-chan struct{}
 	// Err returns nil until Done is closed, and the reason from then on. It never blocks.
@@ -157,7 +162,7 @@ func dialDebug(ctx context.Context, dir, name string) (conn *net.UnixConn, pid i
 		return nil, 0, err
 	}
 	conn = c.(*net.UnixConn)
-	if pid, err = peerOf(conn); err != nil {
+	if pid, err = peerOf(conn, os.Geteuid()); err != nil {
 		return nil, 0, errors.Join(err, conn.Close())
 	}
 	return conn, pid, nil
@@ -238,6 +243,12 @@ func (a *Attached) Client() stagev1.StageClient { return a.client }
 
 // Description returns the stage's response to Describe.
 func (a *Attached) Description() *stagev1.DescribeResponse { return a.description }
+
+// Isolation returns nothing: the process was started by hand, as its user wanted it.
+func (a *Attached) Isolation() []string { return nil }
+
+// IsolationLacks returns nothing.
+func (a *Attached) IsolationLacks() []error { return nil }
 
 // Done is closed when the connection to the process has ended.
 func (a *Attached) Done() <-chan struct{} { return a.done }

@@ -44,7 +44,7 @@ func (p *Process) dialControl(ctx context.Context, _ string) (net.Conn, error) {
 	if err != nil || p.Control() == ControlMTLS {
 		return conn, err
 	}
-	if err := checkListener(conn.(*net.UnixConn), p.PID()); err != nil {
+	if err := checkListener(conn.(*net.UnixConn), p.PID(), p.launcher.UID()); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("control socket: %w", err)
 	}

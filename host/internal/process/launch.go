@@ -38,17 +38,37 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		stagev1.EnvListener+"="+strconv.Itoa(listenerFD),
 		stagev1.EnvParent+"="+strconv.Itoa(parentFD),
 		stagev1.EnvLogLevel+"="+logLevel(p.spec.Logger))
-	p.started = time.Now()
-	err = p.child.start(ctx, path, []string{p.spec.Binary}, &os.ProcAttr{
+	attr := &os.ProcAttr{
 		Env:   environment(p.spec.HostEnv, withDefaults(p.spec.Env, binary), env),
 		Files: inherit.files,
 		Sys:   processAttributes(),
-	})
-	if err != nil {
+	}
+	argv := []string{p.spec.Binary}
+	if path, argv, err = p.isolate(dir, path, argv, attr, &inherit); err != nil {
+		return err
+	}
+	p.started = time.Now()
+	if err := p.child.start(ctx, path, argv, attr); err != nil {
+		p.launcher.Close()
 		return launchProblem(err)
 	}
 	_ = p.limitFiles() // enforceLimits reports the error
 	return nil
+}
+
+// isolate prepares the isolation of the process, and returns what to start.
+func (p *Process) isolate(dir, path string, argv []string, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
+	what := p.spec.Isolation
+	what.Stage, what.Binary, what.Dir = p.spec.Stage, p.spec.Binary, dir
+	launcher, err := p.spec.Machine.Prepare(what, attr.Env)
+	if err != nil || launcher == nil {
+		return path, argv, err
+	}
+	p.launcher = launcher
+	if err := inherit.give(launcher.UID()); err != nil {
+		return "", nil, fmt.Errorf("what it inherits: %w", err)
+	}
+	return launcher.Wrap(path, argv, attr)
 }
 
 // logLevel returns the least level of which the host logs a stage's lines.
@@ -125,6 +145,22 @@ func (in *inheritance) lifeline(keep **os.File) int {
 	r, w, err := os.Pipe()
 	*keep = w
 	return in.add(r, err)
+}
+
+// give makes a user the owner of the pipes, who could not open them by name otherwise.
+func (in *inheritance) give(uid int) error {
+	if uid == os.Geteuid() {
+		return nil
+	}
+	for _, f := range in.own {
+		if info, err := f.Stat(); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+			continue
+		}
+		if err := f.Chown(uid, uid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (in *inheritance) close() {

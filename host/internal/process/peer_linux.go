@@ -3,14 +3,13 @@ package process
 import (
 	"fmt"
 	"net"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // peerOf returns the id of the process at the other end of a connection. It must be one of
-// this user.
-func peerOf(conn *net.UnixConn) (pid int, err error) {
+// that user.
+func peerOf(conn *net.UnixConn, uid int) (pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -26,16 +25,16 @@ func peerOf(conn *net.UnixConn) (pid int, err error) {
 	if peerErr != nil {
 		return 0, fmt.Errorf("peer credentials: %w", peerErr)
 	}
-	if int(peer.Uid) != os.Geteuid() {
-		return 0, fmt.Errorf("process %d of user %d listens at %s; it must be one of this user (%d)",
-			peer.Pid, peer.Uid, conn.RemoteAddr(), os.Geteuid())
+	if int(peer.Uid) != uid {
+		return 0, fmt.Errorf("process %d of user %d listens at %s; it must be one of user %d",
+			peer.Pid, peer.Uid, conn.RemoteAddr(), uid)
 	}
 	return int(peer.Pid), nil
 }
 
-// checkListener checks that the process at the other end has this id.
-func checkListener(conn *net.UnixConn, pid int) error {
-	got, err := peerOf(conn)
+// checkListener checks that the process at the other end has this id and user.
+func checkListener(conn *net.UnixConn, pid, uid int) error {
+	got, err := peerOf(conn, uid)
 	if err == nil && got != pid {
 		err = fmt.Errorf("%s does not belong to process %d, which was launched, but to process %d", conn.RemoteAddr(), pid, got)
 	}

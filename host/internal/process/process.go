@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -39,7 +40,9 @@ type Process struct {
 	logs      *logs
 	handshake *handshake
 	streams   streams
-	lifeline  *os.File // the process ends when this is closed
+	launcher  *isolation.Launcher // nil if nothing isolates the process
+	launchErr error               // of the launcher
+	lifeline  *os.File            // the process ends when this is closed
 	plugin    *plugin.Client
 	dir       string        // of this process alone; "" until go-plugin has made it
 	done      chan struct{} // closed when the process has ended and its output was read
@@ -100,6 +103,12 @@ func (p *Process) Err() error {
 		return nil
 	}
 }
+
+// Isolation returns the names of what isolates the process, as package isolation lists them.
+func (p *Process) Isolation() []string { return p.launcher.Means() }
+
+// IsolationLacks returns what this machine lacks to isolate the process by all means.
+func (p *Process) IsolationLacks() []error { return p.launcher.Missing() }
 
 // LoseHost closes the pipe by which the process notices that its host has ended. The process
 // should end then.
@@ -174,7 +183,13 @@ func (p *Process) run(ctx context.Context, binary *os.File, dir string, env []st
 		p.drain()
 		p.release()
 	}()
-	return nil
+	if p.launcher == nil {
+		return nil
+	}
+	if err := p.launcher.Wait(); err != nil {
+		p.launchErr = launchProblem(err)
+	}
+	return p.launchErr
 }
 
 // enforceLimits sets the limits of the process, and logs those that cannot be had.

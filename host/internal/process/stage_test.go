@@ -25,6 +25,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -36,6 +37,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	isolation.Dispatch()
 	if mode := os.Getenv(envMode); mode != "" {
 		play(mode)
 		os.Exit(0)
@@ -81,6 +83,8 @@ func play(mode string) {
 		printHandshake(certificate())
 	case "host":
 		playHost()
+	case "isolating-host":
+		playIsolatingHost()
 	case "other-process": // a process outside of the group listens on the socket that it names
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), envMode+"=listens")
@@ -183,6 +187,8 @@ func (s *testStage) Describe(ctx context.Context, _ *stagev1.DescribeRequest) (*
 	case "grandchild", "daemon":
 		pid, err := s.startGrandchild()
 		return &stagev1.DescribeResponse{Name: "test", Version: strconv.Itoa(pid)}, err
+	case "tries":
+		return &stagev1.DescribeResponse{Name: "test", Summary: tryAll()}, nil
 	case "floods":
 		go s.flood()
 	case "serves":

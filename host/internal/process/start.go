@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -62,6 +63,12 @@ type Spec struct {
 	HostEnv []string
 	// StartTimeout bounds the time until the process has described itself; a minute if 0.
 	StartTimeout time.Duration
+	// Isolation is what keeps the process from what it was not granted; nothing if zero. The
+	// name of the stage, the binary and the directory of the process are filled in.
+	Isolation isolation.Process
+	// Machine is what this machine can do for that. The program of this process has to call
+	// isolation.Dispatch first.
+	Machine *isolation.Machine
 	// Logger gets the log and the output of the process. It should have the stage's name.
 	Logger hclog.Logger
 }
@@ -256,6 +263,8 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	exit := p.exit()
 	var call *CallError
 	switch {
+	case p.launchErr != nil && ctx.Err() == nil:
+		return p.launchErr
 	case errors.Is(problem, errNoHandshake):
 		return fmt.Errorf("is no Catena stage, or prints before its handshake: the first line on its standard output is %s; a stage must write nothing there before it serves, logs belong on standard error",
 			quote(line))

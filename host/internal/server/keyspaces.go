@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/store"
 )
 
@@ -41,7 +40,7 @@ func (k *keyspaces) serve(stage, socket string) error {
 	if k.open[stage] != nil {
 		return nil
 	}
-	l, err := guard.Listen(socket)
+	l, err := listenForStages(socket)
 	if err != nil {
 		return err
 	}

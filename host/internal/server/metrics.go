@@ -27,6 +27,7 @@ func (r *run) stageStates() []front.StageState {
 		u, measured := used[st.Stage]
 		states = append(states, front.StageState{
 			Stage: st.Stage, State: st.State, Restarts: st.Restarts, Measured: measured, Memory: u.Memory, CPU: u.CPU,
+			Isolation: st.Isolation,
 		})
 	}
 	return states

@@ -9,6 +9,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -54,7 +55,7 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: environment(st), OpenFiles: st.Limits.OpenFiles,
-			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st),
+			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st),
 		},
 		Policy: supervisor.Policy{
 			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
@@ -98,6 +99,16 @@ func environment(st config.Stage) map[string]string {
 	}
 	env[name] = strconv.FormatInt(soft/100*90, 10)
 	return env
+}
+
+// isolationOf is what the configuration, which has been validated, says of the isolation of a
+// stage.
+func isolationOf(st config.Stage) isolation.Spec {
+	mode, err := isolation.ParseMode(st.Isolation)
+	if err != nil {
+		mode = isolation.Auto // the safest
+	}
+	return isolation.Spec{Mode: mode, Network: st.Grants.Network, Files: st.Grants.Files}
 }
 
 // rollbackOf is what the configuration, which has been validated, says of going back after

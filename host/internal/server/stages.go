@@ -3,12 +3,16 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
@@ -20,7 +24,7 @@ const hostSocketName = "host.sock"
 
 // buildChain makes the relay, the socket on which the stages call the host, and the
 // supervisor.
-func (r *run) buildChain(context.Context) error {
+func (r *run) buildChain(ctx context.Context) error {
 	routing := &routing{front: r.front, log: r.logs.host}
 	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
 	r.undo.add(r.chain.claims.close)
@@ -32,7 +36,7 @@ func (r *run) buildChain(context.Context) error {
 	r.front.SetChain(r.chain.relay)
 
 	socket := filepath.Join(r.runtimeDir, hostSocketName)
-	l, err := guard.Listen(socket)
+	l, err := listenForStages(socket)
 	if err != nil {
 		return fmt.Errorf("socket for the stages: %w", err)
 	}
@@ -45,7 +49,8 @@ func (r *run) buildChain(context.Context) error {
 	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir}
 	r.undo.add(keys.close)
 	r.stages, err = supervisor.New(supervisor.Options{
-		Chain: r.specs, DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
+		Chain: r.specs, Machine: sync.OnceValue(func() *isolation.Machine { return isolation.Detect(ctx) }),
+		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
 		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
 	})
@@ -62,6 +67,15 @@ func (r *run) buildChain(context.Context) error {
 // approve goes by the lock file as it is by then.
 func (r *run) approve(stage, binary string, c process.Contents) error {
 	return checkLock(r.Config, stage, binary, c)
+}
+
+// listenForStages opens the socket on which stages call the host. If this process runs as root,
+// each isolated stage has a user of its own.
+func listenForStages(path string) (net.Listener, error) {
+	if os.Geteuid() == 0 {
+		return guard.ListenFor(path, isolation.IsStageUser)
+	}
+	return guard.Listen(path)
 }
 
 // startStages brings the chain up and prints a line for each stage.

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -18,6 +19,9 @@ type Options struct {
 	// DataDir is the directory in which each stage gets one of its own; RuntimeDir
 	// is the directory for sockets.
 	DataDir, RuntimeDir string
+	// Machine returns what this machine can do to isolate stages. It is called if there are
+	// stages to isolate.
+	Machine func() *isolation.Machine
 	// Flags of the API server, as name=value.
 	Flags []string
 	// OwnStore returns the flags, as name=value, with which a stage reaches keys of its own in

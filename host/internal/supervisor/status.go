@@ -20,8 +20,10 @@ type Status struct {
 	// Attached says that the process was started by hand. The host never kills it.
 	Attached bool `json:"attached,omitempty"`
 	// Grants are what the stage may do beyond what every stage may.
-	Grants  grants.Grants `json:"grants"`
-	Version string        `json:"version,omitempty"`
+	Grants grants.Grants `json:"grants"`
+	// Isolation has the names of what isolates the process, empty if nothing does.
+	Isolation []string `json:"isolation"`
+	Version   string   `json:"version,omitempty"`
 	// Usage is what the process used when that was last measured.
 	Usage  *Usage    `json:"usage,omitempty"`
 	Binary string    `json:"binary"`
@@ -108,11 +110,13 @@ func (s *Supervisor) Status() []Status {
 func (s *stage) status() Status {
 	st := Status{
 		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, NextStart: s.nextStart, Failure: s.failure,
-		Attached: s.spec.Attach != "", Grants: s.spec.Grants, Required: s.spec.Required, StandbyFailure: s.standbyFailure,
+		Isolation: []string{}, Grants: s.spec.Grants,
+		Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}
 	if g := s.current(); g != nil {
 		last := s.state.Last(g.ID())
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
+		st.Isolation = append(st.Isolation, g.Isolation()...)
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
 		st.Usage = s.usageOf(g)
 		if s.state.Requests() == lifecycle.Refused {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
@@ -113,6 +115,31 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 		})
 	}
 	return req, nil
+}
+
+// storeSockets are the sockets on which the stage may reach the store: what it declares to need
+// is not known before it runs.
+func (g *Generation) storeSockets() ([]string, error) {
+	flags := g.opts.Flags
+	switch {
+	case g.spec.Grants.Store == grants.NoStore:
+		return nil, nil
+	case g.opts.OwnStore != nil:
+		own, err := g.opts.OwnStore(g.Name())
+		if err != nil {
+			return nil, err
+		}
+		if flags = append(slices.Clone(own), flags...); g.spec.Grants.Store == grants.OwnKeys {
+			flags = own
+		}
+	}
+	var sockets []string
+	for _, flag := range flags {
+		if path, ok := strings.CutPrefix(flag, "etcd-servers=unix://"); ok {
+			sockets = append(sockets, path)
+		}
+	}
+	return sockets, nil
 }
 
 // withStartTimeout bounds one step of the start. The error of a step that takes longer names

@@ -9,10 +9,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -102,6 +104,20 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 	spec := process.Spec{
 		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
+		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Hidden: opts.Hidden},
+	}
+	if opts.HostSocket != "" {
+		spec.Isolation.Sockets = []string{opts.HostSocket}
+	}
+	if c.Spec.Isolation.Mode != isolation.Off {
+		if opts.Machine != nil {
+			spec.Machine = opts.Machine()
+		}
+		sockets, err := g.storeSockets()
+		if err != nil {
+			return nil, err
+		}
+		spec.Isolation.Sockets = append(spec.Isolation.Sockets, sockets...)
 	}
 	if c.Spec.Attach != "" {
 		spec.Attach, spec.Logger = c.Spec.Attach, opts.Log
@@ -112,8 +128,21 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 	if g.process, err = process.Connect(ctx, spec); err != nil {
 		return nil, err
 	}
+	g.logIsolation()
 	g.ending, g.end = context.WithCancel(context.Background())
 	return g, nil
+}
+
+// logIsolation logs what this machine lacks to isolate the process.
+func (g *Generation) logIsolation() {
+	var lacks []string
+	for _, err := range g.process.IsolationLacks() {
+		lacks = append(lacks, err.Error())
+	}
+	if len(lacks) > 0 {
+		g.opts.Log.Warn("is isolated by less than all means, since this machine lacks some",
+			"generation", g.id, "by", strings.Join(g.process.Isolation(), ","), "lacks", strings.Join(lacks, "; "))
+	}
 }
 
 // NewListener opens a data socket for a generation that is made from spec, or stands for
@@ -154,6 +183,9 @@ func (g *Generation) Listener() *process.Listener { return g.listener }
 
 // PID is the id of the process.
 func (g *Generation) PID() int { return g.process.PID() }
+
+// Isolation has the names of what isolates the process, as package isolation lists them.
+func (g *Generation) Isolation() []string { return g.process.Isolation() }
 
 // Version is that of the stage, as it describes itself.
 func (g *Generation) Version() string { return g.process.Description().GetVersion() }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/isolation"
 )
 
 // Spec is what the process of a generation is made from. A stage whose Spec changes needs
@@ -30,6 +32,8 @@ type Spec struct {
 	Env map[string]string
 	// OpenFiles is how many files the process may have open; 0 is as many as the host.
 	OpenFiles int64
+	// Isolation is what keeps the process from what it was not granted; nothing if zero.
+	Isolation isolation.Spec
 	// User and Groups are the identity of the stage's calls to the host.
 	User   string
 	Groups []string
@@ -52,12 +56,15 @@ func (s Spec) normal() Spec {
 		s.Groups = nil
 	}
 	s.Grants = s.Grants.Normal()
+	if len(s.Isolation.Files) == 0 {
+		s.Isolation.Files = nil
+	}
 	return s
 }
 
-// Clone returns a copy whose environment and groups can be changed.
+// Clone returns a copy whose environment, groups and files can be changed.
 func (s Spec) Clone() Spec {
-	s.Env, s.Groups = maps.Clone(s.Env), slices.Clone(s.Groups)
+	s.Env, s.Groups, s.Isolation.Files = maps.Clone(s.Env), slices.Clone(s.Groups), slices.Clone(s.Isolation.Files)
 	return s
 }
 
@@ -65,6 +72,10 @@ func (s Spec) Clone() Spec {
 type Options struct {
 	// DataDir is the directory of the stage, RuntimeDir that for sockets.
 	DataDir, RuntimeDir string
+	// Hidden are directories of which a stage that is isolated sees nothing but what is its own.
+	Hidden []string
+	// Machine returns what this machine can do to isolate stages; nil if there are none to isolate.
+	Machine func() *isolation.Machine
 	// Flags of the API server, as name=value.
 	Flags []string
 	// OwnStore returns the flags with which a stage reaches keys of its own in the store. It may

@@ -1,0 +1,51 @@
+//go:build !linux
+
+package isolation
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+var errSystem = errors.New("not available on this system")
+
+// Dispatch does nothing on this system.
+func Dispatch() {}
+
+// HideMemory does nothing on this system.
+func HideMemory() error { return nil }
+
+// Detect finds that nothing is available on this system.
+func Detect(context.Context) *Machine { return &Machine{Namespaces: errSystem, Filter: errSystem} }
+
+// Launcher is not available on this system.
+type Launcher struct{}
+
+// Prepare returns nil, and an error if isolation is required.
+func (m *Machine) Prepare(p Process, _ []string) (*Launcher, error) {
+	if p.Mode == Required {
+		return nil, refusal(p.Stage, []error{errSystem})
+	}
+	return nil, nil
+}
+
+// Means returns none.
+func (l *Launcher) Means() []string { return nil }
+
+// Missing returns nothing.
+func (l *Launcher) Missing() []error { return nil }
+
+// UID is the user of this process.
+func (l *Launcher) UID() int { return os.Geteuid() }
+
+// Wrap changes nothing.
+func (l *Launcher) Wrap(path string, argv []string, _ *os.ProcAttr) (string, []string, error) {
+	return path, argv, nil
+}
+
+// Wait does nothing.
+func (l *Launcher) Wait() error { return nil }
+
+// Close does nothing.
+func (l *Launcher) Close() {}

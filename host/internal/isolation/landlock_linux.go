@@ -1,0 +1,84 @@
+package isolation
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+)
+
+// landlockConfigs has, for each version of the ABI that is used, what it can restrict.
+func landlockConfigs() []landlock.Config {
+	return []landlock.Config{
+		landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7, landlock.V8, landlock.V9,
+	}
+}
+
+// landlockVersion is 0 if there is no Landlock.
+func landlockVersion() int {
+	version, err := ll.LandlockGetABIVersion()
+	if err != nil || version < 0 {
+		return 0
+	}
+	return min(version, len(landlockConfigs()))
+}
+
+// applyLandlock restricts this process to what is in reach. Where the process has a view of its
+// own, nothing else is there, and Landlock is the second wall; it is the only one otherwise.
+func applyLandlock(l *launch) error {
+	config := landlockConfigs()[l.Landlock-1]
+	if l.Network {
+		config.HandledAccessNet = 0
+	}
+	if err := config.Restrict(landlockRules(l)...); err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	return nil
+}
+
+func landlockRules(l *launch) []landlock.Rule {
+	var rules []landlock.Rule
+	view := l.View
+	if l.Namespaces {
+		rules = append(rules, connectable(l, landlock.RODirs("/")))
+	} else {
+		view = append(view, entry{Path: "/proc/self", Access: readOnly})
+	}
+	for _, e := range view {
+		info, err := os.Stat(e.Path)
+		if err != nil {
+			continue // it is optional, or has been found missing before
+		}
+		if rule, ok := landlockRule(l, e, info.IsDir()); ok {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+func landlockRule(l *launch, e entry, isDir bool) (landlock.FSRule, bool) {
+	switch {
+	case e.Access == hidden, e.Access == private && !l.Namespaces:
+		return landlock.FSRule{}, false
+	case e.Access == readOnly && isDir:
+		return landlock.RODirs(e.Path), true
+	case e.Access == readOnly:
+		return connectable(l, landlock.ROFiles(e.Path)), true
+	case !isDir:
+		return landlock.RWFiles(e.Path), true
+	}
+	rule := connectable(l, landlock.RWDirs(e.Path))
+	if l.Landlock >= 2 {
+		rule = rule.WithRefer()
+	}
+	return rule, true
+}
+
+// connectable allows to connect to sockets, which Landlock governs from version 9 on.
+func connectable(l *launch, rule landlock.FSRule) landlock.FSRule {
+	if l.Landlock >= 9 {
+		return rule.WithResolveUnix()
+	}
+	return rule
+}
