@@ -62,7 +62,8 @@ enough.`,
 }
 
 // validateWithStages has every stage of the chain check its configuration. The error joins
-// the problems. A stage without a good binary is skipped: that is reported anyway.
+// the problems. A stage without a good binary, or with one that is not locked, is skipped: that
+// is reported anyway.
 func validateWithStages(ctx context.Context, cfg *config.Config, flags []string) error {
 	var errs []error
 	for _, name := range cfg.Order {
@@ -71,7 +72,12 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 			continue
 		}
 		st := cfg.Stages[name]
-		errs = append(errs, askPlugin(ctx, cfg, b, func(ctx context.Context, p *process.Process) error {
+		locked, approve := true, server.Approval(cfg, b.Name, b.Path)
+		err = askApproved(ctx, b, st, func(c process.Contents) error {
+			err := approve(c)
+			locked = err == nil
+			return err
+		}, func(ctx context.Context, p *process.Process) error {
 			granted, needs := server.GrantsOf(st), p.Description().GetNeeds()
 			if err := granted.Check(name, needs); err != nil {
 				return err
@@ -81,7 +87,10 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 				return fmt.Errorf("stages.%s.%w", name, err)
 			}
 			return schema.CheckStage(ctx, name, p, st.Config, selected)
-		}))
+		})
+		if locked {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

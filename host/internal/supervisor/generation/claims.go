@@ -58,7 +58,7 @@ func (g *Generation) granted(claims []*stagev1.Claim) []*stagev1.Claim {
 	if text := strings.Join(refused, " "); text != g.ungranted {
 		g.ungranted = text
 		if text != "" {
-			g.opts.Log.Info("the stage makes claims that it is not granted: they do not count", "generation", g.id, "claims", text)
+			g.opts.Log.Debug("the stage makes claims that it is not granted: they do not count", "generation", g.id, "claims", text)
 		}
 	}
 	return good

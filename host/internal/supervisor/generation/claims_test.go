@@ -46,7 +46,7 @@ func TestClaimsThatDoNotCount(t *testing.T) {
 func TestClaimsWithoutAGrant(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	g := &Generation{id: "g", opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log})}}
+	g := &Generation{id: "g", opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug})}}
 	for range 3 {
 		g.setReport(nil, []*stagev1.Claim{
 			{Path: "/mine", Match: stagev1.Claim_PREFIX}, {Path: "/", Match: stagev1.Claim_PREFIX}, {Path: "/apis/apps", Match: stagev1.Claim_CHILD},
