@@ -74,6 +74,9 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 		st := cfg.Stages[name]
 		locked, approve := true, server.Approval(cfg, b.Name, b.Path)
 		err = askApproved(ctx, b, st, func(c process.Contents) error {
+			if approve == nil {
+				return nil
+			}
 			err := approve(c)
 			locked = err == nil
 			return err
