@@ -124,7 +124,7 @@ test-race: ## the packages that compile quickly, under the race detector
 	fi
 
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/system ./test/chaos
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/hostile ./test/system ./test/chaos
 
 chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run Random -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
