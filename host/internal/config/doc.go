@@ -181,16 +181,6 @@
 //	    Sets `GOMEMLIMIT` in the stage's environment to 90 % of it, unless `env`
 //	    does.
 //	    Default: 80 % of memory
-//	stages.*.limits.cpu (quantity)
-//	    Cores that a process of the stage may use, such as 2 or 500m. Checked, and
-//	    not in force yet: that takes cgroups, which the host does not use. The start
-//	    says so.
-//	    Default: none
-//	stages.*.limits.pids (integer)
-//	    Processes and threads that a process of the stage may have, itself included.
-//	    Checked, and not in force yet: that takes cgroups, which the host does not
-//	    use. The start says so.
-//	    Default: none
 //	stages.*.limits.openFiles (integer)
 //	    Files and sockets that a process of the stage may have open,
 //	    `RLIMIT_NOFILE`.

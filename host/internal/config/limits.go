@@ -13,17 +13,13 @@ import (
 type Limits struct {
 	Memory     string `koanf:"memory"`
 	MemorySoft string `koanf:"memorySoft"`
-	CPU        string `koanf:"cpu"`
-	PIDs       int64  `koanf:"pids"`
 	OpenFiles  int64  `koanf:"openFiles"`
 }
 
 // The least values of limits: with less, no process comes up.
 const (
 	leastMemory    = 1 << 20
-	leastMilliCPU  = 10
 	leastOpenFiles = 64
-	leastPIDs      = 16
 )
 
 // softShare is the part of memory, in percent, that memorySoft is if it is not set.
@@ -40,15 +36,6 @@ func (l Limits) MemorySoftBytes() int64 {
 	return valueOf(l.MemorySoft)
 }
 
-// MilliCPU returns the limit of CPU in thousandths of a core, 0 for none.
-func (l Limits) MilliCPU() int64 {
-	q, err := resource.ParseQuantity(l.CPU)
-	if err != nil {
-		return 0
-	}
-	return q.MilliValue()
-}
-
 // valueOf returns 0 for what is no quantity: the key's check has reported that.
 func valueOf(quantity string) int64 {
 	q, err := resource.ParseQuantity(quantity)
@@ -62,7 +49,7 @@ func valueOf(quantity string) int64 {
 func parseQuantity(s string) (resource.Quantity, error) {
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		return q, fmt.Errorf("want a quantity such as 512Mi, 1.5 or 500m, have %q", s)
+		return q, fmt.Errorf("want a quantity such as 512Mi, have %q", s)
 	}
 	return q, nil
 }
@@ -85,20 +72,6 @@ func memory(v any) error {
 
 // maxMemory is the largest number of bytes that fits.
 const maxMemory = 1<<63 - 1
-
-func cores(v any) error {
-	s, _ := v.(string)
-	q, err := parseQuantity(s)
-	switch {
-	case err != nil:
-		return err
-	case q.CmpInt64(1<<20) > 0:
-		return fmt.Errorf("is a number of cores, such as 2 or 500m; %s is too many", s)
-	case q.MilliValue() < leastMilliCPU:
-		return fmt.Errorf("must be 10m (a hundredth of a core) or more, is %s", s)
-	}
-	return nil
-}
 
 func atLeast(least int64) func(any) error {
 	return func(v any) error {

@@ -5,22 +5,19 @@ import "testing"
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		limits              Limits
-		memory, soft, milli int64
+		limits       Limits
+		memory, soft int64
 	}{
 		{limits: Limits{}},
 		{limits: Limits{Memory: "512Mi"}, memory: 512 << 20, soft: 429496720},
-		{limits: Limits{Memory: "512Mi", MemorySoft: "100M", CPU: "1.5"}, memory: 512 << 20, soft: 100e6, milli: 1500},
-		{limits: Limits{MemorySoft: "1Gi", CPU: "250m"}, soft: 1 << 30, milli: 250},
+		{limits: Limits{Memory: "512Mi", MemorySoft: "100M"}, memory: 512 << 20, soft: 100e6},
+		{limits: Limits{MemorySoft: "1Gi"}, soft: 1 << 30},
 	} {
 		if got := c.limits.MemoryBytes(); got != c.memory {
 			t.Errorf("%+v: memory is %d bytes, want %d", c.limits, got, c.memory)
 		}
 		if got := c.limits.MemorySoftBytes(); got != c.soft {
 			t.Errorf("%+v: soft limit is %d bytes, want %d", c.limits, got, c.soft)
-		}
-		if got := c.limits.MilliCPU(); got != c.milli {
-			t.Errorf("%+v: cpu is %d, want %d", c.limits, got, c.milli)
 		}
 	}
 }
@@ -37,11 +34,6 @@ func FuzzLimits(f *testing.F) {
 			}
 			if got := (Limits{Memory: s}).MemorySoftBytes(); got <= 0 {
 				t.Errorf("the soft limit of memory %q is %d bytes", s, got)
-			}
-		}
-		if cores(s) == nil {
-			if got := (Limits{CPU: s}).MilliCPU(); got < leastMilliCPU {
-				t.Errorf("cpu %q is %d thousandths of a core", s, got)
 			}
 		}
 	})

@@ -1,15 +1,15 @@
 package server
 
 import (
-	"strings"
 	"sync"
 	"time"
 )
 
-// limitLogPause is the time between two lines about one limit of one stage.
+// limitLogPause is the time between two lines about one limit, or one refusal, of one stage.
 const limitLogPause = 10 * time.Second
 
-// limitLog says when the limits of the host that a stage has come to were logged last.
+// limitLog says when the limits of the host that a stage has come to, and what it was refused,
+// were logged last.
 type limitLog struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -36,18 +36,5 @@ func (r *routing) limited(stage, limit string) {
 	r.front.Metrics().ObserveLimit(stage, limit)
 	if r.limits.due(stage, limit, time.Now()) {
 		r.log.Warn("requests fail because the stage has come to a limit of the host", "stage", stage, "limit", limit)
-	}
-}
-
-// logUnenforced logs which limits the stages have that nothing enforces on this machine.
-func (r *run) logUnenforced() {
-	var names []string
-	for _, st := range r.Config.Chain() {
-		if st.Limits.CPU != "" || st.Limits.PIDs > 0 {
-			names = append(names, st.Name)
-		}
-	}
-	if len(names) > 0 {
-		r.logs.host.Info("limits.cpu and limits.pids are not in force: the host does not use cgroups", "stages", strings.Join(names, ","))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,9 +20,6 @@ type routing struct {
 	stages *supervisor.Supervisor
 	log    hclog.Logger
 	limits limitLog
-	// refused has when a refusal was logged last.
-	mu      sync.Mutex
-	refused map[relay.Refusal]time.Time
 }
 
 var errIncomplete = errors.New("it does not know all of its paths yet")
@@ -67,22 +63,9 @@ func (r *routing) caller(token string) (relay.Caller, bool) {
 	}, ok
 }
 
-// refusalPause is the time between two lines in the log about the same kind of refusal.
-const refusalPause = time.Minute
-
 // refuse responds to a request that a stage is not granted to make.
 func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay.Refusal) {
-	now := time.Now()
-	r.mu.Lock()
-	due := now.Sub(r.refused[refusal]) >= refusalPause
-	if due {
-		if r.refused == nil {
-			r.refused = map[relay.Refusal]time.Time{}
-		}
-		r.refused[refusal] = now
-	}
-	r.mu.Unlock()
-	if due {
+	if r.limits.due(refusal.Stage, refusal.Reason, time.Now()) {
 		r.log.Warn("a request of a stage is refused", "stage", refusal.Stage, "tried to", refusal.Reason,
 			"missing", "stages."+refusal.Stage+".grants."+refusal.Grant)
 	}

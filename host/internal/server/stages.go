@@ -80,7 +80,6 @@ func listenForStages(path string) (net.Listener, error) {
 
 // startStages brings the chain up and prints a line for each stage.
 func (r *run) startStages(ctx context.Context) error {
-	r.logUnenforced()
 	return problems.Locate(r.Config, r.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
 		r.front.Metrics().ObserveStart(stage, took)
 		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
