@@ -37,10 +37,12 @@ func (l *life) get(t *testing.T, path string) (code int, body string) {
 // admin returns a client of the host with the rights of its administrator, and its URL.
 func (l *life) admin(t *testing.T) (client *http.Client, server string) {
 	t.Helper()
-	b, err := os.ReadFile(datadir.AdminKubeconfig(filepath.Join(l.dir, "data")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var b []byte
+	l.until(t, "kubeconfig", func() bool { // which is written beside the start
+		var err error
+		b, err = os.ReadFile(datadir.AdminKubeconfig(filepath.Join(l.dir, "data")))
+		return err == nil
+	})
 	field := func(name string) string {
 		m := regexp.MustCompile(`(?m)^\s*` + name + `: "?([^"\n]+)"?$`).FindSubmatch(b)
 		if m == nil {
