@@ -187,7 +187,7 @@ func isIdle(t *testing.T, c *cluster.Catena) {
 	}
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "idle" {
-			if f[1] != "serving" || f[len(f)-1] != "0" {
+			if claims := f[len(f)-2]; f[1] != "serving" || claims != "0" {
 				t.Errorf("status of the stage idle: %s", line)
 			}
 			return

@@ -18,8 +18,8 @@ func TestIsolatedStage(t *testing.T) {
 	c := smallCatena(t, `apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration
 stages:
-  inside: {delegate: outside, isolation: auto}
-  outside: {}
+  inside: {lock: off, delegate: outside, isolation: auto, grants: {claims: ["/**"]}}
+  outside: {lock: off, grants: {claims: ["/**"]}}
 `, nil, "inside", "outside")
 	config := c.Config(cluster.Bob)
 	serve := func(when string) {
