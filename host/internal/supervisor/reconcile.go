@@ -1,0 +1,47 @@
+package supervisor
+
+import "github.com/catena-dev/catena/host/internal/lifecycle"
+
+// reconcile looks for stages whose process was told of other paths of the stages
+// downstream than these list now, which is so when one that is not required comes up late,
+// and swaps them in the background.
+func (s *Supervisor) reconcile() {
+	if len(s.outdated()) == 0 || !s.begin() {
+		return
+	}
+	go func() {
+		defer s.running.Done()
+		if acquire(s.background, s.changing) != nil {
+			return
+		}
+		defer s.changing.Release(1)
+		if len(s.outdated()) > 0 {
+			s.endProbation(anotherChange)
+		}
+		names := s.outdated()
+		if len(names) == 0 {
+			return
+		}
+		if _, err := s.change(s.background, request{specs: s.Specs(), also: names}); err != nil && !s.isStopping() {
+			s.log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
+		}
+	}()
+}
+
+// outdated are the stages that have to be told of others anew; none before the server's
+// start has come to the post-start hooks.
+func (s *Supervisor) outdated() []string {
+	s.lock()
+	defer s.unlock()
+	if !s.hooksDue {
+		return nil
+	}
+	var names []string
+	for _, st := range s.chain {
+		g := st.current()
+		if g != nil && g.Spec().Attach == "" && st.state.State(g.ID()) == lifecycle.Serving && !g.Knows(s.downstream(st)) {
+			names = append(names, st.name)
+		}
+	}
+	return names
+}
