@@ -14,8 +14,8 @@ type Needs struct {
 	// Delegates is for Delegate.Handler with requests other than those of discovery and
 	// OpenAPI.
 	Delegates bool
-	// SystemRequests is for requests of the host itself, and of stages in the group
-	// system:masters, at paths of Kubernetes' own: they bypass the stage otherwise.
+	// SystemRequests is for requests of the user system:apiserver, which are those of the host
+	// itself and of Kubernetes' stages, at paths of Kubernetes' own: they bypass the stage otherwise.
 	SystemRequests bool
 	// Store is what the stage uses of etcd.
 	Store StoreAccess

@@ -289,8 +289,8 @@ type Needs struct {
 	Rewrite bool `protobuf:"varint,2,opt,name=rewrite,proto3" json:"rewrite,omitempty"`
 	// The stage calls delegates for more than discovery and OpenAPI.
 	Delegates bool `protobuf:"varint,3,opt,name=delegates,proto3" json:"delegates,omitempty"`
-	// The stage gets the requests of the host itself, and of stages in the group
-	// system:masters, at paths that it needs a grant to claim.
+	// The stage gets requests of the user system:apiserver, which are those of the host itself
+	// and of Kubernetes' stages, at paths that it needs a grant to claim.
 	SystemRequests bool `protobuf:"varint,4,opt,name=system_requests,json=systemRequests,proto3" json:"system_requests,omitempty"`
 	// What of the store the stage uses.
 	Store Needs_Store `protobuf:"varint,5,opt,name=store,proto3,enum=catena.stage.v1.Needs_Store" json:"store,omitempty"`

@@ -153,9 +153,9 @@
 //	    OpenAPI, as its own user.
 //	    Default: false
 //	stages.*.grants.systemRequests (true or false)
-//	    Whether the stage gets requests of the host itself, and of stages in the
-//	    group system:masters, for paths that it needs a grant to claim. They bypass
-//	    it otherwise.
+//	    Whether the stage gets requests of the user system:apiserver, which are
+//	    those of the host itself and of Kubernetes' stages, for paths that it needs
+//	    a grant to claim. They bypass it otherwise.
 //	    Default: false
 //	stages.*.grants.store (none, own, registry)
 //	    What the stage may use of the store: nothing, keys of its own, or all of

@@ -147,7 +147,7 @@ func stageKeys() []Key {
 		{Path: "stages.*.grants.delegates", Type: Bool, Default: false,
 			Doc: "Whether the stage may call the stages downstream for more than discovery and OpenAPI, as its own user."},
 		{Path: "stages.*.grants.systemRequests", Type: Bool, Default: false,
-			Doc: "Whether the stage gets requests of the host itself, and of stages in the group system:masters, for paths that it needs a grant to claim. They bypass it otherwise."},
+			Doc: "Whether the stage gets requests of the user system:apiserver, which are those of the host itself and of Kubernetes' stages, for paths that it needs a grant to claim. They bypass it otherwise."},
 		{Path: "stages.*.grants.store", Type: String, Choices: []string{"none", "own", "registry"}, Default: "none",
 			Doc: "What the stage may use of the store: nothing, keys of its own, or all of Kubernetes' registry."},
 		{Path: "stages.*.grants.keys", Type: Bool, Default: false,

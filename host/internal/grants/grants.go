@@ -22,8 +22,8 @@ type Grants struct {
 	Rewrite bool `json:"rewrite,omitempty"`
 	// Delegates allows it to call delegates for anything.
 	Delegates bool `json:"delegates,omitempty"`
-	// SystemRequests lets it have requests of the host and of stages in the group
-	// system:masters at paths of the Kubernetes API.
+	// SystemRequests lets it have requests of the user system:apiserver, which are those of the
+	// host and of Kubernetes' stages, at paths of the Kubernetes API.
 	SystemRequests bool `json:"systemRequests,omitempty"`
 	// Store is what it may use of the store.
 	Store Store `json:"store,omitempty"`
