@@ -236,10 +236,11 @@ func TestCarriedWarnings(t *testing.T) {
 // "Not found" is said when all stages know all of their paths, and not before.
 func TestCarriedCompleteness(t *testing.T) {
 	t.Parallel()
-	complete := filepath.Join(t.TempDir(), "complete")
+	dir := t.TempDir()
+	complete := filepath.Join(dir, "complete")
 	c := catena(t, cluster.Options{
 		ConfigFile: helloConfig(t), PluginDirs: []string{plugins(t, "hello")},
-		Flags: map[string]string{"authorization-mode": "AlwaysAllow"}, Set: []string{"stages.hello.config.complete=" + complete},
+		Flags: map[string]string{"authorization-mode": "AlwaysAllow"}, Set: []string{"stages.hello.config.complete=" + complete, "stages.hello.grants.files=" + dir},
 	})
 	admin := c.Config(cluster.Admin)
 	a := do(t, admin, http.MethodGet, "/apis/example.com/v1/things", "")

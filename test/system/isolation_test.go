@@ -18,8 +18,8 @@ func TestIsolatedStage(t *testing.T) {
 	c := smallCatena(t, `apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration
 stages:
-  inside: {lock: off, delegate: outside, isolation: auto, grants: {claims: ["/**"]}}
-  outside: {lock: off, grants: {claims: ["/**"]}}
+  inside: {lock: off, delegate: outside, grants: {claims: ["/**"]}}
+  outside: {lock: off, isolation: off, grants: {claims: ["/**"]}}
 `, nil, "inside", "outside")
 	config := c.Config(cluster.Bob)
 	serve := func(when string) {

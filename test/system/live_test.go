@@ -37,7 +37,7 @@ func (s *liveSite) configure(t *testing.T, greeting string) {
 	head, _, _ := strings.Cut(string(read(filepath.Join(cluster.Root(), "configs", "hello.yaml"))), "stages:\n")
 	text := head + fmt.Sprintf(`holdTimeout: 1s
 stages:
-  hello: {lock: off, delegate: neighbour, grants: {claims: ["/**"]}, startTimeout: %s, config: {greeting: %q}}
+  hello: {lock: off, isolation: off, delegate: neighbour, grants: {claims: ["/**"]}, startTimeout: %s, config: {greeting: %q}}
   neighbour: {lock: off, grants: {claims: ["/**"]}, config: {serves: [%q]}}
 `, s.startTimeout, greeting, sharedPath)
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {

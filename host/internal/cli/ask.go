@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/klogr"
@@ -19,13 +20,14 @@ import (
 const askTimeout = 15 * time.Second
 
 // askPlugin starts a binary as a stage, without configuring it, for as long as ask takes. It must be
-// one that the configuration and the lock file let the stage be.
+// one that the configuration and the lock file let the stage be, and is isolated as that.
 func askPlugin(ctx context.Context, cfg *config.Config, b process.Binary, ask func(context.Context, *process.Process) error) error {
-	return askApproved(ctx, b, cfg.Stages[b.Name], server.Approval(cfg, b.Name, b.Path), ask)
+	return askApproved(ctx, cfg, b, server.Approval(cfg, b.Name, b.Path), ask)
 }
 
 // askApproved is askPlugin for a binary that approve accepts.
-func askApproved(ctx context.Context, b process.Binary, st config.Stage, approve func(process.Contents) error, ask func(context.Context, *process.Process) error) (err error) {
+func askApproved(ctx context.Context, cfg *config.Config, b process.Binary, approve func(process.Contents) error, ask func(context.Context, *process.Process) error) (err error) {
+	st := cfg.Stages[b.Name]
 	// gRPC, which logs through klog here, has a lot to say about connections that end.
 	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
 		return err
@@ -40,9 +42,18 @@ func askApproved(ctx context.Context, b process.Binary, st config.Stage, approve
 		return err
 	}
 	defer l.Close()
+	isolated, err := server.Isolation(cfg, b.Name)
+	if err != nil {
+		return err
+	}
+	var machine *isolation.Machine
+	if isolated.Mode != isolation.Off {
+		machine = isolation.Detect(ctx)
+	}
 	p, err := process.Start(ctx, process.Spec{
 		Stage: b.Name, Binary: b.Path, SHA256: st.Sha256, Approve: approve, Env: st.Env,
 		Listener: l, RuntimeDir: dir, StartTimeout: askTimeout, Logger: hclog.NewNullLogger(),
+		Isolation: isolated, Machine: machine,
 	})
 	if err != nil {
 		return err

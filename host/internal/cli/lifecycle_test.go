@@ -41,7 +41,7 @@ func startLife(t *testing.T, stageConfig string, more ...string) *life {
 	l := newLife(t, "life")
 	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + l.plugins + "]\n" +
 		"log: {format: json, stageLevel: debug}\n" + strings.Join(more, "\n") + "\nstages:\n  life:\n" +
-		"    lock: off\n    env: {" + envLife + ": 'life:" + l.notes + "'}\n    config: {" + stageConfig + "}\n"
+		"    lock: off\n    isolation: off\n    env: {" + envLife + ": 'life:" + l.notes + "'}\n    config: {" + stageConfig + "}\n"
 	if len(more) == 0 {
 		text += "apiserver: {" + lifeFlags + "}\n"
 	}

@@ -30,7 +30,7 @@ func (l *life) chain(t *testing.T, more string, stages ...string) {
 		"log: {format: json, stageLevel: debug}\napiserver: {" + lifeFlags + "}\n" + more + "\nstages:\n"
 	for i, stage := range stages {
 		name, config, _ := strings.Cut(stage, " ")
-		text += fmt.Sprintf("  %s:\n    lock: off\n    env: {%s: '%s:%s'}\n    drainSpread: 0s\n", name, envLife, name, l.notes)
+		text += fmt.Sprintf("  %s:\n    lock: off\n    isolation: off\n    env: {%s: '%s:%s'}\n    drainSpread: 0s\n", name, envLife, name, l.notes)
 		if config != "" {
 			text += "    " + config + "\n"
 		}

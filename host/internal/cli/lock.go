@@ -242,7 +242,7 @@ func (p plugged) describe(ctx context.Context, cfg *config.Config, e *lockfile.E
 		}
 		return nil
 	}
-	return askApproved(ctx, p.binary, cfg.Stages[e.Stage], unchanged, func(_ context.Context, running *process.Process) error {
+	return askApproved(ctx, cfg, p.binary, unchanged, func(_ context.Context, running *process.Process) error {
 		d := running.Description()
 		e.Version, e.Needs = d.GetVersion(), needsOf(d)
 		return nil

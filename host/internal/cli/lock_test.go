@@ -39,7 +39,7 @@ func newLockSite(t *testing.T, stageConfig string) *lockSite {
 func (s *lockSite) configure(t *testing.T, stageConfig string) {
 	t.Helper()
 	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + s.plugins + "]\nlog: {format: json}\n" +
-		"apiserver: {" + lifeFlags + "}\nholdTimeout: 1m\nstages:\n  life:\n    drainSpread: 0s\n    env: {" + envLife + ": 'life:" + s.notes + "'}\n" + stageConfig
+		"apiserver: {" + lifeFlags + "}\nholdTimeout: 1m\nstages:\n  life:\n    isolation: off\n    drainSpread: 0s\n    env: {" + envLife + ": 'life:" + s.notes + "'}\n" + stageConfig
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func TestEnvironmentOfTheDynamicLoader(t *testing.T) {
 	if err := os.WriteFile(s.config, changed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.refuses(t, []string{s.config + ":10: stages.life.env.LD_PRELOAD: the dynamic loader would run other code"}, "serve", "--config", s.config)
+	s.refuses(t, []string{s.config + ":11: stages.life.env.LD_PRELOAD: the dynamic loader would run other code"}, "serve", "--config", s.config)
 }
 
 // Values that are secret are not shown: variables, and what the schema of the stage says.

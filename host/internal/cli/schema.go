@@ -73,7 +73,7 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 		}
 		st := cfg.Stages[name]
 		locked, approve := true, server.Approval(cfg, b.Name, b.Path)
-		err = askApproved(ctx, b, st, func(c process.Contents) error {
+		err = askApproved(ctx, cfg, b, func(c process.Contents) error {
 			if approve == nil {
 				return nil
 			}

@@ -61,7 +61,7 @@ stages:
 				Env:      map[string]string{"GOMAXPROCS": "2"},
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
 				Identity: Identity{User: "system:catena:stage:hello", Groups: []string{"mine"}},
-				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}, Isolation: "off"},
+				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}, Isolation: "auto"},
 			"core": {Name: "core", Lock: "off", StartTimeout: 5 * time.Second,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
 				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,

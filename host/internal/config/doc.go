@@ -192,7 +192,7 @@
 //	    How the kernel keeps the stage from what it was not granted: `auto` by all
 //	    means of this machine, `required` by all means or not at all, `off` by none.
 //	    See [Isolation](security.md#isolation).
-//	    Default: off
+//	    Default: auto
 //	stages.*.config (mapping)
 //	    The stage's own configuration, with keys as the stage defines them.
 package config

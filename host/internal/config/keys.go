@@ -164,7 +164,7 @@ func stageKeys() []Key {
 			Doc: "Files and sockets that a process of the stage may have open, `RLIMIT_NOFILE`."},
 		{Path: "stages.*.env.*", Type: Text, check: noNUL,
 			Doc: "A variable for the environment of the stage's process, which otherwise gets a short list of the host's."},
-		{Path: "stages.*.isolation", Type: String, Choices: isolation.Modes(), Default: "off",
+		{Path: "stages.*.isolation", Type: String, Choices: isolation.Modes(), Default: "auto",
 			Doc: "How the kernel keeps the stage from what it was not granted: `auto` by all means of this machine, `required` by all means or not at all, `off` by none. See [Isolation](security.md#isolation)."},
 		{Path: "stages.*.config", Type: Object,
 			Doc: "The stage's own configuration, with keys as the stage defines them."},

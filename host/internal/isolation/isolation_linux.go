@@ -151,6 +151,17 @@ func (l *Launcher) Missing() []error {
 	return l.missing
 }
 
+// Reaches reports whether the process can read a file: nothing that isolates it keeps it from that.
+func (l *Launcher) Reaches(path string) bool {
+	if l == nil || !l.namespaces && l.landlock == 0 {
+		return true
+	}
+	if l.uid != 0 && othersCan(path, 0o4) != nil {
+		return false
+	}
+	return shows(l.view, path)
+}
+
 // UID is the user that the process has outside of its namespace: its own, or that of this process.
 func (l *Launcher) UID() int {
 	if l == nil || l.uid == 0 {

@@ -99,3 +99,19 @@ func TestExposed(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestShows(t *testing.T) {
+	t.Parallel()
+	view := sortView([]entry{
+		{Path: "/etc", Access: readOnly}, {Path: "/srv/catena", Access: hidden}, {Path: "/srv", Access: readOnly},
+		{Path: "/srv/catena/stages/x", Access: readWrite}, {Path: "/tmp", Access: private}, {Path: "/dev/null", Access: device},
+	})
+	for path, want := range map[string]bool{
+		"/etc/hosts": true, "/etc": true, "/etcd/x": false, "/srv/x": true, "/srv/catena/pki/ca.key": false, "/srv/catena/stages/x/a": true,
+		"/srv/catena/stages/xy": false, "/tmp/x": false, "/dev/null": false, "/home/x": false,
+	} {
+		if shows(view, path) != want {
+			t.Errorf("%s: not %v", path, want)
+		}
+	}
+}

@@ -116,6 +116,17 @@ func sortView(all []entry) []entry {
 	})
 }
 
+// shows reports whether a sorted view has a file, by the entry that is closest to it.
+func shows(view []entry, path string) bool {
+	path = filepath.Clean(path)
+	for _, e := range slices.Backward(view) {
+		if within(path, e.Path) {
+			return e.Access == readOnly || e.Access == readWrite
+		}
+	}
+	return false
+}
+
 // within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")

@@ -30,6 +30,8 @@ type Running interface {
 	// machine lacks for more.
 	Isolation() []string
 	IsolationLacks() []error
+	// Reaches reports whether the process can read a file, as far as its isolation goes.
+	Reaches(path string) bool
 	// Done is closed when the process has ended, or the attachment to it.
 	Done() <-chan struct{}
 	// Err returns nil until Done is closed, and the reason from then on. It never blocks.
@@ -249,6 +251,9 @@ func (a *Attached) Isolation() []string { return nil }
 
 // IsolationLacks returns nothing.
 func (a *Attached) IsolationLacks() []error { return nil }
+
+// Reaches returns true.
+func (a *Attached) Reaches(string) bool { return true }
 
 // Done is closed when the connection to the process has ended.
 func (a *Attached) Done() <-chan struct{} { return a.done }

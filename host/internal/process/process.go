@@ -110,6 +110,9 @@ func (p *Process) Isolation() []string { return p.launcher.Means() }
 // IsolationLacks returns what this machine lacks to isolate the process by all means.
 func (p *Process) IsolationLacks() []error { return p.launcher.Missing() }
 
+// Reaches reports whether the process can read a file, as far as its isolation goes.
+func (p *Process) Reaches(path string) bool { return p.launcher.Reaches(path) }
+
 // LoseHost closes the pipe by which the process notices that its host has ended. The process
 // should end then.
 func (p *Process) LoseHost() error { return p.lifeline.Close() }

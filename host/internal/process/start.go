@@ -275,15 +275,23 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the start was cancelled: %w", context.Cause(ctx))
 	case exit != nil && !exit.Killed && !seen:
-		return fmt.Errorf("%s before the handshake", exit.Reason())
+		return fmt.Errorf("%s before the handshake%s", exit.Reason(), p.confinement())
 	case exit != nil && !seen:
 		return errors.New("closed its standard output before the handshake; it must stay open")
 	case exit != nil && !exit.Killed:
-		return fmt.Errorf("%s right after the handshake", exit.Reason())
+		return fmt.Errorf("%s right after the handshake%s", exit.Reason(), p.confinement())
 	case errors.As(err, &call):
 		return fmt.Errorf("%s: %s", call.Method, call.Status.Message())
 	}
 	return err
+}
+
+// confinement says what may be the reason why an isolated process ends.
+func (p *Process) confinement() string {
+	if len(p.Isolation()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it is isolated: files beyond its own directory are in reach only if stages.%s.grants.files names them, and others if stages.%[1]s.isolation is off", p.spec.Stage)
 }
 
 // dispose kills the process and releases its resources.

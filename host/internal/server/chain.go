@@ -59,7 +59,7 @@ func (c *chainState) publish(stages []supervisor.Published) {
 // tables are what requests go by. A stage that is not granted system requests gets those at
 // paths that it may claim without a grant.
 func tables(stages []supervisor.Published, claims []chain.StageClaims) relay.Tables {
-	all := relay.Tables{All: chain.NewTable(claims)}
+	all := relay.Tables{All: grants.NewTable(claims)}
 	system := slices.Clone(claims)
 	differs := false
 	for i, st := range stages {
@@ -72,7 +72,7 @@ func tables(stages []supervisor.Published, claims []chain.StageClaims) relay.Tab
 		}
 	}
 	if differs {
-		all.System = chain.NewTable(system)
+		all.System = grants.NewTable(system)
 	}
 	return all
 }

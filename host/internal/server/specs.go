@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path/filepath"
 	"strconv"
 
 	"github.com/catena-dev/catena/host/internal/config"
@@ -109,6 +110,23 @@ func isolationOf(st config.Stage) isolation.Spec {
 		mode = isolation.Auto // the safest
 	}
 	return isolation.Spec{Mode: mode, Network: st.Grants.Network, Files: st.Grants.Files}
+}
+
+// Isolation is how a process of a stage is isolated that is only asked what it is: as the stage
+// itself, but without a data directory.
+func Isolation(cfg *config.Config, stage string) (isolation.Process, error) {
+	p := isolation.Process{Spec: isolationOf(cfg.Stages[stage])}
+	for _, dir := range []string{cfg.DataDir, cfg.RuntimeDir} {
+		if dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return p, err
+		}
+		p.Hidden = append(p.Hidden, abs)
+	}
+	return p, nil
 }
 
 // rollbackOf is what the configuration, which has been validated, says of going back after

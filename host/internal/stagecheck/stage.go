@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/claim"
@@ -137,7 +138,7 @@ func (st *stage) prepare(ctx context.Context) error {
 
 // claim makes the chain follow the stage's claims.
 func (st *stage) claim(claims []*stagev1.Claim) {
-	table := chain.NewTable([]chain.StageClaims{
+	table := grants.NewTable([]chain.StageClaims{
 		{Name: st.name, Claims: stagev1.DecodeClaims(claims)},
 		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}},
 	})

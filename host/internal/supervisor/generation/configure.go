@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -30,7 +32,36 @@ func (g *Generation) ValidateConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := g.checkFiles(flags); err != nil {
+		return err
+	}
 	return schema.CheckStage(ctx, g.Name(), g.process, g.spec.Config, flags)
+}
+
+// checkFiles returns an error if files that flags of the API server name are out of reach for a
+// stage that declares to read these flags.
+func (g *Generation) checkFiles(flags []string) error {
+	var names, files []string
+	for _, flag := range flags {
+		name, value, _ := strings.Cut(flag, "=")
+		if !slices.Contains(g.needs().GetFlags(), name) || !strings.Contains(value, "/") {
+			continue
+		}
+		for path := range strings.SplitSeq(value, ",") {
+			abs, err := filepath.Abs(path)
+			if err != nil {
+				return err
+			}
+			if info, err := os.Stat(abs); err == nil && info.Mode().IsRegular() && !g.process.Reaches(abs) {
+				names, files = append(names, "apiserver."+name), append(files, abs)
+			}
+		}
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	return fmt.Errorf("stages.%s.grants.files: the stage reads %s, and is isolated from %s: add that to the files, or set stages.%[1]s.isolation to off",
+		g.Name(), strings.Join(names, ", "), strings.Join(files, ", "))
 }
 
 // needs is what the stage declares to need; nil if it declares nothing.
