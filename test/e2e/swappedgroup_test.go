@@ -56,7 +56,7 @@ func startRegrouped(t *testing.T, dir string) *regrouped {
 	}
 	c, err := cluster.StartCatena(t.Context(), cluster.Options{
 		PluginDirs: []string{dir}, Flags: map[string]string{"authorization-mode": "AlwaysAllow"},
-		Set: []string{"stages.core.delegate=fleet", `stages.fleet={"lock":"off","delegate":"extensions","grants":{"store":"own","network":true}}`},
+		Set: []string{"stages.core.delegate=fleet", `stages.fleet={"lock":"off","isolation":"off","delegate":"extensions","grants":{"store":"own","network":true}}`},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,6 @@ func IsNormal(path string) bool {
 		return false
 	}
 	for {
-		// Segments of interest begin with a slash or a dot.
 		i := strings.IndexByte(path, '/')
 		if i < 0 || i+1 == len(path) {
 			return true

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/catena-dev/catena/sdk"
@@ -23,6 +24,9 @@ func (b *broken) build(env *sdk.Env) (http.Handler, error) {
 		return nil, err
 	}
 	env.ClaimPrefix("/test")
+	if b.mode == "odd-paths" {
+		env.ClaimPrefix("/") // with less, it would not get them
+	}
 	env.PostStartHook("start", func(context.Context) error { return b.fail("hooks") })
 	env.PreShutdownHook("end", func(context.Context) error { return b.fail("pre-shutdown") })
 	env.HealthCheck("well", sdk.HealthKinds{}, func(context.Context) error { return b.fail("sick") })
@@ -36,6 +40,9 @@ func (b *broken) build(env *sdk.Env) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.misbehaves(w, r) {
 			return
+		}
+		if b.mode == "odd-paths" {
+			r.URL.Path = path.Clean(r.URL.Path)
 		}
 		mux.ServeHTTP(w, r)
 	}), nil

@@ -39,11 +39,15 @@ func (st *stage) serve() error {
 	host := &relay.HostHandler{
 		Chain: st.chain,
 		Caller: func(token string) (relay.Caller, bool) {
-			return relay.Caller{Stage: st.name, Delegates: []string{nextName}, MayRewrite: true, MayDelegate: true}, token == st.token
+			g := st.granted()
+			return relay.Caller{Stage: st.name, Delegates: []string{nextName}, MayRewrite: g.Rewrite, MayDelegate: g.Delegates}, token == st.token
 		},
 		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true },
-		API:       http.HandlerFunc(serveAPI),
-		As:        func(r *http.Request, _ relay.Caller) *http.Request { return r },
+		Refuse: func(w http.ResponseWriter, _ *http.Request, r relay.Refusal) {
+			http.Error(w, fmt.Sprintf("the stage does not declare to need %s, and may not %s", r.Grant, r.Reason), http.StatusForbidden)
+		},
+		API: http.HandlerFunc(serveAPI),
+		As:  func(r *http.Request, _ relay.Caller) *http.Request { return r },
 	}
 	err := errors.Join(
 		st.listen(nextSocket, st.next),

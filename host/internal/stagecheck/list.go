@@ -42,6 +42,7 @@ func checks() []check {
 		{"expect", "a body that has to be asked for", dataSection, checkExpect, false},
 		{"large-body", "a body of 16 MiB arrives, or is turned down properly", dataSection, checkLargeBody, false},
 		{"decline", "what is declined reaches the next stage with its body", declineSection, checkDecline, false},
+		{"odd-paths", "a path such as /a/../b is not taken for another", dataSection, checkOddPaths, false},
 		{"echo", "bodies of all sizes and framings come back unchanged", dataSection, checkEcho, false},
 		{"streaming", "what is written arrives before the response ends", dataSection, checkStreaming, false},
 		{"trailers", "trailers of the request are seen, trailers of the response are sent", dataSection, checkTrailers, false},

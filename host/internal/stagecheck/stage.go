@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -136,10 +137,22 @@ func (st *stage) prepare(ctx context.Context) error {
 	return nil
 }
 
-// claim makes the chain follow the stage's claims.
+// granted is what an operator grants the stage who reads what it declares to need: everything, if
+// it declares nothing.
+func (st *stage) granted() grants.Grants {
+	needs := st.process.Description().GetNeeds()
+	if needs == nil {
+		return grants.All()
+	}
+	return grants.Of(needs)
+}
+
+// claim makes the chain follow the stage's claims, of which those count that it is granted.
 func (st *stage) claim(claims []*stagev1.Claim) {
+	decoded, granted := stagev1.DecodeClaims(claims), st.granted()
+	decoded = slices.DeleteFunc(decoded, func(c claim.Claim) bool { return !granted.AllowsClaim(c) })
 	table := grants.NewTable([]chain.StageClaims{
-		{Name: st.name, Claims: stagev1.DecodeClaims(claims)},
+		{Name: st.name, Claims: decoded},
 		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}},
 	})
 	st.chain.Set(relay.Tables{All: table}, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: nextName, Socket: st.next.socket}})

@@ -97,6 +97,7 @@ func TestBroken(t *testing.T) {
 		{"large-body", "large-body", "exited with status 5"},
 		{"decline-read", "decline", "declined after asking for the body"},
 		{"decline-changed", "decline", "5 bytes"},
+		{"odd-paths", "odd-paths", "200, as if it were /test"},
 		{"echo", "echo", "differ from byte 100000 on"},
 		{"streaming", "streaming", "no response"},
 		{"trailers", "trailers", `""`},

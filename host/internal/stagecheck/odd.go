@@ -1,0 +1,53 @@
+package stagecheck
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// checkOddPaths sends paths that a library may take for the one that the stage serves. The host keeps them
+// from a stage that claims paths outside of the Kubernetes API; any other must tell them apart, since
+// the user was authorized for the path as it came.
+func checkOddPaths(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	if path == "/" {
+		return skip("the stage is asked for / alone; name another path with --path")
+	}
+	served, err := st.do(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	other, err := st.do(ctx, http.MethodGet, path+"-stagecheck", nil, nil)
+	if err != nil {
+		return err
+	}
+	alike := !other.handed && other.status == served.status
+	for _, odd := range oddPaths(path) {
+		a, err := st.do(ctx, http.MethodGet, odd, nil, nil)
+		switch {
+		case err != nil:
+			return err
+		case a.handed && a.downstream.Target != odd:
+			return want("GET "+odd+" at the next stage, unchanged", "GET %s", a.downstream.Target)
+		case !a.handed && a.status < 300 && served.status < 300 && !alike:
+			return want(fmt.Sprintf("GET %s handed on as it is, or refused", odd), "%d, as if it were %s", a.status, path)
+		}
+	}
+	return nil
+}
+
+// oddPaths are paths that are path to those who clean them.
+func oddPaths(path string) []string {
+	path = strings.TrimSuffix(path, "/")
+	i := strings.LastIndexByte(path, '/')
+	dir, last := path[:i], path[i+1:]
+	return []string{
+		dir + "/./" + last, dir + "/x/../" + last, dir + "/x/%2e%2e/" + last, dir + "//" + last,
+		dir + "/x%2f../" + last, dir + "/x/..;y/" + last, dir + "/x%5c..%5c" + last,
+	}
+}
