@@ -46,6 +46,8 @@ type launch struct {
 	Filter   bool `json:"filter"`
 	Landlock int  `json:"landlock"`
 	Network  bool `json:"network"`
+	// OpenFiles is how many files may be open, 0 if that stays as it is.
+	OpenFiles uint64 `json:"openFiles,omitempty"`
 }
 
 // Detect finds out what this machine can do, by doing it with a process that ends at once.
@@ -94,6 +96,7 @@ type Launcher struct {
 	dirs    []string
 	dir     string // of the process alone
 	net     bool
+	files   uint64   // that may be open
 	read    *os.File // of the status
 	write   *os.File
 }
@@ -118,7 +121,7 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 	if !pl.namespaces {
 		view = exposed(view, p.Binary, p.Hidden)
 	}
-	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), dir: p.Dir, net: p.Network}
+	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), dir: p.Dir, net: p.Network, files: p.OpenFiles}
 	return l, errors.Join(l.give(p.DataDir, p.Dir), l.open(p.Sockets))
 }
 
@@ -222,7 +225,7 @@ func (l *Launcher) Wrap(path string, argv []string, attr *os.ProcAttr) (string, 
 	c := launch{
 		Status: len(attr.Files), Path: path, Argv: argv,
 		Namespaces: l.namespaces, View: l.view, Dirs: l.dirs, UID: os.Geteuid(), GID: os.Getegid(),
-		Filter: l.filter, Landlock: l.landlock, Network: l.net,
+		Filter: l.filter, Landlock: l.landlock, Network: l.net, OpenFiles: l.files,
 	}
 	attr.Files = append(attr.Files, l.write)
 	attr.Env = temporary(attr.Env, l.namespaces, l.dir)

@@ -51,7 +51,7 @@ func (l *launch) run() error {
 			return err
 		}
 	}
-	if err := limits(); err != nil {
+	if err := l.limits(); err != nil {
 		return err
 	}
 	if l.Landlock > 0 {
@@ -131,12 +131,17 @@ func become(id int) error {
 }
 
 // limits sets what holds for every isolated process.
-func limits() error {
+func (l *launch) limits() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("no core dumps: %w", err)
+	}
+	if n := l.OpenFiles; n > 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return fmt.Errorf("limit of open files: %w", err)
+		}
 	}
 	return nil
 }

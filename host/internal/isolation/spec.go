@@ -57,6 +57,8 @@ type Process struct {
 	Dir string
 	// Sockets are paths of sockets that the process connects to.
 	Sockets []string
+	// OpenFiles is how many files it may have open; 0 is as many as this process.
+	OpenFiles uint64
 	// Hidden are directories of which nothing else is in reach, even if they are below one that is.
 	Hidden []string
 }
