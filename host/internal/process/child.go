@@ -9,12 +9,16 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/cgroup"
 )
 
 // child is one operating system process that leads a process group of its own.
 type child struct {
 	// done is closed once the process has ended and its group was killed.
 	done chan struct{}
+	// group, if not nil, has what the process has started, also in other process groups. It is set before start.
+	group *cgroup.Group
 
 	mu      sync.Mutex
 	process *os.Process      // nil before start
@@ -22,6 +26,7 @@ type child struct {
 	at      time.Time        // of the end
 	killed  bool             // kill was called while the process could run
 	why     string           // of the kill; "" if nobody said
+	memory  bool             // the kernel killed processes of the group, which was at its limit of memory
 }
 
 func newChild() *child { return &child{done: make(chan struct{})} }
@@ -82,12 +87,13 @@ func (c *child) reap() {
 	at := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	killGroup(c.process.Pid)
+	c.killAll()
+	memory := c.group.Reached().Memory > 0
 	state, err := c.process.Wait()
 	if err != nil {
 		state = new(os.ProcessState)
 	}
-	c.state, c.at = state, at
+	c.state, c.at, c.memory = state, at, memory
 }
 
 // kill ends the process and its group at once. It does not wait, and may be called
@@ -103,8 +109,15 @@ func (c *child) killBecause(why string) {
 	}
 	c.killed, c.why = true, cmp.Or(c.why, why)
 	if c.process != nil {
-		killGroup(c.process.Pid)
+		c.killAll()
 	}
+}
+
+// killAll kills the group of the process, and what it has started in others. The caller holds
+// the lock, and the process is not reaped. Errors are ignored: the only ones are that all have ended.
+func (c *child) killAll() {
+	_ = syscall.Kill(-c.process.Pid, syscall.SIGKILL)
+	_ = c.group.Kill()
 }
 
 // pid is 0 before the start.
@@ -117,15 +130,19 @@ func (c *child) pid() int {
 	return c.process.Pid
 }
 
-// ended returns how and when the process ended, and whether by kill. The state is
-// nil unless done is closed after a successful start.
-func (c *child) ended() (state *os.ProcessState, killed bool, why string, at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state, c.killed, c.why, c.at
+// ending is how and when a process ended.
+type ending struct {
+	state  *os.ProcessState
+	killed bool   // by kill
+	why    string // of the kill
+	memory bool   // the kernel killed it at its limit of memory
+	at     time.Time
 }
 
-// killGroup ignores errors: the only one for a group of this user is that it has ended.
-func killGroup(pid int) {
-	_ = syscall.Kill(-pid, syscall.SIGKILL)
+// ended returns how the process ended. The state is nil unless done is closed after a
+// successful start.
+func (c *child) ended() ending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ending{state: c.state, killed: c.killed, why: c.why, memory: c.memory && !c.killed, at: c.at}
 }

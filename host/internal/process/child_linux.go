@@ -14,6 +14,11 @@ func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// startIn has a process start in the cgroup of an open directory.
+func startIn(attr *syscall.SysProcAttr, dir *os.File) {
+	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+}
+
 // awaitExit returns when the process has ended, and leaves it to be reaped.
 func awaitExit(p *os.Process) {
 	for {

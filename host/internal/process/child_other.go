@@ -14,6 +14,9 @@ func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
+// startIn is never called: there are no cgroups on this system.
+func startIn(*syscall.SysProcAttr, *os.File) {}
+
 // awaitExit returns when the process has ended, and leaves it to be reaped.
 func awaitExit(p *os.Process) {
 	kq, err := unix.Kqueue()

@@ -36,8 +36,11 @@ type ExitError struct {
 	State *os.ProcessState
 	// Killed is set if the host killed the process.
 	Killed bool
-	// Why is the reason for which the host killed it, if there is more to say.
+	// Why is the reason for which the host, or the kernel, killed it, if there is more to say.
 	Why string
+	// Limit is the name of the limit for which the kernel killed it, of package cgroup; empty
+	// if it did not.
+	Limit string
 	// After is how long the process ran.
 	After time.Duration
 	// Log holds the last lines of the process' output, or the first lines of its panic, at most ten.
@@ -52,6 +55,9 @@ func (e *ExitError) Error() string {
 // Reason returns how the process ended, without the stage's name and log.
 func (e *ExitError) Reason() string {
 	if ws, ok := e.State.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		if ws.Signal() == syscall.SIGKILL && e.Limit != "" {
+			return "was killed by the kernel: " + e.Why
+		}
 		if ws.Signal() == syscall.SIGKILL && !e.Killed {
 			return "was killed by SIGKILL, not by this host (look for the kernel's out-of-memory killer in dmesg)"
 		}

@@ -43,6 +43,9 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		Files: inherit.files,
 		Sys:   processAttributes(),
 	}
+	if err := p.join(attr, &inherit); err != nil {
+		return err
+	}
 	argv := []string{p.spec.Binary}
 	if path, argv, err = p.isolate(dir, path, argv, attr, &inherit); err != nil {
 		return err
@@ -59,7 +62,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 // isolate prepares the isolation of the process, and returns what to start.
 func (p *Process) isolate(dir, path string, argv []string, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
 	what := p.spec.Isolation
-	what.Stage, what.Binary, what.Dir = p.spec.Stage, p.spec.Binary, dir
+	what.Stage, what.Binary, what.Dir, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir, p.spec.OpenFiles
 	launcher, err := p.spec.Machine.Prepare(what, attr.Env)
 	if err != nil || launcher == nil {
 		return path, argv, err

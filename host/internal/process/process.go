@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -90,7 +92,7 @@ func (p *Process) Client() stagev1.StageClient { return p.client }
 func (p *Process) Description() *stagev1.DescribeResponse { return p.description }
 
 // Done is closed when the process has ended, for whatever reason, and its output has been
-// read. What was left of its process group has been killed by then.
+// read. What was left of its process group, and of its cgroup if it has one, has been killed by then.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Err returns nil until Done is closed, and then an *ExitError, also for status 0. It
@@ -105,7 +107,13 @@ func (p *Process) Err() error {
 }
 
 // Isolation returns the names of what isolates the process, as package isolation lists them.
-func (p *Process) Isolation() []string { return p.launcher.Means() }
+func (p *Process) Isolation() []string {
+	means := p.launcher.Means()
+	if p.child.group != nil {
+		means = append(slices.Clone(means), cgroup.Means)
+	}
+	return means
+}
 
 // IsolationLacks returns what this machine lacks to isolate the process by all means.
 func (p *Process) IsolationLacks() []error { return p.launcher.Missing() }
@@ -117,8 +125,8 @@ func (p *Process) Reaches(path string) bool { return p.launcher.Reaches(path) }
 // should end then.
 func (p *Process) LoseHost() error { return p.lifeline.Close() }
 
-// Kill ends the process and its group at once, and waits until all its resources in this
-// process are released or ctx ends.
+// Kill ends the process and its group at once, with all that it has started if it has a cgroup, and
+// waits until all its resources in this process are released or ctx ends.
 func (p *Process) Kill(ctx context.Context) error {
 	p.child.kill()
 	select {
@@ -165,14 +173,19 @@ func (p *Process) Stop(ctx context.Context) error {
 
 // exit returns nil until the process has ended, and if it was never started.
 func (p *Process) exit() *ExitError {
-	state, killed, why, at := p.child.ended()
-	if state == nil {
+	end := p.child.ended()
+	if end.state == nil {
 		return nil
 	}
-	return &ExitError{
-		Stage: p.spec.Stage, PID: p.PID(), State: state, Killed: killed, Why: why,
-		After: at.Sub(p.started), Log: p.logs.tail.text(),
+	exit := &ExitError{
+		Stage: p.spec.Stage, PID: p.PID(), State: end.state, Killed: end.killed, Why: end.why,
+		After: end.at.Sub(p.started), Log: p.logs.tail.text(),
 	}
+	if end.memory {
+		exit.Limit = cgroup.Memory
+		exit.Why = fmt.Sprintf("its memory reached the limit of %.1f MiB (stages.%s.limits.%s)", float64(p.spec.Limits.Memory)/(1<<20), p.spec.Stage, exit.Limit)
+	}
+	return exit
 }
 
 // run launches the program, and releases everything when it has ended.
@@ -229,6 +242,7 @@ func (p *Process) release() {
 		_ = os.RemoveAll(p.dir)
 	}
 	p.logs.close()
+	p.leave()
 	close(p.released)
 }
 

@@ -249,6 +249,11 @@ func (s *testStage) Configure(ctx context.Context, r *stagev1.ConfigureRequest) 
 		fmt.Fprintln(s.stderr, `{"@level":"warn","@message":"low on beans","left":3,"@module":"test","@timestamp":"2026-01-01T00:00:00.000000Z"}`)
 	case "odd-json":
 		fmt.Fprintln(s.stderr, `{"@level":7,"@message":{"a":1},"@timestamp":[]}`)
+	case "hog":
+		held := make([]byte, 1<<30)
+		for i := 0; i < len(held); i += 4096 {
+			held[i] = 1
+		}
 	case "fail":
 		return nil, errors.New("beans: must be positive")
 	case "wait":

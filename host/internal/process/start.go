@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -56,8 +57,17 @@ type Spec struct {
 	RuntimeDir string
 	// Env is added to the environment.
 	Env map[string]string
+	// ID distinguishes the process from others of the stage that run at the same time.
+	ID string
 	// OpenFiles is how many files the process may have open; 0 is as many as the host.
 	OpenFiles uint64
+	// Limits are those of the process and of all that it starts. They need Cgroups: of what cannot
+	// be had there, the processors and the number of processes are logged, or an error if the
+	// isolation is required; memory is not, because the caller can measure it.
+	Limits cgroup.Limits
+	// Cgroups has the group in which a process that is isolated or limited starts, and by
+	// which all that it has started ends with it. It may be nil.
+	Cgroups *cgroup.Tree
 	// HostEnv is the environment from which the process inherits what the package's
 	// documentation lists; os.Environ if nil.
 	HostEnv []string
