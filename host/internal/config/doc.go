@@ -185,6 +185,14 @@
 //	    Files and sockets that a process of the stage may have open,
 //	    `RLIMIT_NOFILE`.
 //	    Default: the host's own
+//	stages.*.limits.cpu (quantity)
+//	    Processors, such as 0.5 or 2, that a process of the stage may use together
+//	    with all that it has started. It takes a [cgroup](operations.md#limits).
+//	    Default: none
+//	stages.*.limits.pids (integer)
+//	    Processes and threads of a process of the stage and of all that it has
+//	    started. It takes a [cgroup](operations.md#limits).
+//	    Default: none
 //	stages.*.env.* (value)
 //	    A variable for the environment of the stage's process, which otherwise gets
 //	    a short list of the host's.

@@ -14,12 +14,18 @@ type Limits struct {
 	Memory     string `koanf:"memory"`
 	MemorySoft string `koanf:"memorySoft"`
 	OpenFiles  int64  `koanf:"openFiles"`
+	CPU        string `koanf:"cpu"`
+	PIDs       int64  `koanf:"pids"`
 }
 
 // The least values of limits: with less, no process comes up.
 const (
 	leastMemory    = 1 << 20
 	leastOpenFiles = 64
+	leastPIDs      = 64
+	// leastCPU and mostCPU are in thousandths of a processor.
+	leastCPU = 10
+	mostCPU  = 1000 * 10000
 )
 
 // softShare is the part of memory, in percent, that memorySoft is if it is not set.
@@ -34,6 +40,15 @@ func (l Limits) MemorySoftBytes() int64 {
 		return valueOf(l.Memory) / 100 * softShare
 	}
 	return valueOf(l.MemorySoft)
+}
+
+// MilliCPU returns the limit of processors in thousandths, 0 for none.
+func (l Limits) MilliCPU() int64 {
+	q, err := resource.ParseQuantity(l.CPU)
+	if err != nil {
+		return 0
+	}
+	return q.MilliValue()
 }
 
 // valueOf returns 0 for what is no quantity: the key's check has reported that.
@@ -66,6 +81,20 @@ func memory(v any) error {
 		return fmt.Errorf("must be 1Mi or more, is %s", s)
 	case q.CmpInt64(maxMemory) > 0:
 		return fmt.Errorf("must be 8Ei or less, is %s", s)
+	}
+	return nil
+}
+
+func cpu(v any) error {
+	s, _ := v.(string)
+	q, err := resource.ParseQuantity(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("want a number of processors such as 0.5 or 2, have %q", s)
+	case q.Cmp(*resource.NewMilliQuantity(leastCPU, resource.DecimalSI)) < 0:
+		return fmt.Errorf("must be 0.01 or more, is %s", s)
+	case q.Cmp(*resource.NewMilliQuantity(mostCPU, resource.DecimalSI)) > 0:
+		return fmt.Errorf("must be 10000 or less, is %s", s)
 	}
 	return nil
 }

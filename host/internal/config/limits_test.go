@@ -22,6 +22,23 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestMilliCPU(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{"": 0, "0.5": 500, "2": 2000, "250m": 250, "0.01": 10, "10000": 10_000_000} {
+		if got := (Limits{CPU: text}).MilliCPU(); got != want {
+			t.Errorf("%q is %d thousandths of a processor, want %d", text, got, want)
+		}
+		if err := cpu(text); (err == nil) != (want > 0) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"0", "9m", "-1", "10001", "1e30"} {
+		if cpu(text) == nil {
+			t.Errorf("%q is no error", text)
+		}
+	}
+}
+
 // FuzzLimits looks for quantities that pass the checks and are no limit.
 func FuzzLimits(f *testing.F) {
 	for _, s := range []string{"512Mi", "512m", "1.5", "-1", "1e30", "9223372036854775807", "8Ei", "0.1n", "", "1Mi ", "+1G"} {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -32,6 +33,8 @@ type Running interface {
 	IsolationLacks() []error
 	// Reaches reports whether the process can read a file, as far as its isolation goes.
 	Reaches(path string) bool
+	// Reached counts how often the process has come to its limits in the kernel.
+	Reached() cgroup.Reached
 	// Done is closed when the process has ended, or the attachment to it.
 	Done() <-chan struct{}
 	// Err returns nil until Done is closed, and the reason from then on. It never blocks.
@@ -254,6 +257,9 @@ func (a *Attached) IsolationLacks() []error { return nil }
 
 // Reaches returns true.
 func (a *Attached) Reaches(string) bool { return true }
+
+// Reached returns nothing.
+func (a *Attached) Reached() cgroup.Reached { return cgroup.Reached{} }
 
 // Done is closed when the connection to the process has ended.
 func (a *Attached) Done() <-chan struct{} { return a.done }

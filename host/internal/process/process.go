@@ -121,6 +121,10 @@ func (p *Process) IsolationLacks() []error { return p.launcher.Missing() }
 // Reaches reports whether the process can read a file, as far as its isolation goes.
 func (p *Process) Reaches(path string) bool { return p.launcher.Reaches(path) }
 
+// Reached counts how often the process, with all that it has started, has come to its limits of the
+// kernel.
+func (p *Process) Reached() cgroup.Reached { return p.child.group.Reached() }
+
 // LoseHost closes the pipe by which the process notices that its host has ended. The process
 // should end then.
 func (p *Process) LoseHost() error { return p.lifeline.Close() }

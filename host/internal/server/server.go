@@ -58,6 +58,7 @@ type run struct {
 
 	specs        []supervisor.Spec
 	runtimeDir   string
+	cgroup       string // the name of its groups; "" if there can be none
 	storage      store.Options
 	flags        *front.Flags
 	certificates *certificates
@@ -123,6 +124,7 @@ func (r *run) openData(context.Context) error {
 	if lock.Replaceable != nil {
 		r.logs.host.Warn("other users of this machine could replace the data directory", "error", lock.Replaceable)
 	}
+	r.cgroup = r.endLeftBehind(dir)
 	if r.runtimeDir, err = prepareRuntimeDir(r.Config.RuntimeDir, dir, r.Config.Order); err != nil {
 		return err
 	}

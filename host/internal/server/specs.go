@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/grants"
@@ -56,7 +57,7 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: environment(st), OpenFiles: st.Limits.OpenFiles,
-			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st),
+			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st), KernelLimits: kernelLimits(st.Limits),
 		},
 		Policy: supervisor.Policy{
 			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,
@@ -100,6 +101,11 @@ func environment(st config.Stage) map[string]string {
 	}
 	env[name] = strconv.FormatInt(soft/100*90, 10)
 	return env
+}
+
+// kernelLimits are those that the kernel keeps, if it can.
+func kernelLimits(l config.Limits) cgroup.Limits {
+	return cgroup.Limits{Memory: l.MemoryBytes(), CPU: l.MilliCPU(), PIDs: l.PIDs}
 }
 
 // isolationOf is what the configuration, which has been validated, says of the isolation of a

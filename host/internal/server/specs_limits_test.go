@@ -4,9 +4,19 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/process"
 )
+
+// TestLimitsOfTheKernel has them in the unit of the kernel's.
+func TestLimitsOfTheKernel(t *testing.T) {
+	t.Parallel()
+	spec := specOf(config.Stage{Limits: config.Limits{Memory: "1Gi", CPU: "1.5", PIDs: 100}}, process.Binary{})
+	if want := (cgroup.Limits{Memory: 1 << 30, CPU: 1500, PIDs: 100}); spec.KernelLimits != want {
+		t.Errorf("limits are %+v, want %+v", spec.KernelLimits, want)
+	}
+}
 
 // TestLimitsOfASpec gives a stage limits, and Go's garbage collector its own unless the
 // operator has.

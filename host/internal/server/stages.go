@@ -48,8 +48,10 @@ func (r *run) buildChain(ctx context.Context) error {
 
 	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir}
 	r.undo.add(keys.close)
+	groups := &cgroups{name: r.cgroup, log: r.logs.host}
+	r.undo.add(groups.close)
 	r.stages, err = supervisor.New(supervisor.Options{
-		Chain: r.specs, Machine: sync.OnceValue(func() *isolation.Machine { return isolation.Detect(ctx) }),
+		Chain: r.specs, Cgroups: groups.open, Machine: sync.OnceValue(func() *isolation.Machine { return isolation.Detect(ctx) }),
 		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
 		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,

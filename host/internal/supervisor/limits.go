@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
@@ -20,7 +22,7 @@ type Limits struct {
 
 // The limits by the names of their keys.
 const (
-	LimitMemory     = "memory"
+	LimitMemory     = cgroup.Memory
 	LimitMemorySoft = "memorySoft"
 	// LimitSizes is of the host: how many sizes of resources count.
 	LimitSizes = "resourceSizes"
@@ -48,6 +50,8 @@ type limiter struct {
 	looked     time.Time // at all processes
 	watched    map[*generation.Generation]*watchedMemory
 	swaps      map[*stage]*swapPace
+	counted    time.Time // the limits of the kernel
+	reached    map[*generation.Generation]cgroup.Reached
 }
 
 // watchedMemory is what the limiter knows of one process.
@@ -77,6 +81,7 @@ func (p *swapPace) swapped(now time.Time, ran time.Duration) {
 func (s *Supervisor) watchLimits() {
 	l := &limiter{supervisor: s, watched: map[*generation.Generation]*watchedMemory{}, swaps: map[*stage]*swapPace{}}
 	for interval := sampleInterval; sleep(s.background, interval); {
+		l.count(time.Now())
 		var err error
 		if interval, err = l.look(time.Now()); err != nil {
 			s.log.Error("limits of memory are not in force", "error", err)
@@ -139,6 +144,47 @@ func (l *limiter) look(now time.Time) (again time.Duration, err error) {
 		}
 	}
 	return again, nil
+}
+
+// count counts the processes that have come to limits which the kernel keeps, once in a sampleInterval.
+func (l *limiter) count(now time.Time) {
+	if now.Sub(l.counted) < sampleInterval {
+		return
+	}
+	reached := map[*generation.Generation]cgroup.Reached{}
+	for _, p := range l.supervisor.processes() {
+		limits := p.Spec().KernelLimits
+		if limits.CPU == 0 && limits.PIDs == 0 {
+			continue
+		}
+		reached[p.Generation] = p.Reached()
+		for _, limit := range more(limits, l.reached[p.Generation], reached[p.Generation]) {
+			l.supervisor.announce(Event{Kind: LimitReached, Stage: p.stage.name, Generation: p.ID(), Limit: limit})
+		}
+	}
+	l.counted, l.reached = now, reached
+}
+
+// more are the limits that were reached since. That of memory is told when the process has ended.
+func more(limits cgroup.Limits, before, now cgroup.Reached) []string {
+	var all []string
+	if limits.CPU > 0 && now.CPU > before.CPU {
+		all = append(all, cgroup.CPU)
+	}
+	if limits.PIDs > 0 && now.PIDs > before.PIDs {
+		all = append(all, cgroup.PIDs)
+	}
+	return all
+}
+
+// killedAtLimit reports that the kernel has killed a process at a limit, if it has.
+func (s *Supervisor) killedAtLimit(st *stage, g *generation.Generation, err error) {
+	var exit *process.ExitError
+	if !errors.As(err, &exit) || exit.Limit == "" {
+		return
+	}
+	st.log.Warn("process has reached a limit: the kernel has killed it", "generation", g.ID(), "pid", exit.PID, "limit", exit.Limit, "max", g.Spec().KernelLimits.Memory)
+	s.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: exit.Limit, Reason: exit.Why})
 }
 
 // near reports whether the process is close to the next of its limits.

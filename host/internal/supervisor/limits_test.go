@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/usage"
 )
 
@@ -158,6 +160,59 @@ func TestOpenFilesAreLimited(t *testing.T) {
 	}
 	if _, body := f.ask("GET", "/b?files=1", ""); body != "200 200 " {
 		t.Errorf("the limits of b are %q, want 200 200", body)
+	}
+}
+
+// TestKernelLimitsTakeAnotherProcess changes limits that are those of a process' group.
+func TestKernelLimitsTakeAnotherProcess(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	specs := f.Specs()
+	specs[1].KernelLimits.PIDs = 100
+	if applied, err := f.Apply(t.Context(), specs); err != nil || !slices.Equal(applied.Swapped, []string{"b"}) {
+		t.Fatalf("%+v, %v", applied, err)
+	}
+}
+
+// TestKernelKillsAtTheLimit has the end of a process reported that the kernel has ended at its
+// limit of memory, as one that the host has.
+func TestKernelKillsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	g := f.current("b")
+	for _, c := range []struct {
+		exit process.ExitError
+		want []string
+	}{{process.ExitError{}, nil}, {process.ExitError{Limit: cgroup.Memory, Why: "its memory reached the limit"}, []string{LimitMemory + " " + g.ID()}}} {
+		f.killedAtLimit(f.order()[1], g, &c.exit)
+		if got := f.reached(); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: reached %q, want %q", c.exit, got, c.want)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last := f.happened[len(f.happened)-1]; last.Reason != "its memory reached the limit" {
+		t.Errorf("the event is %+v", last)
+	}
+}
+
+// TestLimitsOfTheKernelAreCounted has each count that has grown be one event, if there is a limit.
+func TestLimitsOfTheKernelAreCounted(t *testing.T) {
+	t.Parallel()
+	all := cgroup.Limits{Memory: 1, CPU: 1, PIDs: 1}
+	for _, c := range []struct {
+		limits      cgroup.Limits
+		before, now cgroup.Reached
+		want        []string
+	}{
+		{all, cgroup.Reached{}, cgroup.Reached{}, nil},
+		{all, cgroup.Reached{}, cgroup.Reached{Memory: 1, CPU: 7, PIDs: 2}, []string{"cpu", "pids"}},
+		{all, cgroup.Reached{CPU: 7, PIDs: 2}, cgroup.Reached{CPU: 7, PIDs: 3}, []string{"pids"}},
+		{cgroup.Limits{PIDs: 1}, cgroup.Reached{}, cgroup.Reached{CPU: 7}, nil},
+	} {
+		if got := more(c.limits, c.before, c.now); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
 	}
 }
 

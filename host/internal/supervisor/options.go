@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/process"
@@ -22,6 +23,9 @@ type Options struct {
 	// Machine returns what this machine can do to isolate stages. It is called if there are
 	// stages to isolate.
 	Machine func() *isolation.Machine
+	// Cgroups returns where processes that are isolated or limited get a group each. It is called
+	// if there are any, and may be nil.
+	Cgroups func() *cgroup.Tree
 	// Flags of the API server, as name=value.
 	Flags []string
 	// OwnStore returns the flags, as name=value, with which a stage reaches keys of its own in

@@ -29,6 +29,7 @@ func (s *Supervisor) awaitEnd(st *stage, g *generation.Generation) {
 // returns when another process serves, or when there is nothing more to do.
 func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duration) {
 	at, err := time.Now(), g.Err()
+	s.killedAtLimit(st, g, err)
 	s.lock()
 	retired := st.state.Retired(g.ID())
 	decision := st.state.Ended(g.ID(), err.Error())

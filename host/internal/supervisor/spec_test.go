@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -16,7 +17,7 @@ func TestFieldsOfASpec(t *testing.T) {
 	all := Spec{
 		Process{
 			Name: "x", Binary: "x", SHA256: "x", Attach: "x", Digest: "x", Config: map[string]any{"x": 1},
-			Env: map[string]string{"x": "y"}, OpenFiles: 1, User: "x", Groups: []string{"x"}, Grants: grants.All(), Isolation: isolation.Spec{Mode: isolation.Auto},
+			Env: map[string]string{"x": "y"}, OpenFiles: 1, KernelLimits: cgroup.Limits{CPU: 1}, User: "x", Groups: []string{"x"}, Grants: grants.All(), Isolation: isolation.Spec{Mode: isolation.Auto},
 		},
 		Policy{StartTimeout: 1, LivenessTimeout: 1, DrainTimeout: 1, DrainSpread: 1, Required: true, LastClaims: []*stagev1.Claim{{}}, Standby: true, Limits: Limits{Memory: 1}, Rollback: Rollback{Health: true}},
 	}

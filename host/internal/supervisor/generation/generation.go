@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
@@ -102,7 +103,7 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 		startTimeout: c.StartTimeout, standby: c.Standby,
 	}
 	spec := process.Spec{
-		Stage: c.Spec.Name, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
+		Stage: c.Spec.Name, ID: id, Limits: c.Spec.KernelLimits, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Hidden: opts.Hidden},
 	}
@@ -118,6 +119,9 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 			return nil, err
 		}
 		spec.Isolation.Sockets = append(spec.Isolation.Sockets, sockets...)
+	}
+	if opts.Cgroups != nil && (c.Spec.Isolation.Mode != isolation.Off || c.Spec.KernelLimits != cgroup.Limits{}) {
+		spec.Cgroups = opts.Cgroups()
 	}
 	if c.Spec.Attach != "" {
 		spec.Attach, spec.Logger = c.Spec.Attach, opts.Log
@@ -186,6 +190,9 @@ func (g *Generation) PID() int { return g.process.PID() }
 
 // Isolation has the names of what isolates the process, as package isolation lists them.
 func (g *Generation) Isolation() []string { return g.process.Isolation() }
+
+// Reached counts how often the process, with what it has started, has come to its limits in the kernel.
+func (g *Generation) Reached() cgroup.Reached { return g.process.Reached() }
 
 // Version is that of the stage, as it describes itself.
 func (g *Generation) Version() string { return g.process.Description().GetVersion() }

@@ -8,6 +8,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 )
 
@@ -32,6 +33,9 @@ type Spec struct {
 	Env map[string]string
 	// OpenFiles is how many files the process may have open; 0 is as many as the host.
 	OpenFiles int64
+	// KernelLimits are those that the kernel keeps, if this machine has what that takes (see
+	// process.Spec.Limits).
+	KernelLimits cgroup.Limits
 	// Isolation is what keeps the process from what it was not granted; nothing if zero.
 	Isolation isolation.Spec
 	// User and Groups are the identity of the stage's calls to the host.
@@ -76,6 +80,9 @@ type Options struct {
 	Hidden []string
 	// Machine returns what this machine can do to isolate stages; nil if there are none to isolate.
 	Machine func() *isolation.Machine
+	// Cgroups returns where processes that are isolated or limited get a group each; nil if there
+	// are none.
+	Cgroups func() *cgroup.Tree
 	// Flags of the API server, as name=value.
 	Flags []string
 	// OwnStore returns the flags with which a stage reaches keys of its own in the store. It may
