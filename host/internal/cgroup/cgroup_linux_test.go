@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The test binary is also the processes in groups: this variable says what they do.
@@ -93,6 +95,8 @@ func command(mode string) *exec.Cmd {
 type order struct {
 	Name        string
 	Controllers []string
+	// Empty says that it makes no group.
+	Empty bool
 	// Close says that it closes its tree before it reports.
 	Close bool
 }
@@ -128,6 +132,8 @@ func playHost() {
 		if len(o.Controllers) > 0 && tree.lacks[o.Controllers[0]] != nil {
 			r.Lacks = tree.lacks[o.Controllers[0]].Error()
 		}
+	}
+	if tree.Err() == nil && !o.Empty {
 		g, err := tree.New("stage-1", Limits{})
 		problem(err)
 		_, _, pids, err := start(g, "daemon")
@@ -404,6 +410,68 @@ func TestLeftBehind(t *testing.T) {
 				t.Error("the process of another host has ended")
 			}
 		})
+	}
+}
+
+// The empty tree of a host that was killed is removed by the next host of any name, and not while it runs.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	dir, o := area(t), order{Name: name(t), Empty: true}
+	tree := filepath.Join(dir, o.Name)
+	_, kill := run(t, dir, o, os.Geteuid())
+	_, killOther := run(t, dir, order{Name: name(t)}, os.Geteuid())
+	if _, err := os.Stat(tree); err != nil {
+		t.Error(err)
+	}
+	kill()
+	killOther() // its tree has a daemon
+	last, _ := run(t, dir, order{Name: name(t), Empty: true}, os.Geteuid())
+	if _, err := os.Stat(tree); err == nil {
+		t.Error("the tree is left")
+	}
+	if last.Err != "" {
+		t.Error(last.Err)
+	}
+	if trees, _ := filepath.Glob(filepath.Join(dir, prefix+"*")); len(trees) != 2 {
+		t.Errorf("trees are %q, want those of a host that runs and of one that has left a process", trees)
+	}
+}
+
+// A limit that cannot be set leaves no group behind.
+func TestNewFails(t *testing.T) {
+	t.Parallel()
+	tree := opened(t)
+	if tree.lack(PIDs) == nil {
+		t.Skip("the controller pids is here")
+	}
+	delete(tree.lacks, PIDs) // there seems to be one
+	if _, err := tree.New("a-1", Limits{PIDs: 100}); err == nil || !strings.HasPrefix(err.Error(), "limit of pids: ") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(tree.dir, "a-1")); err == nil {
+		t.Error("the group is left")
+	}
+}
+
+// The cgroup of a unit of systemd is left alone unless systemd has marked it.
+func TestManaged(t *testing.T) {
+	t.Parallel()
+	dir := area(t)
+	if os.Geteuid() != 0 || managed(dir) {
+		t.Skip("root has to be there, outside of systemd's units")
+	}
+	unit := filepath.Join(dir, "x.service")
+	if err := os.Mkdir(unit, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !managed(unit) {
+		t.Error("a unit is not systemd's")
+	}
+	if err := unix.Setxattr(unit, "trusted.delegate", []byte("1"), 0); err != nil {
+		t.Skip("the file system has no attributes: ", err)
+	}
+	if managed(unit) {
+		t.Error("a unit that is delegated is systemd's")
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // Tree has the groups of one host. The nil Tree has none. All methods but Close may be called at
 // any time, from any goroutine.
 type Tree struct {
-	dir string
+	dir  string
+	lock *os.File // of dir
 	// err is why there are no groups.
 	err error
 	// lacks says why there is no controller, by name.
@@ -38,7 +39,7 @@ func Name(dataDir string) (string, error) {
 		return "", ErrUnsupported
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d", stat.Dev, stat.Ino))
-	return fmt.Sprintf("catena-%x", sum[:6]), nil
+	return fmt.Sprintf("%s%x", prefix, sum[:6]), nil
 }
 
 // Clean ends what a host of this name has left when it was killed, without which there is
@@ -103,13 +104,15 @@ func (t *Tree) make(name string) error {
 	if err := end(dir); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("the cgroup of this process is not delegated to its user: %w", err)
+	lock, err := makeLocked(dir)
+	if err != nil {
+		return err
 	}
 	if err := canJoin(parent, dir); err != nil {
-		return errors.Join(err, remove(dir))
+		return errors.Join(err, remove(dir), lock.Close())
 	}
-	t.dir = dir
+	sweep(parent)
+	t.dir, t.lock = dir, lock
 	return nil
 }
 
@@ -196,6 +199,7 @@ func (t *Tree) Close() error {
 	if t.Err() != nil {
 		return nil
 	}
+	defer t.lock.Close()
 	var errs []error
 	entries, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
