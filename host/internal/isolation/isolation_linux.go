@@ -154,8 +154,8 @@ func (l *Launcher) Missing() []error {
 	return l.missing
 }
 
-// Reaches reports whether the process can read a file: nothing that isolates it keeps it from that.
-func (l *Launcher) Reaches(path string) bool {
+// CanRead reports whether the process can read a file: nothing that isolates it keeps it from that.
+func (l *Launcher) CanRead(path string) bool {
 	if l == nil || !l.namespaces && l.landlock == 0 {
 		return true
 	}

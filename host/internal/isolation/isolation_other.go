@@ -36,8 +36,8 @@ func (l *Launcher) Means() []string { return nil }
 // Missing returns nothing.
 func (l *Launcher) Missing() []error { return nil }
 
-// Reaches returns true.
-func (l *Launcher) Reaches(string) bool { return true }
+// CanRead returns true.
+func (l *Launcher) CanRead(string) bool { return true }
 
 // UID is the user of this process.
 func (l *Launcher) UID() int { return os.Geteuid() }

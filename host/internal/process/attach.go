@@ -31,8 +31,8 @@ type Running interface {
 	// machine lacks for more.
 	Isolation() []string
 	IsolationLacks() []error
-	// Reaches reports whether the process can read a file, as far as its isolation goes.
-	Reaches(path string) bool
+	// CanRead reports whether the process can read a file, as far as its isolation goes.
+	CanRead(path string) bool
 	// Reached counts how often the process has come to its limits in the kernel.
 	Reached() cgroup.Reached
 	// Done is closed when the process has ended, or the attachment to it.
@@ -255,8 +255,8 @@ func (a *Attached) Isolation() []string { return nil }
 // IsolationLacks returns nothing.
 func (a *Attached) IsolationLacks() []error { return nil }
 
-// Reaches returns true.
-func (a *Attached) Reaches(string) bool { return true }
+// CanRead returns true.
+func (a *Attached) CanRead(string) bool { return true }
 
 // Reached returns nothing.
 func (a *Attached) Reached() cgroup.Reached { return cgroup.Reached{} }

@@ -118,8 +118,8 @@ func (p *Process) Isolation() []string {
 // IsolationLacks returns what this machine lacks to isolate the process by all means.
 func (p *Process) IsolationLacks() []error { return p.launcher.Missing() }
 
-// Reaches reports whether the process can read a file, as far as its isolation goes.
-func (p *Process) Reaches(path string) bool { return p.launcher.Reaches(path) }
+// CanRead reports whether the process can read a file, as far as its isolation goes.
+func (p *Process) CanRead(path string) bool { return p.launcher.CanRead(path) }
 
 // Reached counts how often the process, with all that it has started, has come to its limits of the
 // kernel.

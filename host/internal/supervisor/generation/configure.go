@@ -52,7 +52,7 @@ func (g *Generation) checkFiles(flags []string) error {
 			if err != nil {
 				return err
 			}
-			if info, err := os.Stat(abs); err == nil && info.Mode().IsRegular() && !g.process.Reaches(abs) {
+			if info, err := os.Stat(abs); err == nil && info.Mode().IsRegular() && !g.process.CanRead(abs) {
 				names, files = append(names, "apiserver."+name), append(files, abs)
 			}
 		}

@@ -17,7 +17,7 @@ type confined struct {
 	needs *stagev1.Needs
 }
 
-func (c confined) Reaches(path string) bool { return path == c.reads }
+func (c confined) CanRead(path string) bool { return path == c.reads }
 
 func (c confined) Description() *stagev1.DescribeResponse {
 	return &stagev1.DescribeResponse{Needs: c.needs}
