@@ -38,7 +38,7 @@ func TestPlugins(t *testing.T) {
 	t.Parallel()
 	dir := scripts(t)
 	config := filepath.Join(t.TempDir(), "catena.yaml")
-	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + dir + "]\nstages:\n  front: {delegate: plain, lock: off}\n  plain: {delegate: wrong, lock: off}\n  wrong: {lock: off}\n"
+	text := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\npluginDirs: [" + dir + "]\nstages:\n  front: {delegate: plain, lock: off, isolation: off}\n  plain: {delegate: wrong, lock: off, isolation: off}\n  wrong: {lock: off, isolation: off}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -301,7 +301,7 @@ func (p *Process) confinement() string {
 	if len(p.Isolation()) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; it is isolated: files beyond its own directory are in reach only if stages.%s.grants.files names them, and others if stages.%[1]s.isolation is off", p.spec.Stage)
+	return fmt.Sprintf("; it is isolated: files of its own that are not beside it have to be in stages.%s.grants.files", p.spec.Stage)
 }
 
 // dispose kills the process and releases its resources.
