@@ -2,199 +2,215 @@ package hostile
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
+	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
+	"slices"
+	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/security.md")
-
 const patience = 2 * time.Minute
 
-// install copies the test binary as the stage: a link would lead out of its directory.
-func install(t *testing.T) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, err := os.Open(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	to, err := os.OpenFile(filepath.Join(dir, "catena-stage-hostile"), os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(to, from); err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+// ordinary is a user of the machine without an account, and not one of the stages'.
+const ordinary = 65533
+
+// column is one way to run the stages.
+type column struct {
+	isolation string
+	user      bool // an ordinary user runs the host, not root
 }
 
-// start starts a server with the hostile stage upstream of Kubernetes' stages.
-func start(t *testing.T, isolation, grants string) (*cluster.Catena, error) {
+// columns are those of the table, from left to right.
+func columns() []column {
+	return []column{{"off", false}, {"auto", false}, {"auto", true}, {"required", false}, {"required", true}}
+}
+
+func (c column) String() string {
+	if c.user {
+		return c.isolation + "-user"
+	}
+	return c.isolation
+}
+
+// uid is the user that runs the host: this one, if it is not root.
+func (c column) uid(t *testing.T) int {
 	t.Helper()
-	c, err := cluster.StartCatena(t.Context(), cluster.Options{
-		PluginDirs: []string{install(t)},
-		Set:        []string{`stages.hostile={"lock":"off","delegate":"aggregator","isolation":"` + isolation + `","grants":` + grants + `}`},
-	})
-	if err != nil {
+	switch {
+	case os.Geteuid() == 0 && c.user:
+		return ordinary
+	case os.Geteuid() != 0 && !c.user:
+		t.Skip("only root can run it as root")
+	}
+	return os.Geteuid()
+}
+
+// got is what a stage got, by attempt.
+type got map[string]string
+
+// The stages that are hostile, by the path that they serve.
+const (
+	inGo     = "hostile"
+	inPython = "hostile-python"
+)
+
+// run is a server with the hostile stages upstream of Kubernetes'.
+type run struct {
+	*cluster.Catena
+	site *site
+	// names are those of the hostile stages.
+	names []string
+	ended bool
+}
+
+// limit is the memory that a hostile stage may use, in MiB.
+const limit = 384
+
+func start(t *testing.T, uid int, isolation, grants string) (*run, error) {
+	t.Helper()
+	r := &run{site: newSite(t, uid), names: []string{inGo}}
+	stage := func(delegate string) string {
+		return fmt.Sprintf(`{"lock":"off","delegate":%q,"isolation":%q,"grants":%s,"limits":{"memory":"%dMi"}}`, delegate, isolation, grants, limit)
+	}
+	o := cluster.Options{
+		ConfigFile: filepath.Join(r.site.dir, "catena.yaml"), Bin: r.site.bin,
+		PluginDirs: []string{filepath.Join(r.site.dir, "go")}, Set: []string{"log.stageLevel=info"},
+	}
+	if uid != os.Geteuid() {
+		o.UID = uid
+	}
+	next := "aggregator"
+	if r.site.python {
+		r.names = append(r.names, inPython)
+		o.PluginDirs = append(o.PluginDirs, filepath.Join(r.site.dir, "python"))
+		o.Set = append(o.Set, "stages."+inPython+"="+stage(next))
+		next = inPython
+	}
+	o.Set = append(o.Set, "stages."+inGo+"="+stage(next))
+	var err error
+	if r.Catena, err = cluster.StartCatena(t.Context(), o); err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() {
-		if err := c.Stop(t.Failed()); err != nil {
+		if err := r.Stop(t.Failed()); err != nil && !r.ended {
 			t.Error(err)
 		}
 	})
-	return c, nil
+	return r, nil
 }
 
-func get(ctx context.Context, config *rest.Config, path string) (int, string, error) {
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return 0, "", err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	resp, err := (&http.Client{Transport: transport}).Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body), err
-}
-
-// attack has the stage try everything, in the name of an administrator, and returns what it got.
-func attack(t *testing.T, c *cluster.Catena) map[string]string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	victim := c.Stages()["core"]
-	config := map[string]any{"dataDir": c.DataDir(), "host": strings.TrimPrefix(c.URL, "https://"), "victim": victim}
-	encoded, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := c.Config(cluster.Admin)
-	code, body, err := get(ctx, admin, "/hostile?target="+url.QueryEscape(string(encoded)))
-	if err != nil || code != http.StatusOK {
-		t.Fatalf("%d %s, %v", code, body, err)
-	}
-	var got map[string]string
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatal(err)
-	}
-	// It has claimed everything by now.
-	if code, body, err := get(ctx, admin, secrets); err != nil || code != http.StatusOK || !strings.Contains(body, "SecretList") {
-		t.Errorf("secrets are served with %d %s, %v", code, body, err)
-	}
-	return got
-}
-
-// TestHostile shows what a stage without grants gets: of what the host prevents, nothing, however the
-// stage is isolated; of what the kernel prevents, nothing if it is.
+// TestHostile shows what stages without grants get, in each column of the table: of what the host
+// prevents, nothing, however the stage is isolated; of what the kernel prevents, nothing if it is isolated.
 func TestHostile(t *testing.T) {
-	columns := map[string]map[string]string{}
-	for _, isolation := range []string{"off", "auto", "required"} {
-		t.Run(isolation, func(t *testing.T) {
-			c, err := start(t, isolation, "{}")
-			if err != nil && isolation == "required" {
+	table := table{}
+	t.Cleanup(func() {
+		if *update {
+			table.write(t)
+		}
+	})
+	var mu sync.Mutex
+	for _, c := range columns() {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			r, err := start(t, c.uid(t), c.isolation, "{}")
+			if err != nil && c.isolation == "required" {
 				t.Skipf("this machine lacks a means: %v", err)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := attack(t, c)
-			columns[isolation] = got
-			for _, a := range protocolAttempts {
-				if got[a.name] != "" {
-					t.Errorf("%s: %s", a.name, got[a.name])
-				}
+			whole := r.isolatedByAll(t)
+			all := r.tryAll(t)
+			mu.Lock()
+			defer mu.Unlock()
+			for name, got := range all {
+				table.add(c, name, got)
+				check(t, c, whole, name, got)
 			}
-			for _, a := range kernelAttempts {
-				switch {
-				case isolation == "required" && got[a.name] != "":
-					t.Errorf("%s: %s", a.name, got[a.name])
-				case isolation == "off" && got[a.name] == "":
-					t.Logf("%s: prevented without isolation", a.name)
-				}
+			if c.isolation == "off" || whole {
+				table.compare(t, c)
+			} else {
+				t.Log("this machine lacks a means: what the stages got is not compared with docs/security.md")
 			}
 		})
 	}
-	if *update {
-		write(t, columns)
+}
+
+// check fails if a stage got what it must not get in that column.
+func check(t *testing.T, c column, whole bool, name string, got got) {
+	t.Helper()
+	if want := slices.Sorted(slices.Values(rows())); !slices.Equal(slices.Sorted(maps.Keys(got)), want) {
+		t.Errorf("%s tried %q, want %q", name, slices.Sorted(maps.Keys(got)), want)
 	}
+	for _, row := range rows() {
+		if got[row] != "" && (byHost(row) || c.isolation != "off" && whole) {
+			t.Errorf("%s: %s: %s", name, row, got[row])
+		}
+	}
+}
+
+// tryAll has each of the stages try everything. The host does not live to see the end.
+func (r *run) tryAll(t *testing.T) map[string]got {
+	t.Helper()
+	all := map[string]got{}
+	for _, name := range r.names {
+		all[name] = r.attack(t, name)
+		for _, do := range harm {
+			do(r, t, name, all[name])
+		}
+	}
+	for name, result := range r.outlive(t) {
+		all[name][outliving] = result
+	}
+	return all
 }
 
 // TestGranted shows that the attempts are real: what is granted succeeds, as far as the user in
 // whose name it is done may do it.
 func TestGranted(t *testing.T) {
-	c, err := start(t, "off", `{"rewrite":true,"delegates":true}`)
+	t.Parallel()
+	r, err := start(t, os.Geteuid(), "off", `{"rewrite":true,"delegates":true}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := attack(t, c)
-	for name, want := range map[string]bool{
-		"secrets through the request of a user who may read them": true,
-		"secrets through a delegate":                              false, // as the stage's own user, who may not
-		"secrets with its own client":                             false,
-	} {
-		if (got[name] != "") != want {
-			t.Errorf("%s: %q", name, got[name])
+	for _, name := range r.names {
+		got := r.attack(t, name)
+		for attempt, want := range map[string]bool{
+			"secrets through the request of a user who may read them": true,
+			"secrets through a delegate":                              false, // as the stage's own user, who may not
+			"secrets with its own client":                             false,
+		} {
+			if (got[attempt] != "") != want {
+				t.Errorf("%s: %s: %q", name, attempt, got[attempt])
+			}
 		}
 	}
 }
 
-var marked = regexp.MustCompile(`(?s)<!-- hostile: .*?-->\n.*?<!-- end -->`)
-
-// write writes the table of what the stage got.
-func write(t *testing.T, columns map[string]map[string]string) {
+// eventually waits until f reports true.
+func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("<!-- hostile: written by go test ./test/hostile -update, as root -->\n| attempt | `off` | `auto` | `required` |\n|---|---|---|---|\n")
-	for _, a := range attempts {
-		fmt.Fprintf(&b, "| %s |", a.name)
-		for _, isolation := range []string{"off", "auto", "required"} {
-			result := "nothing"
-			if columns[isolation][a.name] != "" {
-				result = "**" + columns[isolation][a.name] + "**"
-			}
-			b.WriteString(" " + result + " |")
+	if !within(patience, patience/5000, f) {
+		t.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
+// within reports whether f, which is called once an interval, becomes true in that time.
+func within(d, interval time.Duration, f func() bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-ctx.Done():
+			return f()
+		case <-tick.C:
 		}
-		b.WriteString("\n")
 	}
-	b.WriteString("<!-- end -->")
-	file := filepath.Join(cluster.Root(), "docs", "security.md")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, marked.ReplaceAllLiteral(text, []byte(b.String())), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return true
 }

@@ -1,229 +1,166 @@
 package hostile
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"path"
+	"reflect"
 	"strings"
+	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/catena-dev/catena/sdk"
 )
 
-// The test binary is also the stage.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "catena-stage-hostile" {
-		sdk.Main(sdk.Stage{Name: "hostile", Needs: &sdk.Needs{}, New: newHostile})
-		return
-	}
-	os.Exit(m.Run())
+// order is the body of a request to a hostile stage: what it is told, as an insider would know it.
+type order struct {
+	// Of an attack.
+	DataDir  string `json:"dataDir"`
+	Host     string `json:"host"` // address of the secure port
+	HostPID  int    `json:"hostPID"`
+	Victim   int    `json:"victim"`   // process of another stage
+	Requests int    `json:"requests"` // ids below that are tried
+	// Of harm.
+	Count   int      `json:"count"`
+	Bytes   int      `json:"bytes"`
+	Seconds any      `json:"seconds"` // how long it lasts; a text for processes, which are found by it
+	Lines   []string `json:"lines"`
+	Token   string   `json:"token"` // of another process
 }
 
-// target is what the stage is told of its host by the request, as an insider would know it.
-type target struct {
-	DataDir string `json:"dataDir"`
-	Host    string `json:"host"`   // address of the secure port
-	Victim  int    `json:"victim"` // process id of another stage
+// stage is the hostile stage in Go.
+type stage struct {
+	env     *sdk.Env
+	release chan struct{}
+	once    sync.Once
 }
 
-const secrets = "/api/v1/namespaces/default/secrets"
-
-// attempt is one thing that the stage tries.
-type attempt struct {
-	name string
-	// try returns what it got; nothing if it was prevented.
-	try func(s *hostileStage, r *http.Request) (got string)
-}
-
-// hostileStage is the stage with its target.
-type hostileStage struct {
-	env    *sdk.Env
-	target target
-}
-
-func newHostile(env *sdk.Env) (http.Handler, error) {
+func newStage(env *sdk.Env) (http.Handler, error) {
 	env.ClaimPrefix("/hostile")
 	env.ClaimPrefix("/api", "/apis/apps")
-	return &hostile{env: env}, nil
+	return &stage{env: env, release: make(chan struct{})}, nil
 }
 
-// hostile makes its attempts when it is asked to.
-type hostile struct{ env *sdk.Env }
-
-// ServeHTTP makes all attempts, and responds with what they got.
-func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := &hostileStage{env: h.env}
-	if r.URL.Path != "/hostile" {
-		h.env.Log.Error("the stage got a request that is not its own", "path", r.URL.Path)
+// ServeHTTP does what a request tells it, and responds with what it got.
+func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var o order
+	do := map[string]func(http.ResponseWriter, *http.Request, order) any{
+		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
+	}[path.Base(r.URL.Path)]
+	if do == nil || !strings.HasPrefix(r.URL.Path, "/hostile/") {
 		http.Error(w, "taken over", http.StatusOK)
 		return
 	}
-	if err := json.Unmarshal([]byte(r.FormValue("target")), &s.target); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	results := map[string]string{}
+	if got := do(w, r, o); got != nil {
+		_ = json.NewEncoder(w).Encode(got)
+	}
+}
+
+func (s *stage) attack(_ http.ResponseWriter, r *http.Request, o order) any {
+	got := map[string]string{}
 	for _, a := range attempts {
-		results[a.name] = a.try(s, r)
+		got[a.name] = a.try(&attacker{env: s.env, order: o, request: r})
 	}
-	_ = json.NewEncoder(w).Encode(results)
+	return got
 }
 
-// served returns a response that is not a refusal.
-func served(resp *http.Response) string {
-	if resp == nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 100))
-	if resp.StatusCode >= http.StatusBadRequest {
-		return ""
-	}
-	return fmt.Sprintf("%d %s", resp.StatusCode, body)
-}
-
-// asked returns what a handler responds.
-func asked(h http.Handler, r *http.Request) string {
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, r)
-	return served(rec.Result())
-}
-
-func (s *hostileStage) client(ctx context.Context, header, value string) string {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://catena"+secrets, nil)
-	if err != nil {
-		return ""
-	}
-	r.Header.Set(header, value)
-	resp, err := s.env.Client().Do(r)
-	if err != nil {
-		return ""
-	}
-	return served(resp)
-}
-
-func read(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	b := make([]byte, 100)
-	n, _ := f.Read(b)
-	if n == 0 {
-		return ""
-	}
-	return "read " + filepath.Base(path)
-}
-
-func connect(network, address string) string {
-	c, err := net.DialTimeout(network, address, time.Second)
-	if err != nil {
-		return ""
-	}
-	_ = c.Close()
-	return "connected"
-}
-
-// sockets are those in the host's directory whose names begin so.
-func (s *hostileStage) sockets(prefix string) string {
-	dir := filepath.Dir(s.env.Host().Socket)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return connect("unix", filepath.Join(dir, prefix+".sock"))
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) && connect("unix", filepath.Join(dir, e.Name())) != "" {
-			return "connected to " + prefix
+// spawn starts processes that are no members of the stage's process group.
+func (s *stage) spawn(_ http.ResponseWriter, _ *http.Request, o order) any {
+	for range o.Count {
+		p, err := os.StartProcess("/bin/sleep", []string{"sleep", fmt.Sprint(o.Seconds)}, &os.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}})
+		if err != nil {
+			return err.Error()
 		}
+		_ = p.Release()
 	}
 	return ""
 }
 
-func done(err error) string {
-	if err != nil {
-		return ""
+// leave starts a process in a session of its own, whose parent ends.
+func (s *stage) leave(_ http.ResponseWriter, _ *http.Request, o order) any {
+	line := fmt.Sprintf("setsid sleep %v </dev/null >/dev/null 2>&1 &", o.Seconds)
+	if err := exec.Command("/bin/sh", "-c", line).Run(); err != nil {
+		return err.Error()
 	}
-	return "done"
+	return ""
 }
 
-// The attempts of the first group are the host's to prevent, those of the second the kernel's.
-var attempts = append(protocolAttempts, kernelAttempts...)
-
-var protocolAttempts = []attempt{
-	{"secrets through a delegate", func(s *hostileStage, r *http.Request) string {
-		for _, d := range s.env.Delegates() {
-			if d.Name == "core" {
-				again := r.Clone(r.Context())
-				again.URL.Path = secrets
-				return asked(d.Handler, again)
-			}
-		}
-		return "no delegate"
-	}},
-	{"secrets through the request of a user who may read them", func(s *hostileStage, r *http.Request) string {
-		again := r.Clone(r.Context())
-		again.URL.Path = secrets
-		return asked(s.env.Call, again)
-	}},
-	{"secrets with its own client", func(s *hostileStage, r *http.Request) string {
-		return s.client(r.Context(), "Accept", "application/json")
-	}},
-	{"secrets with forged headers", func(s *hostileStage, r *http.Request) string {
-		for header, value := range map[string]string{
-			"X-Remote-User": "system:apiserver", "X-Remote-Group": "system:masters", "X-Catena-User": `{"name":"system:apiserver"}`,
-			"X-Catena-Next": "1", "X-Catena-Delegate": "core", "Impersonate-User": "system:apiserver",
-		} {
-			if got := s.client(r.Context(), header, value); got != "" {
-				return got
-			}
-		}
-		return ""
-	}},
-	{"claims of Kubernetes' paths at run time", func(s *hostileStage, r *http.Request) string {
-		s.env.SetClaims(sdk.Prefix("/hostile"), sdk.Prefix("/"), sdk.Prefix("/api"), sdk.Child("/apis"))
-		return "" // the test sees who serves them
-	}},
+// memory uses memory for a while.
+func (s *stage) memory(_ http.ResponseWriter, r *http.Request, o order) any {
+	const page = 4096
+	held := make([]byte, o.Bytes)
+	for i := 0; i < len(held); i += page {
+		held[i] = 1
+	}
+	wait(o, r.Context().Done())
+	return fmt.Sprintf("kept %d MiB", len(held)>>20)
 }
 
-var kernelAttempts = []attempt{
-	{"the key of the CA", func(s *hostileStage, _ *http.Request) string {
-		return read(filepath.Join(s.target.DataDir, "pki", "ca.key"))
-	}},
-	{"files of the store", func(s *hostileStage, _ *http.Request) string {
-		return read(filepath.Join(s.target.DataDir, "etcd", "member", "snap", "db"))
-	}},
-	{"etcd's socket", func(s *hostileStage, _ *http.Request) string { return s.sockets("etcd") }},
-	{"the admin socket", func(s *hostileStage, _ *http.Request) string { return s.sockets("admin") }},
-	{"a sibling's socket", func(s *hostileStage, _ *http.Request) string { return s.sockets("core") }},
-	{"a sibling's environment", func(s *hostileStage, _ *http.Request) string {
-		return read(fmt.Sprintf("/proc/%d/environ", s.target.Victim))
-	}},
-	{"a signal to a sibling", func(s *hostileStage, _ *http.Request) string {
-		return done(syscall.Kill(s.target.Victim, 0))
-	}},
-	{"tracing a sibling", func(s *hostileStage, _ *http.Request) string {
-		err := syscall.PtraceAttach(s.target.Victim)
-		if err == nil {
-			err = errors.Join(err, syscall.PtraceDetach(s.target.Victim))
+// heads responds with a large head that does not end.
+func (s *stage) heads(w http.ResponseWriter, _ *http.Request, o order) any {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	// The SDK would wait for the end of the head.
+	raw := reflect.ValueOf(conn).Elem().FieldByName("Conn").Interface().(net.Conn)
+	_, _ = fmt.Fprint(raw, "HTTP/1.1 200 OK\r\n")
+	const line = 1 << 16
+	text := []byte("A: " + strings.Repeat("a", line-len("A: \r\n")) + "\r\n")
+	for range o.Bytes / line {
+		if _, err := raw.Write(text); err != nil {
+			return nil
 		}
-		return done(err)
-	}},
-	{"the network", func(s *hostileStage, _ *http.Request) string { return connect("tcp", s.target.Host) }},
-	{"writing beside its binary", func(*hostileStage, *http.Request) string {
-		self, err := os.Executable()
-		if err != nil {
-			return ""
+	}
+	wait(o, s.release)
+	return nil
+}
+
+// free lets the heads end.
+func (s *stage) free(http.ResponseWriter, *http.Request, order) any {
+	s.once.Do(func() { close(s.release) })
+	return ""
+}
+
+// wait returns when it is over, or released.
+func wait(o order, release <-chan struct{}) {
+	seconds, _ := o.Seconds.(float64)
+	select {
+	case <-release:
+	case <-time.After(time.Duration(seconds) * time.Second):
+	}
+}
+
+// forge writes lines to both outputs, as they are and as hclog would.
+func (s *stage) forge(_ http.ResponseWriter, _ *http.Request, o order) any {
+	for _, line := range o.Lines {
+		for _, out := range []*os.File{os.Stdout, os.Stderr} {
+			_, _ = fmt.Fprintln(out, line)
 		}
-		return done(os.WriteFile(filepath.Join(filepath.Dir(self), "written"), nil, 0o600))
-	}},
+		_ = json.NewEncoder(os.Stderr).Encode(map[string]string{
+			"@level": "error", "@module": "catena", "@message": line, "@timestamp": "x", "stage": "core",
+		})
+		s.env.Log.Named("catena").Error(line, "stage", "core")
+	}
+	return ""
+}
+
+// token gives away the credential of this process.
+func (s *stage) token(http.ResponseWriter, *http.Request, order) any { return s.env.Host().Token }
+
+// use asks the host who the process with another token is.
+func (s *stage) use(_ http.ResponseWriter, r *http.Request, o order) any {
+	const path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	body := `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+	return ask(r.Context(), s.env.Host().Socket, o.Token, http.MethodPost, path, body, http.Header{"Content-Type": {"application/json"}})
 }

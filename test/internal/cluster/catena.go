@@ -26,6 +26,11 @@ type Options struct {
 	OwnPlugins bool
 	// Set are further --set arguments. (Catena only)
 	Set []string
+	// UID is the user that runs the server if it is not 0, which takes root. The user has to be able
+	// to read Bin, ConfigFile and PluginDirs. (Catena only)
+	UID int
+	// Bin is the directory of the binaries in the place of that of the function Bin. (Catena only)
+	Bin string
 }
 
 // commonFlags are given to every server, so that they are alike.
@@ -68,6 +73,9 @@ func StartCatena(ctx context.Context, o Options) (*Catena, error) {
 		return nil, err
 	}
 	c := &Catena{Server: s, options: o}
+	if err := c.give(); err != nil {
+		return nil, errors.Join(err, c.Stop(false))
+	}
 	starting <- struct{}{}
 	defer func() { <-starting }()
 	if err := c.Start(ctx); err != nil {
@@ -84,18 +92,33 @@ func (c *Catena) AdminKubeconfig() string { return filepath.Join(c.DataDir(), "a
 
 // Start starts the host, again if it has ended, and returns when it is ready.
 func (c *Catena) Start(ctx context.Context) error {
-	bin, err := Bin()
+	bin, err := c.bin()
 	if err != nil {
 		return err
 	}
 	if err := os.Remove(c.AdminKubeconfig()); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	c.process, err = StartProcess(c.Dir, c.Name, filepath.Join(bin, "catena"), c.Args(bin)...)
+	c.process, err = startProcess(c.Dir, c.Name, c.options.UID, filepath.Join(bin, "catena"), c.Args(bin)...)
 	if err != nil {
 		return err
 	}
 	return c.awaitReady(ctx, c.locate)
+}
+
+func (c *Catena) bin() (string, error) {
+	if c.options.Bin != "" {
+		return c.options.Bin, nil
+	}
+	return Bin()
+}
+
+// give makes the files of the server the property of the user that runs it.
+func (c *Catena) give() error {
+	if c.options.UID == 0 {
+		return nil
+	}
+	return errors.Join(os.Chown(c.Dir, c.options.UID, c.options.UID), os.Chown(c.tokens(), c.options.UID, c.options.UID))
 }
 
 // Args is the command line of the host.

@@ -46,7 +46,7 @@ type Status struct {
 // Command runs a command of bin/catena on the server's data directory. An error has the
 // output of the command.
 func (c *Catena) Command(ctx context.Context, args ...string) (string, error) {
-	bin, err := Bin()
+	bin, err := c.bin()
 	if err != nil {
 		return "", err
 	}

@@ -31,6 +31,12 @@ type Process struct {
 
 // StartProcess starts a command; its output is appended to DIR/NAME.log.
 func StartProcess(dir, name, path string, args ...string) (*Process, error) {
+	return startProcess(dir, name, 0, path, args...)
+}
+
+// startProcess starts a command as another user if uid is not 0, in dir then: the directory of the
+// module may be out of that user's reach.
+func startProcess(dir, name string, uid int, path string, args ...string) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), Done: make(chan struct{})}
 	out, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -41,6 +47,10 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 	p.cmd.Dir, p.cmd.Env = Root(), Environ()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = Attributes()
+	if uid != 0 {
+		p.cmd.Dir = dir
+		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -1,0 +1,267 @@
+package hostile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+const (
+	secrets = "/api/v1/namespaces/default/secrets"
+	// watched is what another user's request in flight asks for during the attack.
+	watched = secrets + "?watch=true"
+)
+
+// attempt is one thing that the stage in Go tries within a request. The stage in Python has the same.
+type attempt struct {
+	name string
+	// try returns what it got; nothing if it was prevented.
+	try func(*attacker) string
+}
+
+// attacker makes the attempts in one request.
+type attacker struct {
+	order
+	env     *sdk.Env
+	request *http.Request
+}
+
+// served returns a response that is not a refusal.
+func served(resp *http.Response, err error) string {
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		return ""
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 100))
+	return fmt.Sprintf("%d %s", resp.StatusCode, body)
+}
+
+// through returns what a handler of the SDK responds to the request for another path.
+func (a *attacker) through(h http.Handler) string {
+	again := a.request.Clone(a.request.Context())
+	again.Method, again.URL.Path, again.Body, again.ContentLength = http.MethodGet, secrets, http.NoBody, 0
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, again)
+	return served(rec.Result(), nil)
+}
+
+// forged are headers by which identity travels, to the host or from it.
+func forged() http.Header {
+	return http.Header{
+		"X-Remote-User": {"system:apiserver"}, "X-Remote-Group": {"system:masters"},
+		"X-Catena-User": {`{"name":"system:apiserver","groups":["system:masters"]}`}, "Impersonate-User": {"system:apiserver"},
+	}
+}
+
+// ask sends a request to a socket, without the SDK, which would remove headers of the protocol.
+func ask(ctx context.Context, socket, token, method, path, body string, header http.Header) string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, strings.NewReader(body))
+	if err != nil {
+		return ""
+	}
+	r.Header = header.Clone()
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	return served(transport.RoundTrip(r))
+}
+
+// get asks the host for the secrets.
+func (a *attacker) get(header http.Header) string {
+	return ask(a.request.Context(), a.env.Host().Socket, a.env.Host().Token, http.MethodGet, secrets, "", header)
+}
+
+func read(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if n, _ := f.Read(make([]byte, 100)); n == 0 {
+		return ""
+	}
+	return "read " + filepath.Base(path)
+}
+
+func connect(network, address string) string {
+	c, err := net.DialTimeout(network, address, time.Second)
+	if err != nil {
+		return ""
+	}
+	_ = c.Close()
+	return "connected"
+}
+
+// sockets are those in the host's directory whose names begin so.
+func (a *attacker) sockets(prefix string) []string {
+	dir := filepath.Dir(a.env.Host().Socket)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return []string{filepath.Join(dir, prefix+".sock")}
+	}
+	var found []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) {
+			found = append(found, filepath.Join(dir, e.Name()))
+		}
+	}
+	return found
+}
+
+func (a *attacker) reach(prefix string) string {
+	for _, socket := range a.sockets(prefix) {
+		if connect("unix", socket) != "" {
+			return "connected to " + prefix
+		}
+	}
+	return ""
+}
+
+func done(err error) string {
+	if err != nil {
+		return ""
+	}
+	return "done"
+}
+
+// trace attaches to a process, and lets it go.
+func trace(pid int) string {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if syscall.PtraceAttach(pid) != nil {
+		return ""
+	}
+	if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err == nil {
+		_ = syscall.PtraceDetach(pid)
+	}
+	return "done"
+}
+
+// write writes a file and removes it.
+func write(path string, size int) string {
+	f, err := os.Create(path)
+	if err != nil {
+		return ""
+	}
+	defer os.Remove(path)
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for range size / len(block) {
+		if _, err := f.Write(block); err != nil {
+			return ""
+		}
+	}
+	if size == 0 {
+		return "done"
+	}
+	return fmt.Sprintf("wrote %d MiB", size>>20)
+}
+
+// The attempts of the first group are the host's to prevent, those of the second the kernel's.
+var attempts = append(protocolAttempts, kernelAttempts...)
+
+var protocolAttempts = []attempt{
+	{"secrets through a delegate", func(a *attacker) string {
+		for _, d := range a.env.Delegates() {
+			if d.Name == "core" {
+				return a.through(d.Handler)
+			}
+		}
+		return "no delegate"
+	}},
+	{"secrets through the request of a user who may read them", func(a *attacker) string { return a.through(a.env.Call) }},
+	{"secrets through requests in flight to others", func(a *attacker) string {
+		for id := 1; id < a.Requests; id++ {
+			header := http.Header{"X-Catena-Next": {fmt.Sprint(id)}}
+			if got := ask(a.request.Context(), a.env.Host().Socket, a.env.Host().Token, http.MethodGet, watched, "", header); got != "" {
+				return got
+			}
+		}
+		return ""
+	}},
+	{"secrets with its own client", func(a *attacker) string { return a.get(nil) }},
+	{"secrets with forged headers", func(a *attacker) string {
+		for key, values := range forged() {
+			if got := a.get(http.Header{key: values}); got != "" {
+				return got
+			}
+		}
+		return a.get(forged())
+	}},
+	{"secrets from a sibling's data socket", func(a *attacker) string {
+		for _, socket := range a.sockets("core") {
+			if got := ask(a.request.Context(), socket, "", http.MethodGet, secrets, "", forged()); got != "" {
+				return got
+			}
+		}
+		return ""
+	}},
+	{"the host's socket without a token", func(a *attacker) string {
+		for _, token := range []string{"", "token"} {
+			if got := ask(a.request.Context(), a.env.Host().Socket, token, http.MethodGet, secrets, "", forged()); got != "" {
+				return got
+			}
+		}
+		return ""
+	}},
+	{claiming, func(a *attacker) string {
+		a.env.SetClaims(sdk.Prefix("/hostile"), sdk.Prefix("/"), sdk.Prefix("/api"))
+		return "" // the test sees who serves them
+	}},
+}
+
+var kernelAttempts = []attempt{
+	{"the key of the CA", func(a *attacker) string { return read(filepath.Join(a.DataDir, "pki", "ca.key")) }},
+	{"files of the store", func(a *attacker) string { return read(filepath.Join(a.DataDir, "etcd", "member", "snap", "db")) }},
+	{"etcd's socket", func(a *attacker) string { return a.reach("etcd") }},
+	{"the admin socket", func(a *attacker) string { return a.reach("admin") }},
+	{"a sibling's socket", func(a *attacker) string { return a.reach("core") }},
+	{"a sibling's environment", func(a *attacker) string { return read(fmt.Sprintf("/proc/%d/environ", a.Victim)) }},
+	{"a signal to a sibling", func(a *attacker) string { return done(syscall.Kill(a.Victim, 0)) }},
+	{"tracing a sibling", func(a *attacker) string { return trace(a.Victim) }},
+	{"a signal to the host", func(a *attacker) string { return done(syscall.Kill(a.HostPID, 0)) }},
+	{"tracing the host", func(a *attacker) string { return trace(a.HostPID) }},
+	{"the network", func(a *attacker) string { return connect("tcp", a.Host) }},
+	{"writing beside its binary", func(*attacker) string {
+		self, err := os.Executable()
+		if err != nil {
+			return ""
+		}
+		return write(filepath.Join(filepath.Dir(self), "written"), 0)
+	}},
+	{"300 MiB in /tmp", func(*attacker) string { return write("/tmp/hostile", 300<<20) }},
+}
+
+// encode returns the text of an order.
+func (o order) encode() string {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it holds nothing that could fail
+	}
+	return string(text)
+}

@@ -1,0 +1,389 @@
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+// The rows of the table that are judged from outside of the stage.
+const (
+	claiming   = "claims of Kubernetes' paths at run time"
+	posing     = "the place of another stage"
+	expired    = "the identity of a process that has ended, with its token"
+	forging    = "lines of the log in the host's name"
+	largeHeads = "the host's memory, by 40 heads of 16 MiB"
+	hogging    = "more memory than its limit"
+	spawning   = "stopping the host by 1,000 processes"
+	staying    = "processes that outlive the stage"
+	outliving  = "processes that outlive the host"
+)
+
+// hostHarms are the host's to prevent, kernelHarms the kernel's.
+var (
+	hostHarms   = []string{posing, expired, forging, largeHeads, hogging, spawning}
+	kernelHarms = []string{staying, outliving}
+)
+
+// harm is what a stage does to others. The host, which is gone after it, is not harmed here: see outlive.
+var harm = []func(r *run, t *testing.T, stage string, got got){
+	(*run).pose, (*run).forge, (*run).heads, (*run).hog, (*run).spawn,
+}
+
+// send makes a request as an administrator, and returns the status and the body.
+func send(ctx context.Context, config *rest.Config, method, path, body string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return 0, "", err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, config.Host+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+// order has a stage do something, and returns the status and what it responds.
+func (r *run) order(ctx context.Context, stage, action string, o order) (int, string, error) {
+	return send(ctx, r.Config(cluster.Admin), http.MethodPost, "/"+stage+"/"+action, o.encode())
+}
+
+// must is order for what a stage always does.
+func (r *run) must(t *testing.T, stage, action string, o order, into any) {
+	t.Helper()
+	code, body, err := r.order(t.Context(), stage, action, o)
+	if err == nil && code == http.StatusOK {
+		err = json.Unmarshal([]byte(body), into)
+	}
+	if err != nil || code != http.StatusOK {
+		t.Fatalf("%s %s: %d %s, %v", stage, action, code, body, err)
+	}
+}
+
+// served reports whether the host and core respond to an ordinary request, from a connection of its own.
+func (r *run) served(t *testing.T) bool {
+	code, body, err := send(t.Context(), r.Config(cluster.Admin), http.MethodGet, secrets, "")
+	if err != nil || code != http.StatusOK || !strings.Contains(body, "SecretList") {
+		t.Logf("secrets: %d %.200s, %v", code, body, err)
+		return false
+	}
+	return true
+}
+
+// responds is what others notice of a harm: nothing, or that they are not served.
+func (r *run) responds(t *testing.T) string {
+	t.Helper()
+	if r.served(t) {
+		return ""
+	}
+	return "others are not served"
+}
+
+// pid is the process of a stage that serves, 0 if there is none.
+func (r *run) pid(t *testing.T, stage string) int {
+	t.Helper()
+	status, err := r.Status(t.Context())
+	if err != nil {
+		t.Log(err)
+		return 0
+	}
+	for _, s := range status.Stages {
+		if s.Stage == stage && s.State == "serving" {
+			return s.PID
+		}
+	}
+	return 0
+}
+
+// attack has a stage make all attempts.
+func (r *run) attack(t *testing.T, stage string) got {
+	t.Helper()
+	o := order{
+		DataDir: r.DataDir(), Host: strings.TrimPrefix(r.URL, "https://"), HostPID: r.Process().PID(), Victim: r.pid(t, "core"), Requests: 500,
+	}
+	got := got{}
+	defer r.watch(t)()
+	r.must(t, stage, "attack", o, &got)
+	// It has claimed everything by now.
+	got[claiming] = r.responds(t)
+	return got
+}
+
+// watch has a request of an administrator in flight until end is called.
+func (r *run) watch(t *testing.T) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+watched, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(r.Config(cluster.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("watch: %v, %v", resp, err)
+	}
+	return func() {
+		cancel()
+		_ = resp.Body.Close()
+	}
+}
+
+// pose swaps a stage for a binary that describes itself as core.
+func (r *run) pose(t *testing.T, stage string, got got) {
+	dir := map[string]string{inGo: "posers", inPython: "python-poser"}[stage]
+	out, err := r.Command(t.Context(), "swap", stage, "--binary", filepath.Join(r.site.dir, dir, "catena-stage-poser"))
+	switch {
+	case err == nil:
+		got[posing] = "swapped: " + out
+	case !strings.Contains(err.Error(), "core"):
+		t.Errorf("%s: %v", posing, err)
+	default:
+		got[posing] = r.responds(t)
+	}
+}
+
+// ownLine begins a line of the host's log that a hostile stage has written.
+var ownLine = regexp.MustCompile(`^\S+ \[[A-Z]+\] +catena\.hostile(-python)?: `)
+
+// forge has a stage write what looks like lines of the host and of core.
+func (r *run) forge(t *testing.T, stage string, got got) {
+	mark := fmt.Sprintf("forged-%d", rand.Int())
+	now := time.Now().Format("2006-01-02T15:04:05.000Z0700")
+	line := func(of, text string) string { return now + " [WARN]  " + of + ": " + mark + " " + text }
+	const last = "the end of it"
+	var ignored string
+	r.must(t, stage, "forge", order{Lines: []string{
+		line("catena", "is shutting down"), line("catena.core", "panics"),
+		"before\n" + line("catena", "after a line feed") + "\n" + line("catena", "after another"), "before\r" + line("catena", "after a carriage return"),
+		"before\x1b[2K\x1b[1G" + line("catena", "after an escape sequence"), "before\u2028" + line("catena", "after a separator"),
+		line("catena", last),
+	}}, &ignored)
+	var text []byte
+	eventually(t, "the log has what was written", func() bool {
+		text, _ = os.ReadFile(r.Process().Log)
+		return strings.Count(string(text), mark+" "+last) >= 3
+	})
+	result := ""
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if strings.Contains(lines.Text(), mark) && forgedLine(lines.Text()) {
+			result = "wrote a line"
+			t.Logf("%q", lines.Text())
+		}
+	}
+	got[forging] = result
+}
+
+// forgedLine reports whether a reader could take a line of the log, with what a stage has written, for another's.
+func forgedLine(line string) bool {
+	// What belongs to the line above is indented, and marked.
+	continued := strings.HasPrefix(line, "  |") || strings.HasPrefix(line, "    ")
+	return !ownLine.MatchString(line) && !continued || strings.ContainsAny(line, "\r\x1b\u2028")
+}
+
+// heads has a stage respond with heads that are large and do not end.
+func (r *run) heads(t *testing.T, stage string, got got) {
+	const requests, size = 40, 16<<20 - 1<<17
+	before := memoryOf(r.Process().PID())
+	got[largeHeads] = ""
+	refused := make(chan struct{}, requests)
+	var pending sync.WaitGroup
+	for range requests {
+		pending.Go(func() {
+			code, _, err := r.order(t.Context(), stage, "heads", order{Bytes: size, Seconds: 60})
+			if err != nil || code >= http.StatusInternalServerError {
+				refused <- struct{}{}
+			}
+		})
+	}
+	// Eight of them fit in the host's budget for a stage.
+	for range requests - 8 {
+		select {
+		case <-refused:
+		case <-time.After(patience):
+			got[largeHeads] = "they are not refused"
+		}
+	}
+	grown := memoryOf(r.Process().PID()) - before
+	t.Logf("the host has %d MiB more than before", grown>>20)
+	if grown > requests*size {
+		got[largeHeads] = fmt.Sprintf("filled %d MiB", grown>>20)
+	}
+	if others := r.responds(t); others != "" {
+		got[largeHeads] = others
+	}
+	var ignored string
+	r.must(t, stage, "release", order{}, &ignored)
+	pending.Wait()
+}
+
+// memoryOf returns the bytes of memory that a process has to itself.
+func memoryOf(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "RssAnon:" {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// hog has a stage use twice the memory of its limit. It is killed for it, and started again.
+func (r *run) hog(t *testing.T, stage string, got got) {
+	code, body, err := r.order(t.Context(), stage, "memory", order{Bytes: 2 * limit << 20, Seconds: 30})
+	if err == nil && code == http.StatusOK {
+		got[hogging] = strings.Trim(strings.TrimSpace(body), `"`)
+	} else {
+		got[hogging] = r.responds(t)
+	}
+	eventually(t, stage+" is started again", func() bool { return r.pid(t, stage) != 0 })
+}
+
+// spawn has a stage start many processes, and ends the stage.
+func (r *run) spawn(t *testing.T, stage string, got got) {
+	mark := newMark(t)
+	var failed, token, who string
+	r.must(t, stage, "token", order{}, &token)
+	if r.must(t, stage, "use", order{Token: token}, &who); who == "" {
+		t.Errorf("the token of %s is refused", stage)
+	}
+	r.must(t, stage, "spawn", order{Count: 1000, Seconds: mark.String()}, &failed)
+	if failed != "" {
+		t.Errorf("%s cannot start processes: %s", stage, failed)
+	}
+	if n := len(mark.processes()); n < 1000 {
+		t.Errorf("%d processes of %s run", n, stage)
+	}
+	got[spawning] = r.responds(t)
+	// A swap ends the process once the new one serves.
+	if out, err := r.Command(t.Context(), "swap", stage); err != nil {
+		t.Errorf("swap %s: %v %s", stage, err, out)
+	}
+	got[staying], got[expired] = mark.left(), ""
+	const drained = 10 * time.Second
+	if !within(drained, drained/500, func() bool { r.must(t, stage, "use", order{Token: token}, &who); return who == "" }) {
+		got[expired] = who
+	}
+}
+
+// outlive has all stages leave a process, and kills the host.
+func (r *run) outlive(t *testing.T) map[string]string {
+	t.Helper()
+	marks := map[string]mark{}
+	for _, stage := range r.names {
+		marks[stage] = newMark(t)
+		var failed string
+		r.must(t, stage, "leave", order{Seconds: marks[stage].String()}, &failed)
+		eventually(t, "the process of "+stage+" runs", func() bool { return len(marks[stage].processes()) == 1 })
+		if failed != "" {
+			t.Fatal(failed)
+		}
+	}
+	children := cluster.Children(r.Process().PID())
+	r.ended = true
+	if err := r.Process().Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Process().Done
+	left := map[string]string{}
+	for stage, mark := range marks {
+		left[stage] = mark.left()
+	}
+	ended := func() bool {
+		maps.DeleteFunc(children, func(pid int, _ string) bool { return commandLine(pid) == "" })
+		return len(children) == 0
+	}
+	if !within(patience, patience/1000, ended) {
+		t.Errorf("outlive the host: %v", children)
+	}
+	return left
+}
+
+// mark is the argument by which processes of a test are found, in whatever namespace they are: a number
+// of seconds to sleep.
+type mark int
+
+// newMark makes one that no other test has. When the test ends, so do its processes.
+func newMark(t *testing.T) mark {
+	m := mark(rand.IntN(1e9))
+	t.Cleanup(func() {
+		for _, pid := range m.processes() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return m
+}
+
+func (m mark) String() string { return fmt.Sprintf("300.%09d", int(m)) }
+
+// processes returns the ids of those that run.
+func (m mark) processes() []int {
+	var found []int
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if commandLine(pid) == "sleep\x00"+m.String()+"\x00" {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// commandLine is empty for a process that has ended.
+func commandLine(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return string(text)
+}
+
+// left returns what is left after a few seconds, and ends it.
+func (m mark) left() string {
+	const grace = 5 * time.Second
+	if within(grace, grace/20, func() bool { return len(m.processes()) == 0 }) {
+		return ""
+	}
+	left := m.processes()
+	for _, pid := range left {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return strconv.Itoa(len(left)) + " left"
+}
+
+// isolatedByAll reports whether the machine has all means to isolate the stages.
+func (r *run) isolatedByAll(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile(r.Process().Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !strings.Contains(string(text), "is isolated by less than all means")
+}
