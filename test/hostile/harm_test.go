@@ -367,7 +367,7 @@ func commandLine(pid int) string {
 
 // left returns what is left after a few seconds, and ends it.
 func (m mark) left() string {
-	const grace = 5 * time.Second
+	const grace = 3 * time.Second
 	if within(grace, grace/20, func() bool { return len(m.processes()) == 0 }) {
 		return ""
 	}
