@@ -20,11 +20,10 @@ import (
 // order is the body of a request to a hostile stage: what it is told, as an insider would know it.
 type order struct {
 	// Of an attack.
-	DataDir  string `json:"dataDir"`
-	Host     string `json:"host"` // address of the secure port
-	HostPID  int    `json:"hostPID"`
-	Victim   int    `json:"victim"`   // process of another stage
-	Requests int    `json:"requests"` // ids below that are tried
+	DataDir string `json:"dataDir"`
+	Host    string `json:"host"` // address of the secure port
+	HostPID int    `json:"hostPID"`
+	Victim  int    `json:"victim"` // process of another stage
 	// Of harm.
 	Count   int      `json:"count"`
 	Bytes   int      `json:"bytes"`
