@@ -208,7 +208,8 @@ func (r *run) heads(t *testing.T, stage string, got got) {
 	}
 	grown := memoryOf(r.Process().PID()) - before
 	t.Logf("the host has %d MiB more than before", grown>>20)
-	if grown > requests*size {
+	// What the collector has not come to is part of it; all of the heads would take twice their size.
+	if grown > requests*size*3/2 {
 		got[largeHeads] = fmt.Sprintf("filled %d MiB", grown>>20)
 	}
 	if others := r.responds(t); others != "" {
