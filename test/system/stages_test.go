@@ -19,6 +19,8 @@ import (
 // runStage is the main function of the stage with this name.
 func runStage(name string) {
 	switch {
+	case os.Getenv(envAsk) != "":
+		printStatus()
 	case os.Getenv(envFault) != "":
 		misbehave(name, os.Getenv(envFault))
 	case badStages[name] != nil:

@@ -18,8 +18,8 @@ import (
 // header.Delegate to the stage named there, any other to the API.
 type HostHandler struct {
 	Chain *Chain
-	// Caller returns the process to which a token belongs.
-	Caller func(token string) (caller Caller, ok bool)
+	// Caller returns the process to which a token belongs, if that may make the request.
+	Caller func(r *http.Request, token string) (caller Caller, ok bool)
 	// API is the server as clients see it, with all of its filters.
 	API http.Handler
 	// As returns the request with the identity of the caller in its context.
@@ -73,9 +73,9 @@ func (s Staged) covers(path string) bool {
 
 // ServeHTTP implements http.Handler.
 func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller, ok := h.Caller(bearer(r))
+	caller, ok := h.Caller(r, bearer(r))
 	if !ok {
-		http.Error(w, "the token belongs to no running stage", http.StatusUnauthorized)
+		http.Error(w, "the token belongs to no running stage, or not to this process", http.StatusUnauthorized)
 		return
 	}
 	next, delegate := r.Header.Get(header.Next), r.Header.Get(header.Delegate)

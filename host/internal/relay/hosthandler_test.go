@@ -45,7 +45,7 @@ func newHost(t testing.TB, stages ...string) *host {
 	h := &host{chain: chain}
 	h.socket = serveStage(t, &HostHandler{
 		Chain: chain,
-		Caller: func(token string) (Caller, bool) {
+		Caller: func(_ *http.Request, token string) (Caller, bool) {
 			stage, ok := strings.CutPrefix(token, "token-")
 			stage, refused := strings.CutSuffix(stage, "-ungranted")
 			granted := !refused

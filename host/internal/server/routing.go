@@ -54,9 +54,17 @@ func (r *routing) observe(h relay.Hop) {
 	r.stages.Observe(h.Socket, h.Failed())
 }
 
-// caller is the process of a stage to which a token belongs.
-func (r *routing) caller(token string) (relay.Caller, bool) {
+// caller is the process of a stage to which a token belongs. Nobody but it, and what it has
+// started, may use the token.
+func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
+	if from := peerFrom(req.Context()); ok && !from.isPartOf(id.PID) {
+		const tried = "be another process, with its token"
+		if r.limits.due(id.Stage, tried, time.Now()) {
+			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage", id.Stage, "generation", id.Generation, "pid", from.process())
+		}
+		return relay.Caller{}, false
+	}
 	return relay.Caller{
 		Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged),
 		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates,

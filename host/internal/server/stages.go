@@ -42,7 +42,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	}
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
 		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse}
-	srv := &http.Server{Handler: handler, ErrorLog: r.logs.host.StandardLogger(nil)}
+	srv := &http.Server{Handler: handler, ConnContext: withPeer, ErrorLog: r.logs.host.StandardLogger(nil)}
 	go func() { _ = srv.Serve(l) }()
 	r.undo.add(srv.Close)
 

@@ -38,7 +38,7 @@ func (st *stage) serve() error {
 	st.closers = append(st.closers, func() { st.chain.Set(relay.Tables{All: chain.NewTable(nil)}, nil) })
 	host := &relay.HostHandler{
 		Chain: st.chain,
-		Caller: func(token string) (relay.Caller, bool) {
+		Caller: func(_ *http.Request, token string) (relay.Caller, bool) {
 			g := st.granted()
 			return relay.Caller{Stage: st.name, Delegates: []string{nextName}, MayRewrite: g.Rewrite, MayDelegate: g.Delegates}, token == st.token
 		},

@@ -47,7 +47,7 @@ func (f *fixture) serve(t *testing.T, socket string) {
 	srv := &http.Server{Handler: &relay.HostHandler{
 		Chain: f.relay, API: f.relay,
 		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true }, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
-		Caller: func(token string) (relay.Caller, bool) {
+		Caller: func(_ *http.Request, token string) (relay.Caller, bool) {
 			id, ok := f.Authenticate(token)
 			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates, MayRewrite: true, MayDelegate: true}
 			for name, st := range id.Staged {

@@ -86,8 +86,10 @@ type Published struct {
 // Identity is who calls the host with a generation's token.
 type Identity struct {
 	Stage, Generation string
-	User              string
-	Groups            []string
+	// PID is the process.
+	PID    int
+	User   string
+	Groups []string
 	// Grants are what the stage may do.
 	Grants grants.Grants
 	// Delegates are the stages downstream of the generation, as it was told when it was

@@ -172,7 +172,7 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	}
 	spec := g.Spec()
 	id := Identity{
-		Stage: spec.Name, Generation: g.ID(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
+		Stage: spec.Name, Generation: g.ID(), PID: g.PID(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
 	}
 	for name, st := range g.Staged() {
 		if id.Staged == nil {

@@ -48,6 +48,30 @@ type stat struct {
 	cpu           time.Duration
 }
 
+// Belongs reports whether a process is leader, in its process group, or one that it has started, directly
+// or not.
+func Belongs(pid, leader int) bool {
+	buf := make([]byte, 1024)
+	for range 1000 { // processes end meanwhile, and others get their numbers: their parents may be a cycle
+		if pid == leader {
+			return true
+		}
+		text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf)
+		if err != nil {
+			return false
+		}
+		p, ok := parseStat(text)
+		if !ok {
+			return false
+		}
+		if p.group == leader {
+			return true
+		}
+		pid = p.parent
+	}
+	return false
+}
+
 // owner returns the wanted process that a process belongs to, 0 if there is none.
 func owner(all map[int]stat, wanted map[int]bool, pid int) int {
 	for range len(all) { // the processes were not looked at all at once: their parents may be a cycle

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/usage"
+)
+
+// peer is the process that has opened a connection to the socket for stages.
+type peer struct {
+	pid int // 0 if it is not known
+	err error
+
+	mu sync.Mutex
+	// belongs has what is known of the processes that it may be a part of.
+	belongs map[int]bool
+}
+
+type peerKey struct{}
+
+// withPeer returns the context of a connection.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	p := &peer{}
+	p.pid, p.err = guard.PeerProcess(conn)
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// peerFrom returns who has opened the connection of a request; nil if it has no such context.
+func peerFrom(ctx context.Context) *peer {
+	p, _ := ctx.Value(peerKey{}).(*peer)
+	return p
+}
+
+// process is its id, for the log.
+func (p *peer) process() int {
+	if p == nil {
+		return 0
+	}
+	return p.pid
+}
+
+// isPartOf reports whether the peer is a process, or one that that has started. Where the
+// system does not say who has opened a connection, everybody is.
+func (p *peer) isPartOf(leader int) bool {
+	switch {
+	case p == nil || p.err != nil:
+		return false
+	case p.pid == 0 || p.pid == leader:
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	belongs, known := p.belongs[leader]
+	if !known {
+		belongs = usage.Belongs(p.pid, leader)
+		if p.belongs == nil {
+			p.belongs = map[int]bool{}
+		}
+		p.belongs[leader] = belongs
+	}
+	return belongs
+}
