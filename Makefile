@@ -31,7 +31,7 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
-RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema suggest supervisor usage) \
+RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema suggest supervisor) \
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
