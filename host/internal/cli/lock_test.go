@@ -394,3 +394,27 @@ func TestConfigShowMasksSecrets(t *testing.T) {
 		t.Errorf("not locked:\n%s%s%v", out, errOut, err)
 	}
 }
+
+// What a locked stage needs is in the lock file: it is refused without being executed.
+func TestNeedsOfALockedStage(t *testing.T) {
+	t.Parallel()
+	s := newLockSite(t, "")
+	s.does(t, nil, "lock", "--config", s.config)
+	lock, err := lockfile.Read(s.lockFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Entries[0].Needs = []string{"claims /api/**", "network"}
+	if err := lock.Write(s.lockFile()); err != nil {
+		t.Fatal(err)
+	}
+	s.executed(t)
+	want := []string{s.config + ":8: stages.life.grants: the stage needs to claim /api/**, network connections", `grants: {claims: ["/api/**"], network: true}`}
+	s.refuses(t, want, "config", "validate", "--config", s.config)
+	s.refuses(t, want, "serve", "--config", s.config)
+	if got := s.executed(t); len(got) > 0 {
+		t.Errorf("%q were executed", got)
+	}
+	s.configure(t, "    grants: {claims: [\"/**\"], network: true}\n")
+	s.does(t, []string{"is valid"}, "config", "validate", "--config", s.config)
+}

@@ -17,7 +17,12 @@ func validate(ctx context.Context, flags *configFlags, attach server.Attachments
 	parsed, flagsErr := server.CheckFlags(ctx, cfg)
 	all := slices.Concat(problems.Split(err), problems.Split(server.CheckBinaries(cfg, attach)), problems.Split(problems.Locate(cfg, flagsErr)))
 	if withStages && parsed != nil && cfg.Order != nil {
-		all = append(all, problems.Split(problems.Locate(cfg, validateWithStages(ctx, cfg, parsed.List())))...)
+		for _, err := range problems.Split(problems.Locate(cfg, validateWithStages(ctx, cfg, parsed.List()))) {
+			// The lock file may have told of it already.
+			if !slices.ContainsFunc(all, func(other error) bool { return other.Error() == err.Error() }) {
+				all = append(all, err)
+			}
+		}
 	}
 	return all
 }

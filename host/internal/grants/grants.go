@@ -217,6 +217,36 @@ func quoted(values []string) []string {
 	return q
 }
 
+// CheckWords is Check for what a stage was known to need, as Words tells it. What is not
+// understood, since a later version of Catena has written it, is left to Check.
+func (g Grants) CheckWords(stage string, words []string) error {
+	needs := &stagev1.Needs{}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, " ")
+		switch key {
+		case "claims":
+			if c, err := claim.Parse(value); err == nil {
+				needs.Claims = append(needs.Claims, stagev1.EncodeClaims([]claim.Claim{c})...)
+			}
+		case "rewrite":
+			needs.Rewrite = true
+		case "delegates":
+			needs.Delegates = true
+		case "systemRequests":
+			needs.SystemRequests = true
+		case "keys":
+			needs.Keys = true
+		case "network":
+			needs.Network = true
+		case "store":
+			needs.Store = map[Store]stagev1.Needs_Store{OwnKeys: stagev1.Needs_OWN, Registry: stagev1.Needs_REGISTRY}[Store(value)]
+		case "files":
+			needs.Files = append(needs.Files, value)
+		}
+	}
+	return g.Check(stage, needs)
+}
+
 // Words returns the grants as a list of short texts, each KEY or KEY VALUE, sorted.
 func (g Grants) Words() []string {
 	var words []string

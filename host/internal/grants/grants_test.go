@@ -154,3 +154,24 @@ func TestWords(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What the lock file tells of needs is checked as the needs themselves are.
+func TestCheckWords(t *testing.T) {
+	t.Parallel()
+	all := &stagev1.Needs{
+		Claims:  stagev1.EncodeClaims(parse(t, "/api/**", "/apis/apps")),
+		Rewrite: true, Delegates: true, SystemRequests: true, Store: stagev1.Needs_OWN, Keys: true, Network: true, Files: []string{"/etc/a b", "/var/b:rw"},
+	}
+	for _, needs := range []*stagev1.Needs{all, {}, {Store: stagev1.Needs_REGISTRY}, {Network: true}} {
+		words := Of(needs).Words()
+		for _, g := range []Grants{{}, {Store: OwnKeys}, {Network: true}, Of(needs), All()} {
+			want, got := g.Check("x", needs), g.CheckWords("x", words)
+			if (want == nil) != (got == nil) || want != nil && want.Error() != got.Error() {
+				t.Errorf("%q with %s: %v, want %v", words, g, got, want)
+			}
+		}
+	}
+	if err := (Grants{}).CheckWords("x", []string{"moonlight", "store moon"}); err != nil {
+		t.Errorf("what is not known: %v", err)
+	}
+}

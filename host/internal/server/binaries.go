@@ -59,6 +59,9 @@ func CheckBinaries(cfg *config.Config, attach Attachments) error {
 // located is approvedDigest with an error that begins with the place of the stage.
 func located(cfg *config.Config, stage, binary string) (string, error) {
 	digest, err := approvedDigest(cfg, stage, binary)
+	if err == nil {
+		err = checkLockedNeeds(cfg, stage, digest)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", cfg.Where("stages."+stage), err)
 	}

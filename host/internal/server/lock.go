@@ -75,6 +75,24 @@ func checkLock(cfg *config.Config, stage, binary string, c process.Contents) err
 	return refused
 }
 
+// checkLockedNeeds returns an error if a locked stage is not granted what it needs, as the lock file
+// has it of its contents: nothing is executed to know that.
+func checkLockedNeeds(cfg *config.Config, stage, digest string) error {
+	if !cfg.NeedsLock(stage) {
+		return nil
+	}
+	lock, err := lockfile.Read(cfg.LockFile())
+	if err != nil {
+		return fmt.Errorf("stage %q: %w", stage, err)
+	}
+	for _, e := range lock.Entries {
+		if e.Stage == stage && e.Platform == Platform && e.SHA256 == digest {
+			return GrantsOf(cfg.Stages[stage]).CheckWords(stage, e.Needs)
+		}
+	}
+	return nil
+}
+
 // lockCommand returns the command that would lock a file.
 func lockCommand(cfg *config.Config, stage, binary string) string {
 	words := []string{"catena", "lock", stage}
