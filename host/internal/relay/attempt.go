@@ -65,10 +65,32 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 	if x.response.Declined {
 		return x.decline()
 	}
-	if err := x.r.Context().Err(); errors.Is(err, context.DeadlineExceeded) {
-		return x.fail(Canceled, err) // the filter that has set the deadline responds
+	if x.isLate() {
+		return x.fail(Canceled, context.DeadlineExceeded) // the filter that has set the deadline responds
 	}
 	return x.respond()
+}
+
+// deadlineSkew is by how much a stage may be ahead of the host with a deadline.
+const deadlineSkew = 20 * time.Millisecond
+
+// isLate reports whether the deadline of the request has passed. A stage that responds with 504 may have
+// noticed that a moment earlier: that is awaited. The start of its response, and then the
+// filter that has set the deadline, would break the connection to the client.
+func (x *request) isLate() bool {
+	ctx := x.r.Context()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return true
+	}
+	if x.response.Status != http.StatusGatewayTimeout {
+		return false
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Until(deadline) > deadlineSkew {
+		return false
+	}
+	<-ctx.Done()
+	return errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // prepare reads the body, unless it is streamed, and encodes the message.
