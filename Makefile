@@ -45,13 +45,10 @@ help: ## this list
 
 ##@ Build and run
 
-build: ## bin/catena and bin/plugins/catena-stage-*
+build: ## bin/catena, and bin/plugins/catena-stage-*, which are links to it
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/catena ./host
 	@mkdir -p bin/plugins
-	@for s in $(STAGES); do \
-		echo "$(GO) build -o bin/plugins/catena-stage-$$s ./plugins/$$s"; \
-		$(GO) build -ldflags '$(LDFLAGS)' -o bin/plugins/catena-stage-$$s ./plugins/$$s || exit 1; \
-	done
+	@for s in $(STAGES); do ln -f bin/catena bin/plugins/catena-stage-$$s || exit 1; done
 
 run: build kubectl ## serves the chain of configs/catena.yaml in the foreground, data in ./data
 	@PATH="$(CURDIR)/bin/tools:$$PATH" bin/catena serve --config configs/catena.yaml

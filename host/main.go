@@ -1,12 +1,18 @@
 // Command catena is an API server that is a chain of processes: this one, the
 // host, and one plugin process for each stage. See the README.
+//
+// Under the name of a plugin, such as catena-stage-core, it is that stage. So the stages that
+// come with Catena are links to this file, and their processes have the pages of its code in common.
 package main
 
 import (
 	"os"
+	"path/filepath"
 
 	"github.com/catena-dev/catena/host/internal/cli"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/plugins/builtin"
+	"github.com/catena-dev/catena/sdk"
 )
 
 // version is the version of Catena, set by the linker.
@@ -14,5 +20,11 @@ var version = "unknown"
 
 func main() {
 	isolation.Dispatch()
+	for _, stage := range builtin.Stages() {
+		if filepath.Base(os.Args[0]) == "catena-stage-"+stage.Name {
+			sdk.Main(stage)
+			return
+		}
+	}
 	os.Exit(cli.Main(version))
 }

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/catena-dev/catena/sdk/idlemem"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -25,7 +27,7 @@ func Main(stage Stage) {
 
 // Serve runs the stage in this process until the host has stopped it. The process does
 // not react to SIGINT, SIGTERM and SIGHUP, which the host handles, and exits at once when
-// the host is gone. Nothing may be written to os.Stdout before Serve is called.
+// the host is gone. It returns memory to the system while it is idle (see package idlemem). Nothing may be written to os.Stdout before Serve is called.
 //
 // If no host has started the process, Serve reads the command line instead: see --help.
 func Serve(stage Stage) error {
@@ -49,6 +51,9 @@ func Serve(stage Stage) error {
 		return err
 	}
 	defer service.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go idlemem.Release(ctx)
 	return servePlugin(service, logger)
 }
 

@@ -2,12 +2,8 @@
 package main
 
 import (
-	_ "time/tzdata" // for the time zones of CronJobs, where the machine has none
-
-	"github.com/catena-dev/catena/plugins/internal/kube"
+	"github.com/catena-dev/catena/plugins/builtin"
 	"github.com/catena-dev/catena/sdk"
 )
 
-func main() {
-	sdk.Main(kube.Stage("core", "serves Kubernetes' built-in resources", kube.NewCore))
-}
+func main() { sdk.Main(builtin.Core()) }

@@ -2,10 +2,8 @@
 package main
 
 import (
-	"github.com/catena-dev/catena/plugins/internal/kube"
+	"github.com/catena-dev/catena/plugins/builtin"
 	"github.com/catena-dev/catena/sdk"
 )
 
-func main() {
-	sdk.Main(kube.Stage("extensions", "serves custom resource definitions and custom resources", kube.NewExtensions))
-}
+func main() { sdk.Main(builtin.Extensions()) }

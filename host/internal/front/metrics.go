@@ -6,12 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests of the filters' clients, as kube-apiserver has them
+	_ "k8s.io/component-base/metrics/prometheus/version"  // registers kubernetes_build_info
 
 	"github.com/catena-dev/catena/host/internal/relay"
-	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 // The results of a swap and of a reload in the metrics.
@@ -71,21 +70,7 @@ func newMetrics() *Metrics {
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
-	m.addBuildInfo()
 	return m
-}
-
-// addBuildInfo adds the metric kubernetes_build_info, in which Kubernetes' code would
-// show the placeholder of a build without linker flags.
-func (m *Metrics) addBuildInfo() {
-	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "kubernetes_build_info",
-		Help:           "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
-		StabilityLevel: metrics.BETA,
-	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
-	m.registry.MustRegister(gauge)
-	i := kubeversion.Info(compatibility.DefaultBuildEffectiveVersion())
-	gauge.WithLabelValues(i.Major, i.Minor, i.GitVersion, i.GitCommit, i.GitTreeState, i.BuildDate, i.GoVersion, i.Compiler, i.Platform).Set(1)
 }
 
 // ObserveHop counts a request that was handed to a stage.

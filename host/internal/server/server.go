@@ -19,6 +19,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/idlemem"
 )
 
 // Options say what to run.
@@ -186,6 +187,7 @@ func (r *run) openAdmin(context.Context) error {
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
+	go idlemem.Release(ctx)
 	if err := r.registerStages(); err != nil {
 		return err
 	}

@@ -1,0 +1,27 @@
+// Package builtin has the stages that come with Catena: those of kube-apiserver.
+package builtin
+
+import (
+	_ "time/tzdata" // for the time zones of CronJobs, where the machine has none
+
+	"github.com/catena-dev/catena/plugins/internal/kube"
+	"github.com/catena-dev/catena/sdk"
+)
+
+// Aggregator is kube-apiserver's aggregator.
+func Aggregator() sdk.Stage {
+	return kube.Stage("aggregator", "registers API servers and merges discovery and OpenAPI of the chain", kube.NewAggregator)
+}
+
+// Core has kube-apiserver's built-in resources.
+func Core() sdk.Stage {
+	return kube.Stage("core", "serves Kubernetes' built-in resources", kube.NewCore)
+}
+
+// Extensions has kube-apiserver's custom resources.
+func Extensions() sdk.Stage {
+	return kube.Stage("extensions", "serves custom resource definitions and custom resources", kube.NewExtensions)
+}
+
+// Stages are all of them.
+func Stages() []sdk.Stage { return []sdk.Stage{Aggregator(), Core(), Extensions()} }
