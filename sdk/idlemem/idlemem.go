@@ -71,11 +71,11 @@ func readHeap() heap {
 	return heap{live: value(0), objects: value(1), free: value(2), collected: value(3) != math.MaxUint64}
 }
 
-// worth reports whether a collection may return enough: half as much as is live.
+// worth reports whether a collection may return enough: a quarter of what is live.
 func (h heap) worth() bool {
 	back := h.free
 	if h.objects > h.live {
 		back += h.objects - h.live
 	}
-	return h.collected && back >= max(least, h.live/2)
+	return h.collected && back >= max(least, h.live/4)
 }

@@ -32,7 +32,7 @@ func TestWorth(t *testing.T) {
 		want bool
 	}{
 		"after a start":     {heap{live: 80 * mib, objects: 150 * mib, collected: true}, true},
-		"little garbage":    {heap{live: 80 * mib, objects: 110 * mib, collected: true}, false},
+		"little garbage":    {heap{live: 80 * mib, objects: 95 * mib, collected: true}, false},
 		"free":              {heap{live: 80 * mib, objects: 80 * mib, free: 45 * mib, collected: true}, true},
 		"a small program":   {heap{live: 2 * mib, objects: 4 * mib, free: mib, collected: true}, false},
 		"swept meanwhile":   {heap{live: 80 * mib, objects: 70 * mib, free: 10 * mib, collected: true}, false},

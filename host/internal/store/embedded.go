@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 )
 
 // maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
@@ -78,6 +79,8 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	cfg.TickMs = 10
 	cfg.ElectionMs = 100
 	cfg.QuotaBackendBytes = o.QuotaBytes
+	// kube-apiserver has a connection for each resource, most of them idle: they need no buffers of 64 KiB.
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = history
 	return cfg

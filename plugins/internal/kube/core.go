@@ -30,10 +30,13 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	completed := config.Complete()
 	endpoints := &completed.Extra.EndpointReconcilerConfig
 	endpoints.Reconciler = &servingEndpoints{EndpointReconciler: endpoints.Reconciler, serving: env.Signal("HasBeenReady")}
+	v2 := completed.ControlPlane.Generic.OpenAPIConfig
+	completed.ControlPlane.Generic.OpenAPIConfig = nil
 	instance, err := completed.New(b.adapter.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
+	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)
 	namespaces := namespaceGate{namespaces: b.client.CoreV1().Namespaces()}
 	return b.adapter.Serve(apistage.Server{
 		GenericAPIServer:    instance.ControlPlane.GenericAPIServer,
