@@ -7,7 +7,7 @@
 //
 // component-base/version.SetDynamicVersion is of no use here: it refuses a
 // version that differs from the stamped one in more than its suffix. What reads
-// component-base/version directly (the metric kubernetes_build_info, client-go's
+// component-base/version directly (client-go's
 // user agent) therefore still shows the placeholder unless the linker flags are
 // given; what clients negotiate by, /version, does not.
 package kubeversion

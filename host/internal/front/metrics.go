@@ -4,13 +4,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apiserver/pkg/util/compatibility"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests of the filters' clients, as kube-apiserver has them
-	_ "k8s.io/component-base/metrics/prometheus/version"  // registers kubernetes_build_info
 
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 // The results of a swap and of a reload in the metrics.
@@ -70,6 +72,7 @@ func newMetrics() *Metrics {
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
+	kubeversion.AddBuildInfo(m.registry.MustRegister, compatibility.DefaultBuildEffectiveVersion())
 	return m
 }
 

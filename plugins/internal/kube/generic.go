@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apiserver/pkg/util/compatibility"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -23,6 +25,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -95,6 +99,7 @@ func (b *base) buildGeneric() error {
 		return err
 	}
 	b.generic.EffectiveVersion = kubeversion.Effective(b.generic.EffectiveVersion)
+	kubeversion.AddBuildInfo(register, compatibility.DefaultBuildEffectiveVersion())
 	b.generic.LongRunningFunc = filters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"),
 		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
@@ -102,6 +107,13 @@ func (b *base) buildGeneric() error {
 	b.adapter.Configure(b.generic)
 	b.generic.LoopbackClientConfig.UserAgent = userAgent()
 	return nil
+}
+
+// register registers metrics of the process, of which the first of a name counts.
+func register(all ...metrics.Registerable) {
+	for _, m := range all {
+		_ = legacyregistry.Register(m)
+	}
 }
 
 // userAgent is kube-apiserver's: the name of the field manager of what the servers

@@ -15,7 +15,6 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of clients, queues and leader election, as kube-apiserver does
-	_ "k8s.io/component-base/metrics/prometheus/version"  // registers kubernetes_build_info
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
