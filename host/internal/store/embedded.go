@@ -79,8 +79,8 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	cfg.TickMs = 10
 	cfg.ElectionMs = 100
 	cfg.QuotaBackendBytes = o.QuotaBytes
-	// kube-apiserver has a connection for each resource, most of them idle: they need no buffers of 64 KiB.
-	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(4 << 10)}
+	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = history
 	return cfg
