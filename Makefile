@@ -134,8 +134,8 @@ bench: ## benchmarks of relay and chain
 bench-lifecycle: build ## the cost of swaps, crashes and standbys
 	CATENA_BIN=$(CURDIR)/bin $(GO) run ./test/benchmark/lifecycle
 
-bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios; PROFILES=DIR leaves CPU profiles
-	$(GO) run ./test/benchmark -rounds 5 -requests 4000 $(if $(PROFILES),-profiles $(PROFILES))
+bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of ratios; BENCH='-quick -rows GET', PROFILES=DIR leaves CPU profiles
+	$(GO) run ./test/benchmark $(BENCH) $(if $(PROFILES),-profiles $(PROFILES))
 
 ##@ Generate
 

@@ -5,57 +5,62 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 )
 
-// profileSeconds is how long each workload is profiled.
+// profileSeconds is how long each row is profiled.
 const profileSeconds = 3
 
-// debugSocket is where the host of a server in dir serves its profiles. Each stage has a
-// socket in the runtime directory.
-func debugSocket(dir string) string { return filepath.Join(dir, "debug") }
-
-// profiled returns the debug sockets of the processes of a server in dir, by the names
-// of the processes.
-func profiled(dir string) (map[string]string, error) {
-	stages, err := filepath.Glob(filepath.Join(dir, "data", "run", "*-*.dbg"))
-	if err != nil || len(stages) == 0 {
-		return nil, err // kube-apiserver's processes are not profiled
+// profile repeats each row for as long as a CPU profile of every process of Catena takes, and
+// leaves the profiles in -profiles, as ROW.PROCESS.pprof.
+func (c *comparison) profile(ctx context.Context, s *system) error {
+	if err := os.MkdirAll(c.profiles, 0o755); err != nil {
+		return err
 	}
-	sockets := map[string]string{"host": debugSocket(dir)}
-	for _, path := range stages {
-		name := filepath.Base(path)
-		sockets[name[:strings.LastIndexByte(name, '-')]] = path
+	for _, r := range requests() {
+		if !c.wants(r.name) {
+			continue
+		}
+		err := c.profileLoad(ctx, s, r.name, func(ctx context.Context) {
+			_, _ = r.run(ctx, s, math.MaxInt) // ends with ctx
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return sockets, nil
+	if !c.wants(rowWatch) {
+		return nil
+	}
+	return c.profileLoad(ctx, s, rowWatch, func(ctx context.Context) {
+		f, err := s.openFanOut(ctx, c.watchers)
+		for err == nil {
+			_, _, err = f.burst(ctx, changesFor(c.watchers))
+		}
+	})
 }
 
-// profile repeats a workload for as long as a CPU profile of every process of Catena
-// takes, and leaves the profiles in o.profiles, as WORKLOAD.PROCESS.pprof.
-func (b *bench) profile(ctx context.Context, name string, do func(context.Context, *bench) error) error {
-	sockets, err := profiled(b.srv.dir)
-	if err != nil || len(sockets) == 0 {
+// profileLoad profiles the processes while load runs, and then cancels that.
+func (c *comparison) profileLoad(ctx context.Context, s *system, name string, load func(context.Context)) error {
+	sockets, err := s.DebugSockets()
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var load sync.WaitGroup
-	for range inFlight {
-		load.Go(func() {
-			for ctx.Err() == nil && do(ctx, b) == nil {
-			}
-		})
-	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		load(ctx)
+	}()
 	results := make(chan error, len(sockets))
 	for process, socket := range sockets {
 		go func() {
-			file := strings.ReplaceAll(name, " ", "-") + "." + process + ".pprof"
-			results <- fetchProfile(ctx, socket, filepath.Join(b.o.profiles, file))
+			file := strings.NewReplacer(" ", "-", ",", "").Replace(name) + "." + process + ".pprof"
+			results <- fetchProfile(ctx, socket, filepath.Join(c.profiles, file))
 		}()
 	}
 	var errs []error
@@ -63,7 +68,7 @@ func (b *bench) profile(ctx context.Context, name string, do func(context.Contex
 		errs = append(errs, <-results)
 	}
 	cancel()
-	load.Wait()
+	<-ended
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("profile of %s: %w", name, err)
 	}

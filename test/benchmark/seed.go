@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,28 +12,43 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/catena-dev/catena/test/benchmark/internal/load"
 )
 
-// seed creates the objects that the workloads use.
-func (b *bench) seed(ctx context.Context) error {
+// seeded is the name of the nth ConfigMap, from 0.
+func seeded(n int) string { return fmt.Sprintf("seed-%d", n) }
+
+// seed creates the objects that the rows use, with n ConfigMaps.
+func (s *system) seed(ctx context.Context, n int) error {
+	c := s.clients[0]
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := b.json.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+	if _, err := c.JSON.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := b.seedWidgets(ctx); err != nil {
+	if err := seedWidgets(ctx, c); err != nil {
 		return err
 	}
-	if _, err := b.json.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("fanned"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.JSON.CoreV1().ConfigMaps(namespace).Create(ctx, configMap(watched), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	_, _, err := b.round(ctx, b.o.configMaps, func(ctx context.Context, b *bench) error {
-		_, err := b.proto.CoreV1().ConfigMaps(namespace).Create(ctx, configMap(fmt.Sprintf("seed-%d", b.serial.Add(1)-1)), metav1.CreateOptions{})
+	return s.createConfigMaps(ctx, 0, n)
+}
+
+// createConfigMaps creates the ConfigMaps from number first up to number end.
+func (s *system) createConfigMaps(ctx context.Context, first, end int) error {
+	var next atomic.Int64
+	next.Store(int64(first))
+	_, err := load.Run(ctx, s.clients, inFlight, end-first, func(ctx context.Context, c *load.Client) error {
+		name := seeded(int(next.Add(1) - 1))
+		_, err := c.Proto.CoreV1().ConfigMaps(namespace).Create(ctx, configMap(name), metav1.CreateOptions{})
 		return err
 	})
 	return err
 }
 
-func (b *bench) seedWidgets(ctx context.Context) error {
+// seedWidgets creates a custom resource and an object of it.
+func seedWidgets(ctx context.Context, c *load.Client) error {
 	crd := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "widgets.example.com"},
@@ -51,33 +67,14 @@ func (b *bench) seedWidgets(ctx context.Context) error {
 		},
 	}}
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	if _, err := b.dynamic.Resource(crds).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Dynamic.Resource(crds).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		_, err := b.dynamic.Resource(widgets).Namespace(namespace).Create(ctx, widget("seed"), metav1.CreateOptions{})
+		_, err := c.Dynamic.Resource(widgets).Namespace(namespace).Create(ctx, widget("seed"), metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
 		return err == nil, err
 	})
-}
-
-// settle waits until the server has been nearly idle for a second, so that its
-// start and the seeding do not affect the next measurement.
-func settle(ctx context.Context, srv *server) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for before := srv.cpu(); ; {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the server does not become idle")
-		case <-time.After(time.Second):
-		}
-		now := srv.cpu()
-		if now-before < 150*time.Millisecond {
-			return nil
-		}
-		before = now
-	}
 }

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/catena-dev/catena/test/benchmark/internal/apiserver"
+	"github.com/catena-dev/catena/test/benchmark/internal/figure"
+)
+
+const (
+	// settleTime is how long both systems are left alone once they are idle.
+	settleTime = 10 * time.Second
+	// disturbance is the share of a processor from which on a system that should be idle is reported.
+	disturbance = 0.2
+)
+
+// comparison is one run.
+type comparison struct {
+	options
+	dir     string
+	figures *figure.Set
+}
+
+// section is a group of rows that need the same state.
+type section struct {
+	name    string
+	measure func(*comparison, context.Context) error
+	rows    []string
+}
+
+// sections are what a run consists of, in order.
+func sections() []section {
+	loaded := []string{rowConfigMaps, rowWatch, rowSwap}
+	for _, r := range requests() {
+		loaded = append(loaded, r.name)
+	}
+	return []section{
+		{"disk", (*comparison).disk, []string{rowDisk}},
+		{"starts", (*comparison).starts, []string{rowFirstStart, rowSecondStart}},
+		{"new servers", (*comparison).fresh, []string{rowRest, rowCRDs}},
+		{"servers with objects", (*comparison).loaded, loaded},
+	}
+}
+
+// rowNames lists the rows.
+func rowNames() []string {
+	var all []string
+	for _, s := range sections() {
+		all = append(all, s.rows...)
+	}
+	return all
+}
+
+// wants reports whether a row is to be measured.
+func (c *comparison) wants(row string) bool { return c.rows.MatchString(row) }
+
+func (c *comparison) measure(ctx context.Context) error {
+	for _, s := range sections() {
+		if !slices.ContainsFunc(s.rows, c.wants) {
+			continue
+		}
+		log.Printf("measuring: %s", s.name)
+		if err := s.measure(c, ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// print writes the report.
+func (c *comparison) print(w io.Writer) error {
+	r := figure.Report{A: "kube-apiserver", B: "Catena", Parameters: c.parameters, Figures: c.figures.Figures()}
+	if c.output == "json" {
+		return r.JSON(w)
+	}
+	return r.Markdown(w)
+}
+
+// add adds a sample of a quantity of which less is better.
+func (c *comparison) add(side figure.Side, row, name string, v float64) {
+	c.figures.Add(side, figure.Quantity{Row: row, Name: name}, v)
+}
+
+// addRate adds a sample of a quantity of which more is better.
+func (c *comparison) addRate(side figure.Side, row, name string, v float64) {
+	c.figures.Add(side, figure.Quantity{Row: row, Name: name, MoreIsBetter: true}, v)
+}
+
+// newServer returns a system without data, in a directory called name.
+func (c *comparison) newServer(side figure.Side, name string) (*apiserver.Server, error) {
+	dir := fmt.Sprintf("%s/%s-%c", c.dir, name, 'a'+rune(side))
+	if side == figure.A {
+		return apiserver.Kube(c.bin, dir)
+	}
+	return apiserver.Catena(c.bin, dir, apiserver.CatenaOptions{Config: "configs/catena.yaml", Debug: c.profiles != ""})
+}
+
+// order is the order of the sides in a round.
+func order(round int) []figure.Side {
+	if round%2 == 0 {
+		return []figure.Side{figure.A, figure.B}
+	}
+	return []figure.Side{figure.B, figure.A}
+}
+
+// inTurn measures something on one system of a pair, then on the other, rounds times.
+func (c *comparison) inTurn(rounds int, p *pair, row string, measure func(figure.Side, *system) error) error {
+	for round := range rounds {
+		for _, side := range order(round) {
+			other := p[1-side]
+			runtime.GC() // the client's garbage of the turn before
+			before, began := other.CPU(), time.Now()
+			if err := measure(side, p[side]); err != nil {
+				return fmt.Errorf("%s: %s: %w", row, p[side].Name, err)
+			}
+			if share := (other.CPU() - before).Seconds() / time.Since(began).Seconds(); share > disturbance {
+				log.Printf("%s, round %d: %s used %.0f %% of a processor in the turn of %s", row, round, other.Name, 100*share, p[side].Name)
+			}
+		}
+	}
+	return nil
+}
+
+// settle waits until both systems have had nothing to do for a while.
+func settle(ctx context.Context, p *pair) error {
+	if err := idle(ctx, p[figure.A], p[figure.B]); err != nil {
+		return err
+	}
+	return sleep(ctx, settleTime)
+}
+
+// idle waits until systems have nothing to do. It is not an error that one always has something.
+func idle(ctx context.Context, systems ...*system) error {
+	var servers []*apiserver.Server
+	for _, s := range systems {
+		servers = append(servers, s.Server)
+	}
+	if err := apiserver.AwaitIdle(ctx, servers...); err != nil {
+		log.Print(err)
+	}
+	return ctx.Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
