@@ -13,6 +13,12 @@ import (
 	"github.com/catena-dev/catena/test/benchmark/internal/figure"
 )
 
+// nameA and nameB are what reports call the systems.
+const (
+	nameA = "kube-apiserver"
+	nameB = "Catena"
+)
+
 const (
 	// settleTime is how long both systems are left alone once they are idle.
 	settleTime = 10 * time.Second
@@ -60,7 +66,11 @@ func rowNames() []string {
 // wants reports whether a row is to be measured.
 func (c *comparison) wants(row string) bool { return c.rows.MatchString(row) }
 
+// measure measures the rows, or draws the pictures of -growth.
 func (c *comparison) measure(ctx context.Context) error {
+	if c.growth.dir != "" {
+		return c.drawGrowth(ctx)
+	}
 	for _, s := range sections() {
 		if !slices.ContainsFunc(s.rows, c.wants) {
 			continue
@@ -75,7 +85,10 @@ func (c *comparison) measure(ctx context.Context) error {
 
 // print writes the report.
 func (c *comparison) print(w io.Writer) error {
-	r := figure.Report{A: "kube-apiserver", B: "Catena", Parameters: c.parameters, Figures: c.figures.Figures()}
+	if len(c.figures.Figures()) == 0 {
+		return nil
+	}
+	r := figure.Report{A: nameA, B: nameB, Parameters: c.parameters, Figures: c.figures.Figures()}
 	if c.output == "json" {
 		return r.JSON(w)
 	}
@@ -94,11 +107,19 @@ func (c *comparison) addRate(side figure.Side, row, name string, v float64) {
 
 // newServer returns a system without data, in a directory called name.
 func (c *comparison) newServer(side figure.Side, name string) (*apiserver.Server, error) {
-	dir := fmt.Sprintf("%s/%s-%c", c.dir, name, 'a'+rune(side))
 	if side == figure.A {
-		return apiserver.Kube(c.bin, dir)
+		return apiserver.Kube(c.bin, c.serverDir(side, name))
 	}
-	return apiserver.Catena(c.bin, dir, apiserver.CatenaOptions{Config: "configs/catena.yaml", Debug: c.profiles != ""})
+	return c.newCatena(name, "configs/catena.yaml")
+}
+
+// newCatena returns a Catena without data, with a configuration.
+func (c *comparison) newCatena(name, config string) (*apiserver.Server, error) {
+	return apiserver.Catena(c.bin, c.serverDir(figure.B, name), apiserver.CatenaOptions{Config: config, Debug: c.profiles != ""})
+}
+
+func (c *comparison) serverDir(side figure.Side, name string) string {
+	return fmt.Sprintf("%s/%s-%c", c.dir, name, 'a'+rune(side))
 }
 
 // order is the order of the sides in a round.

@@ -71,16 +71,17 @@ func crd(i int) map[string]any {
 	}
 }
 
-// awaitCRDs waits until the first n CRDs are in discovery and in the OpenAPI v3 document of their group.
-func (s *system) awaitCRDs(ctx context.Context, n int) error {
+// awaitCRDs waits until the CRDs up to number end are in discovery, and those from number begin in the
+// OpenAPI v3 document of their group.
+func (s *system) awaitCRDs(ctx context.Context, begin, end int) error {
 	ctx, cancel := context.WithTimeout(ctx, crdTimeout)
 	defer cancel()
-	if err := s.poll(ctx, "discovery", func() (bool, error) { return s.discovers(ctx, n) }); err != nil {
+	if err := s.poll(ctx, "discovery", func() (bool, error) { return s.discovers(ctx, end) }); err != nil {
 		return err
 	}
-	for first := 0; first < n; first += crdsPerGroup {
+	for first := begin / crdsPerGroup * crdsPerGroup; first < end; first += crdsPerGroup {
 		var kinds []string
-		for i := first; i < min(n, first+crdsPerGroup); i++ {
+		for i := first; i < min(end, first+crdsPerGroup); i++ {
 			kinds = append(kinds, crdKind(i))
 		}
 		path := "apis/" + crdGroup(first) + "/v1"

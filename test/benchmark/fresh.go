@@ -84,7 +84,7 @@ func (c *comparison) createCRDs(ctx context.Context, side figure.Side, s *system
 	if err := s.createCRDs(ctx, 0, c.crds); err != nil {
 		return err
 	}
-	if err := s.awaitCRDs(ctx, c.crds); err != nil {
+	if err := s.awaitCRDs(ctx, 0, c.crds); err != nil {
 		return err
 	}
 	c.add(side, c.crdRow(), "time until served, s", time.Since(began).Seconds())

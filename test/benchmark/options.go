@@ -21,6 +21,7 @@ type options struct {
 	rows       *regexp.Regexp
 	output     string
 	profiles   string
+	growth     growthOptions
 	parameters map[string]string // all flags, as text
 }
 
@@ -42,6 +43,7 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.rest, "rest", 30*time.Second, "time between the end of work and the measurement of memory at rest")
 	f.StringVar(&o.output, "o", "text", "`format` of the report: text or json; json has all samples")
 	f.StringVar(&o.profiles, "profiles", "", "`directory` for CPU profiles of Catena's processes under each load, taken after the measurements")
+	o.growth.flags(f)
 	rows := f.String("rows", ".", "`regexp` of the rows to measure: "+strings.Join(rowNames(), "; "))
 	isQuick := f.Bool("quick", false, "a run of minutes: less of everything, except for what other flags say")
 	if err := f.Parse(args); err != nil {
@@ -78,6 +80,9 @@ func (o *options) check(f *flag.FlagSet, rows string, isQuick bool) error {
 		if n < 1 {
 			return fmt.Errorf("-%s %d: want 1 or more", name, n)
 		}
+	}
+	if err := o.growth.check(); err != nil {
+		return err
 	}
 	if o.configMaps < listed {
 		return fmt.Errorf("-configmaps %d: want %d or more", o.configMaps, listed)

@@ -52,10 +52,16 @@ func (c *comparison) startSystem(ctx context.Context, side figure.Side, name str
 	if err != nil {
 		return nil, err
 	}
+	return connect(ctx, server)
+}
+
+// connect starts a server and connects to it.
+func connect(ctx context.Context, server *apiserver.Server) (*system, error) {
 	if _, err := server.Start(ctx); err != nil {
 		return nil, err
 	}
 	s := &system{Server: server, startPSS: server.PSS()}
+	var err error
 	if s.clients, err = load.Connect(ctx, server.Config, connections); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("connect to %s: %w", server.Name, err)

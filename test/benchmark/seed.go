@@ -21,12 +21,17 @@ func seeded(n int) string { return fmt.Sprintf("seed-%d", n) }
 
 // seed creates the objects that the rows use, with n ConfigMaps.
 func (s *system) seed(ctx context.Context, n int) error {
+	if err := s.seedConfigMaps(ctx, n); err != nil {
+		return err
+	}
+	return seedWidgets(ctx, s.clients[0])
+}
+
+// seedConfigMaps creates the namespace with n ConfigMaps and the one that is watched.
+func (s *system) seedConfigMaps(ctx context.Context, n int) error {
 	c := s.clients[0]
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if _, err := c.JSON.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	if err := seedWidgets(ctx, c); err != nil {
 		return err
 	}
 	if _, err := c.JSON.CoreV1().ConfigMaps(namespace).Create(ctx, configMap(watched), metav1.CreateOptions{}); err != nil {

@@ -13,8 +13,6 @@ import (
 type CatenaOptions struct {
 	// Config is the configuration file.
 	Config string
-	// PluginDirs are directories with stages beside bin/plugins.
-	PluginDirs []string
 	// Debug serves the profiles of the processes on sockets.
 	Debug bool
 }
@@ -25,9 +23,8 @@ func Catena(bin, dir string, o CatenaOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs := strings.Join(append([]string{filepath.Join(bin, "plugins")}, o.PluginDirs...), ",")
 	args := []string{
-		"serve", "--config", o.Config, "--data-dir", dataDir(dir), "--set", "pluginDirs=" + dirs,
+		"serve", "--config", o.Config, "--data-dir", dataDir(dir), "--set", "pluginDirs=" + filepath.Join(bin, "plugins"),
 		"--set", "apiserver.secure-port=" + strconv.Itoa(ports[0]),
 		"--set", "apiserver.token-auth-file=" + tokens(dir),
 	}
