@@ -23,7 +23,7 @@ type growthOptions struct {
 
 func (o *growthOptions) flags(f *flag.FlagSet) {
 	f.StringVar(&o.dir, "growth", "", "`directory` for pictures of how costs grow, with their data, instead of the table")
-	f.IntVar(&o.stages, "growth-stages", 8, "largest `number` of stages in the chain, 0 for no such picture; takes bin/examples")
+	f.IntVar(&o.stages, "growth-stages", 8, "largest `number` of stages in the chain, 0 for no such picture")
 	f.IntVar(&o.configMaps, "growth-configmaps", 50000, "largest `number` of ConfigMaps, 0 for no such picture")
 	f.IntVar(&o.watchers, "growth-watchers", 2000, "largest `number` of watchers, 0 for no such picture")
 	f.IntVar(&o.crds, "growth-crds", 1000, "largest `number` of CustomResourceDefinitions, 0 for no such pictures")

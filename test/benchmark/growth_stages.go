@@ -31,6 +31,9 @@ func (c *comparison) growStages(ctx context.Context) error {
 	if err := kube.seed(ctx, listed); err != nil {
 		return err
 	}
+	if err := linkStages(c.dir, c.growth.stages); err != nil {
+		return err
+	}
 	var flat, passed, declined []chart.Point
 	for _, n := range upTo(c.growth.stages, 1, 3) {
 		one, err := c.getThrough(ctx, kube, n, true)
@@ -89,13 +92,12 @@ func (c *comparison) getThrough(ctx context.Context, kube *system, stages int, a
 	return inner.figures.Figures()[0], nil
 }
 
-// chainConfig is the configuration of a chain. Its other stages are copies of examples/readonly, which looks at
-// each request, or at none if it is told to freeze nothing.
+// chainConfig is the configuration of a chain. Its other stages see each request, or none.
 func (c *comparison) chainConfig(stages int, asked bool) string {
 	own := ownStages(stages)
 	names := own
 	for i := range stages - len(own) {
-		names = append([]string{fmt.Sprintf("other%d", i)}, names...)
+		names = append([]string{otherStage(i)}, names...)
 	}
 	var b strings.Builder
 	b.WriteString("apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\napiserver: {authorization-mode: [Node, RBAC]}\nstages:\n")
@@ -104,9 +106,8 @@ func (c *comparison) chainConfig(stages int, asked bool) string {
 		if i+1 < len(names) {
 			fmt.Fprintf(&b, "    delegate: %s\n", names[i+1])
 		}
-		if strings.HasPrefix(name, "other") {
-			binary, _ := filepath.Abs(filepath.Join(c.bin, "examples", "catena-stage-readonly"))
-			fmt.Fprintf(&b, "    binary: %s\n    grants: {claims: [\"/**\"]}\n    config: {frozen: %t}\n", binary, asked)
+		if strings.HasPrefix(name, otherPrefix) {
+			fmt.Fprintf(&b, "    binary: %s\n    env: {%s: %t}\n    grants: {claims: [\"/**\"]}\n", stageFile(c.dir, name), askedKey, asked)
 		}
 	}
 	return b.String()

@@ -23,6 +23,9 @@ import (
 )
 
 func main() {
+	if runStage() {
+		return
+	}
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return

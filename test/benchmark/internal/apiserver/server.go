@@ -34,7 +34,13 @@ type Server struct {
 
 	dir      string
 	commands []command
-	procs    []*exec.Cmd
+	procs    []*proc
+}
+
+// proc is a running command.
+type proc struct {
+	*exec.Cmd
+	ended chan struct{} // closed when the command has ended
 }
 
 // command is one of the commands that a server consists of.
@@ -60,7 +66,7 @@ func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if err == nil {
-		err = awaitReady(ctx, client)
+		err = s.awaitReady(ctx, client)
 	}
 	if err != nil {
 		return 0, errors.Join(fmt.Errorf("start %s: %w (logs are in %s)", s.Name, err, s.dir), s.Stop())
@@ -81,14 +87,23 @@ func (s *Server) run(c command) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.procs = append(s.procs, cmd)
+	p := &proc{cmd, make(chan struct{})}
+	s.procs = append(s.procs, p)
+	go func() {
+		defer close(p.ended)
+		_ = p.Wait() // how it ends matters only while the server starts, and its log says why
+	}()
 	return nil
 }
 
-func awaitReady(ctx context.Context, client kubernetes.Interface) error {
+// awaitReady waits until /readyz succeeds or a process has ended.
+func (s *Server) awaitReady(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
+		if name := s.ended(); name != "" {
+			return fmt.Errorf("%s has ended", name)
+		}
 		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		if err == nil && string(body) == "ok" {
 			return nil
@@ -101,6 +116,18 @@ func awaitReady(ctx context.Context, client kubernetes.Interface) error {
 	}
 }
 
+// ended returns the name of a process that has ended, if there is one.
+func (s *Server) ended() string {
+	for _, p := range s.procs {
+		select {
+		case <-p.ended:
+			return filepath.Base(p.Path)
+		default:
+		}
+	}
+	return ""
+}
+
 // Stop ends the processes in the reverse order of their start. A process that does not end
 // within twenty seconds is killed, and an error.
 func (s *Server) Stop() error {
@@ -109,7 +136,7 @@ func (s *Server) Stop() error {
 		p := s.procs[i]
 		_ = p.Process.Signal(syscall.SIGTERM)
 		timer := time.AfterFunc(stopTimeout, func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
-		_ = p.Wait() // how it ends does not matter once it has been told to
+		<-p.ended
 		if !timer.Stop() {
 			errs = append(errs, fmt.Errorf("stop %s: %s did not end within %v", s.Name, filepath.Base(p.Path), stopTimeout))
 		}

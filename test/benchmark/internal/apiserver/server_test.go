@@ -3,6 +3,7 @@ package apiserver
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -23,6 +24,20 @@ func TestDiskSize(t *testing.T) {
 	s := &Server{Binaries: []string{path("one"), path("link"), path("copy")}}
 	if size, err := s.DiskSize(); err != nil || size != 2000 {
 		t.Errorf("size %d, error %v", size, err)
+	}
+}
+
+// A start does not wait for a process that has ended.
+func TestStartOfAProcessThatEnds(t *testing.T) {
+	t.Parallel()
+	s := &Server{Name: "false", dir: t.TempDir(), Config: clientConfig(1), commands: []command{{"log", "false", nil}}}
+	began := time.Now()
+	_, err := s.Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "false has ended") {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(began); took > readyTimeout/2 {
+		t.Errorf("took %v", took)
 	}
 }
 

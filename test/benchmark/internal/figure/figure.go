@@ -25,9 +25,12 @@ const (
 	Better Verdict = "better"           // B is better in every round
 	Worse  Verdict = "worse"            // B is worse in every round
 	Noise  Verdict = "within the noise" // 1.00 is within the range of the rounds' ratios
-	Once   Verdict = "one sample"       // there is no range
+	Few    Verdict = "too few rounds"   // one or two are on the same side by chance too often
 	None   Verdict = ""                 // there is nothing to compare
 )
+
+// fewest is the number of rounds that it takes to compare.
+const fewest = 3
 
 func newFigure(q Quantity, a, b []float64) Figure {
 	f := Figure{Quantity: q, A: a, B: b, MedianA: median(a), MedianB: median(b)}
@@ -49,8 +52,8 @@ func (f Figure) verdict() Verdict {
 	switch {
 	case f.Rounds == 0:
 		return None
-	case f.Rounds == 1:
-		return Once
+	case f.Rounds < fewest:
+		return Few
 	case round(f.Least) <= 1 && round(f.Most) >= 1:
 		return Noise
 	case (f.Least > 1) == f.MoreIsBetter:

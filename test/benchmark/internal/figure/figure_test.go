@@ -29,14 +29,15 @@ func TestVerdict(t *testing.T) {
 		want  Verdict
 	}{
 		{"lower time", false, []float64{10, 20, 40}, []float64{9, 16, 20}, 0.8, Better},
-		{"higher time", false, []float64{10, 20}, []float64{12, 22}, 1.15, Worse},
-		{"higher throughput", true, []float64{10, 20}, []float64{12, 22}, 1.15, Better},
-		{"lower throughput", true, []float64{10, 20}, []float64{5, 10}, 0.5, Worse},
+		{"higher time", false, []float64{10, 20, 20}, []float64{12, 22, 22}, 1.1, Worse},
+		{"higher throughput", true, []float64{10, 20, 20}, []float64{12, 22, 22}, 1.1, Better},
+		{"lower throughput", true, []float64{10, 20, 30}, []float64{5, 10, 15}, 0.5, Worse},
 		{"both", false, []float64{10, 10, 10}, []float64{9, 12, 11}, 1.1, Noise},
-		{"printed as 1.00", false, []float64{1000, 10}, []float64{1001, 11}, 1.05, Noise},
-		{"once", false, []float64{10}, []float64{20}, 2, Once},
+		{"printed as 1.00", false, []float64{1000, 10, 10}, []float64{1001, 11, 11}, 1.1, Noise},
+		{"once", false, []float64{10}, []float64{20}, 2, Few},
+		{"twice", false, []float64{10, 10}, []float64{20, 20}, 2, Few},
 		{"one side", false, nil, []float64{20}, 0, None},
-		{"none to divide by", false, []float64{0, 10}, []float64{5, 20}, 2, Once},
+		{"none to divide by", false, []float64{0, 10}, []float64{5, 20}, 2, Few},
 	} {
 		f := samples(test.more, test.a, test.b).Figures()[0]
 		if d := f.Ratio - test.ratio; f.Verdict != test.want || d > 0.001 || d < -0.001 {
@@ -65,7 +66,7 @@ func TestPrint(t *testing.T) {
 	}
 	want := `| | one | two | ratio | range | |
 |---|---|---|---|---|---|
-| GET: time, ms | 1.62 | 2 | 1.31 | 1.00–1.62 | within the noise |
+| GET: time, ms | 1.62 | 2 | 1.31 | 1.00–1.62 | too few rounds |
 | swap: CPU, s | – | 1234 |  |  |  |
 `
 	if table.String() != want {
