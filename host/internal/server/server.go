@@ -19,7 +19,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
-	"github.com/catena-dev/catena/sdk/idlemem"
+	"github.com/catena-dev/catena/sdk/gctune"
 )
 
 // Options say what to run.
@@ -184,10 +184,14 @@ func (r *run) openAdmin(context.Context) error {
 	return nil
 }
 
+// heapHeadroom is by how much the heap may grow before garbage is collected.
+const heapHeadroom = 64 << 20
+
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
-	go idlemem.Release(ctx)
+	go gctune.ReleaseWhenIdle(ctx)
+	go gctune.Headroom(ctx, heapHeadroom)
 	if err := r.registerStages(); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package idlemem
+package gctune
 
 import (
 	"syscall"

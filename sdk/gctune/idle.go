@@ -1,9 +1,4 @@
-// Package idlemem returns memory to the system while a program has nothing to do.
-//
-// Go's garbage collector lets a heap grow to twice what is live before it collects, and what a start or a
-// storm of work has left stays with the process until new work fills it. A program that is idle can do
-// without: it costs one collection, at a time when nobody waits for one.
-package idlemem
+package gctune
 
 import (
 	"context"
@@ -22,9 +17,9 @@ const (
 	least = 8 << 20
 )
 
-// Release returns memory to the system when the program has been idle for some seconds, until
-// ctx ends. With GOGC=off, it does nothing.
-func Release(ctx context.Context) {
+// ReleaseWhenIdle returns memory to the system when the program has been idle for some seconds, until
+// ctx ends: at the cost of one collection, at a time when nobody waits. With GOGC=off, it does nothing.
+func ReleaseWhenIdle(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	last, at := processorTime(), time.Now()

@@ -1,4 +1,4 @@
-package idlemem
+package gctune
 
 import (
 	"math"

@@ -1,0 +1,53 @@
+package gctune
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	// standard is the percentage that Go has by default, and most the one that a heap of next to nothing gets.
+	standard, most = 100, 1000
+	// warmUp is left to Go's own pace: what a start leaves among what is live stays there.
+	warmUp = 15 * time.Second
+)
+
+// Headroom lets the heap grow by at least that many bytes before garbage is collected, until ctx ends: a
+// program with little that is live collects as seldom as one with that much. It does nothing if GOGC is set.
+func Headroom(ctx context.Context, bytes uint64) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	began, now := time.Now(), standard
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if time.Since(began) < warmUp {
+			continue
+		}
+		if want := percent(readHeap().live, bytes); differs(now, want) {
+			debug.SetGCPercent(want)
+			now = want
+		}
+	}
+}
+
+// percent is what a heap with that much that is live may grow by.
+func percent(live, headroom uint64) int {
+	if live == 0 {
+		return standard
+	}
+	return int(min(max(headroom*100/live, standard), most))
+}
+
+// differs reports whether a change is worth it: it stops the program for a moment.
+func differs(now, want int) bool {
+	return want*4 > now*5 || now*4 > want*5 || now != want && want == standard
+}
