@@ -258,6 +258,7 @@ func (s *testStage) Configure(ctx context.Context, r *stagev1.ConfigureRequest) 
 		return nil, errors.New("beans: must be positive")
 	case "wait":
 		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	return &stagev1.ConfigureResponse{}, nil
 }
