@@ -89,6 +89,16 @@ type sight struct {
 	handled   string
 	refused   bool
 	refusedBy string
+	// problem is what Problem was last called with, until the file can be used.
+	problem string
+}
+
+// tell calls Problem, once for each problem: a file that is touched has none that is new.
+func (w *watcher) tell(f File, s *sight, err error) {
+	if err.Error() != s.problem {
+		s.problem = err.Error()
+		w.Problem(f, err)
+	}
 }
 
 func (w *watcher) look(ctx context.Context) {
@@ -132,14 +142,15 @@ func (w *watcher) lookAt(ctx context.Context, f File) {
 	}
 	s.done = true
 	if err := checkComplete(f.Path); err != nil {
-		w.Problem(f, err)
+		w.tell(f, s, err)
 		return
 	}
 	digest, err := w.Digest(f)
 	if err != nil {
-		w.Problem(f, err)
+		w.tell(f, s, err)
 		return
 	}
+	s.problem = ""
 	if after, err := stateOf(f.Path); err != nil || after != now {
 		s.done = false
 		return
