@@ -21,13 +21,14 @@ func TestStagesInTheHostsFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	own := filepath.Join(dir, "catena")
-	contents, err := os.ReadFile(filepath.Join(bin, "catena"))
-	if err == nil {
-		err = os.WriteFile(own, contents, 0o755)
-	}
 	path := func(stage string) string { return filepath.Join(dir, "catena-stage-"+stage) }
-	err = errors.Join(err, os.Link(own, path("aggregator")), os.Symlink("catena", path("core")), os.WriteFile(path("extensions"), contents, 0o755))
-	if err != nil {
+	for _, to := range []string{own, path("extensions")} {
+		// Not by this process, of which another test may fork a child with the file open: it is busy then.
+		if out, err := exec.Command("cp", filepath.Join(bin, "catena"), to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := errors.Join(os.Link(own, path("aggregator")), os.Symlink("catena", path("core"))); err != nil {
 		t.Fatal(err)
 	}
 	config := write(t, "catena.yaml", `apiVersion: catena.dev/v1alpha1
