@@ -32,7 +32,7 @@ TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
 RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema suggest supervisor) \
-	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas klogr kubeversion stagetest stagev1 tracing) \
+	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
 .PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos \
