@@ -9,11 +9,14 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Main runs the command line of the process and returns its exit code. Version is that of
 // Catena.
 func Main(version string) int {
+	// Libraries of Kubernetes register flags for every program that has them, which cobra makes flags of every command.
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	err := rootCommand(version).ExecuteContext(context.Background())
 	if err == nil {
 		return 0
