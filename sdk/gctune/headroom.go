@@ -10,13 +10,15 @@ import (
 const (
 	// standard is the percentage that Go has by default, and most the one that a heap of next to nothing gets.
 	standard, most = 100, 1000
+	// headroom is by how much a heap may grow, in bytes.
+	headroom = 64 << 20
 	// warmUp is left to Go's own pace: what a start leaves among what is live stays there.
 	warmUp = 15 * time.Second
 )
 
-// Headroom lets the heap grow by at least that many bytes before garbage is collected, until ctx ends: a
-// program with little that is live collects as seldom as one with that much. It does nothing if GOGC is set.
-func Headroom(ctx context.Context, bytes uint64) {
+// Headroom lets the heap grow by at least 64 MiB before garbage is collected, until ctx ends: a program
+// with little that is live collects as seldom as one with that much. It does nothing if GOGC is set.
+func Headroom(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -32,7 +34,7 @@ func Headroom(ctx context.Context, bytes uint64) {
 		if time.Since(began) < warmUp {
 			continue
 		}
-		if want := percent(readHeap().live, bytes); differs(now, want) {
+		if want := percent(readHeap().live); differs(now, want) {
 			debug.SetGCPercent(want)
 			now = want
 		}
@@ -40,7 +42,7 @@ func Headroom(ctx context.Context, bytes uint64) {
 }
 
 // percent is what a heap with that much that is live may grow by.
-func percent(live, headroom uint64) int {
+func percent(live uint64) int {
 	if live == 0 {
 		return standard
 	}

@@ -6,13 +6,11 @@ func TestPercent(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, tc := range []struct {
-		live, headroom uint64
-		want           int
-	}{
-		{0, 64 * mib, 100}, {20 * mib, 64 * mib, 320}, {64 * mib, 64 * mib, 100}, {500 * mib, 64 * mib, 100}, {mib, 64 * mib, 1000}, {1, 1 << 40, 1000},
-	} {
-		if got := percent(tc.live, tc.headroom); got != tc.want {
-			t.Errorf("%d live, %d to grow: %d %%, want %d %%", tc.live, tc.headroom, got, tc.want)
+		live uint64
+		want int
+	}{{0, 100}, {1, 1000}, {mib, 1000}, {20 * mib, 320}, {64 * mib, 100}, {500 * mib, 100}} {
+		if got := percent(tc.live); got != tc.want {
+			t.Errorf("%d live: %d %%, want %d %%", tc.live, got, tc.want)
 		}
 	}
 }

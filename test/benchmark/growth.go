@@ -100,18 +100,28 @@ func (c *curves) lines() []chart.Line {
 // once returns the figure of one sample of each side.
 func once(a, b float64) figure.Figure { return figure.Figure{MedianA: a, MedianB: b} }
 
+// startSeeded starts both systems, with the objects of the requests and no others.
+func (c *comparison) startSeeded(ctx context.Context, name string) (*pair, error) {
+	p, err := c.startPair(ctx, name, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range p {
+		if err := s.seed(ctx, 0); err != nil {
+			p.stop()
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
 // growConfigMaps draws the memory at rest with more and more objects.
 func (c *comparison) growConfigMaps(ctx context.Context) error {
-	p, err := c.startPair(ctx, "growth-configmaps", 0)
+	p, err := c.startSeeded(ctx, "growth-configmaps")
 	if err != nil {
 		return err
 	}
 	defer p.stop()
-	for _, s := range p {
-		if err := s.seed(ctx, 0); err != nil {
-			return err
-		}
-	}
 	var memory curves
 	var have int
 	for round, n := range upTo(c.growth.configMaps, 0, 5000, 10000, 20000, 30000, 40000) {
@@ -144,16 +154,11 @@ func (c *comparison) addRest(ctx context.Context, p *pair, x int, memory *curves
 
 // growWatchers draws what an event costs with more and more watchers of an object.
 func (c *comparison) growWatchers(ctx context.Context) error {
-	p, err := c.startPair(ctx, "growth-watchers", 0)
+	p, err := c.startSeeded(ctx, "growth-watchers")
 	if err != nil {
 		return err
 	}
 	defer p.stop()
-	for _, s := range p {
-		if err := s.seed(ctx, 0); err != nil {
-			return err
-		}
-	}
 	var event, all curves
 	for _, n := range upTo(c.growth.watchers, 1, 10, 50, 100, 200, 500, 1000) {
 		f, err := c.burstOf(ctx, p, n)

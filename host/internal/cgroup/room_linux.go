@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/host/internal/usage"
 )
 
 // leafName is the group of the host itself.
@@ -193,18 +195,11 @@ func descends(pid int) bool {
 		case pid <= 1:
 			return false
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
+		parent, ok := usage.Parent(pid)
+		if !ok {
 			return true
 		}
-		// The name in parentheses may hold anything.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) < 2 {
-			return false
-		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil {
-			return false
-		}
+		pid = parent
 	}
 	return false
 }

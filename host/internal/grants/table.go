@@ -45,16 +45,16 @@ func (t *Table) First(path string) int { return t.of(path).First(path) }
 func (t *Table) Next(path string, after int) int { return t.of(path).Next(path, after) }
 
 func (t *Table) of(path string) *chain.Table {
-	if t.odd == nil || IsNormal(path) {
+	if t.odd == nil || isNormal(path) {
 		return t.all
 	}
 	return t.odd
 }
 
-// IsNormal reports whether a path, which is decoded, is the same for all who take it apart: it has
+// isNormal reports whether a path, which is decoded, is the same for all who take it apart: it has
 // no empty segment but the last, no backslash, which some take for a slash, and no segment . or .., not even
 // one with parameters, as in /a/..;x/b.
-func IsNormal(path string) bool {
+func isNormal(path string) bool {
 	if strings.IndexByte(path, '\\') >= 0 {
 		return false
 	}

@@ -13,7 +13,7 @@ func TestIsNormal(t *testing.T) {
 	for _, normal := range []string{
 		"", "/", "/a", "/a/", "/a/b", "/.well-known/x", "/a/...", "/a/.b", "/a/b.", "/a/..b/c", "/a;x/b", "/a/b;..", "*",
 	} {
-		if !IsNormal(normal) {
+		if !isNormal(normal) {
 			t.Errorf("%q is not normal", normal)
 		}
 	}
@@ -21,7 +21,7 @@ func TestIsNormal(t *testing.T) {
 		"//", "/a//", "//a", "/a//b", "/.", "/..", "/./a", "/../a", "/a/.", "/a/..", "/a/../b", "/a/./b", "/a/..;/b", "/a/.;x=y",
 		`/a\b`, `/a/..\b`, `\`,
 	} {
-		if IsNormal(odd) {
+		if isNormal(odd) {
 			t.Errorf("%q is normal", odd)
 		}
 	}
@@ -33,7 +33,7 @@ func FuzzIsNormal(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if !strings.HasPrefix(s, "/") || !IsNormal(s) {
+		if !strings.HasPrefix(s, "/") || !isNormal(s) {
 			return
 		}
 		if clean := path.Clean(s); clean != s && clean+"/" != s {

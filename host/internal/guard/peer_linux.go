@@ -7,33 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerProcess returns the process that has opened a connection of a Unix socket; 0 on a system that
-// does not tell.
-func PeerProcess(c net.Conn) (int, error) {
-	unixConn, ok := c.(*net.UnixConn)
+// PeerOf returns who is at the other end of a connection of a Unix socket. The error is
+// errors.ErrUnsupported on a system that does not tell.
+func PeerOf(c net.Conn) (Peer, error) {
+	local, ok := c.(*net.UnixConn)
 	if !ok {
-		return 0, fmt.Errorf("%T is not a connection of a Unix socket", c)
+		return Peer{}, fmt.Errorf("%T is not a connection of a Unix socket", c)
 	}
-	peer, err := credentials(unixConn)
+	raw, err := local.SyscallConn()
 	if err != nil {
-		return 0, err
-	}
-	return int(peer.Pid), nil
-}
-
-// peerUser returns the user of the process at the other end of a connection.
-func peerUser(c *net.UnixConn) (int, error) {
-	peer, err := credentials(c)
-	if err != nil {
-		return 0, err
-	}
-	return int(peer.Uid), nil
-}
-
-func credentials(c *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
+		return Peer{}, err
 	}
 	var peer *unix.Ucred
 	var peerErr error
@@ -41,7 +24,10 @@ func credentials(c *net.UnixConn) (*unix.Ucred, error) {
 		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err != nil {
-		return nil, err
+		return Peer{}, err
 	}
-	return peer, peerErr
+	if peerErr != nil {
+		return Peer{}, fmt.Errorf("peer credentials: %w", peerErr)
+	}
+	return Peer{PID: int(peer.Pid), UID: int(peer.Uid)}, nil
 }

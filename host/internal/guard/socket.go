@@ -10,19 +10,16 @@ import (
 // connections of other users are closed unread. Its directory must have mode 0700, since
 // the mode of the socket is set a moment after it was made.
 func Listen(path string) (net.Listener, error) {
-	return listenWith(path, isAllowed)
+	return listenWith(path, isOwn)
 }
 
 // ListenFor is Listen for a socket to which more users may connect, once its mode is changed. The
 // directory goes on keeping out all for whom the socket is not mounted elsewhere.
 func ListenFor(path string, also func(uid int) bool) (net.Listener, error) {
-	return listenWith(path, func(c *net.UnixConn) bool {
-		uid, err := peerUser(c)
-		return err == nil && (isOwn(uid) || also(uid))
-	})
+	return listenWith(path, func(uid int) bool { return isOwn(uid) || also(uid) })
 }
 
-func listenWith(path string, allowed func(*net.UnixConn) bool) (net.Listener, error) {
+func listenWith(path string, allowed func(uid int) bool) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
@@ -33,18 +30,13 @@ func listenWith(path string, allowed func(*net.UnixConn) bool) (net.Listener, er
 	return listener{UnixListener: l, allowed: allowed}, nil
 }
 
-// isAllowed reports whether the process at the other end of a connection is of this user or root.
-func isAllowed(c *net.UnixConn) bool {
-	uid, err := peerUser(c)
-	return err == nil && isOwn(uid)
-}
-
+// isOwn reports whether a user is that of this process or root.
 func isOwn(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
-// listener accepts the connections of allowed peers only.
+// listener accepts the connections of allowed users only, where the system tells whose they are.
 type listener struct {
 	*net.UnixListener
-	allowed func(*net.UnixConn) bool
+	allowed func(uid int) bool
 }
 
 // Accept returns the next connection that is allowed.
@@ -54,7 +46,8 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.allowed(c) {
+		peer, err := PeerOf(c)
+		if err == nil && l.allowed(peer.UID) || errors.Is(err, errors.ErrUnsupported) {
 			return c, nil
 		}
 		_ = c.Close()

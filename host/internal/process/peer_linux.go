@@ -4,32 +4,17 @@ import (
 	"fmt"
 	"net"
 
-	"golang.org/x/sys/unix"
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // peerOf returns the id of the process at the other end of a connection. It must be one of
 // that user.
 func peerOf(conn *net.UnixConn, uid int) (pid int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
+	peer, err := guard.PeerOf(conn)
+	if err == nil && peer.UID != uid {
+		err = fmt.Errorf("process %d of user %d listens at %s; it must be one of user %d", peer.PID, peer.UID, conn.RemoteAddr(), uid)
 	}
-	var peer *unix.Ucred
-	var peerErr error
-	err = raw.Control(func(fd uintptr) {
-		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err != nil {
-		return 0, err
-	}
-	if peerErr != nil {
-		return 0, fmt.Errorf("peer credentials: %w", peerErr)
-	}
-	if int(peer.Uid) != uid {
-		return 0, fmt.Errorf("process %d of user %d listens at %s; it must be one of user %d",
-			peer.Pid, peer.Uid, conn.RemoteAddr(), uid)
-	}
-	return int(peer.Pid), nil
+	return peer.PID, err
 }
 
 // checkListener checks that the process at the other end has this id and user.

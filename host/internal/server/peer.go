@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 
@@ -11,8 +12,8 @@ import (
 
 // peer is the process that has opened a connection to the socket for stages.
 type peer struct {
-	pid int // 0 if it is not known
-	err error
+	pid int
+	err error // why it is not known
 
 	mu sync.Mutex
 	// belongs has what is known of the processes that it may be a part of.
@@ -23,9 +24,8 @@ type peerKey struct{}
 
 // withPeer returns the context of a connection.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	p := &peer{}
-	p.pid, p.err = guard.PeerProcess(conn)
-	return context.WithValue(ctx, peerKey{}, p)
+	who, err := guard.PeerOf(conn)
+	return context.WithValue(ctx, peerKey{}, &peer{pid: who.PID, err: err})
 }
 
 // peerFrom returns who has opened the connection of a request; nil if it has no such context.
@@ -46,9 +46,11 @@ func (p *peer) process() int {
 // system does not say who has opened a connection, everybody is.
 func (p *peer) isPartOf(leader int) bool {
 	switch {
-	case p == nil || p.err != nil:
+	case p == nil:
 		return false
-	case p.pid == 0 || p.pid == leader:
+	case p.err != nil:
+		return errors.Is(p.err, errors.ErrUnsupported)
+	case p.pid == leader:
 		return true
 	}
 	p.mu.Lock()

@@ -184,14 +184,11 @@ func (r *run) openAdmin(context.Context) error {
 	return nil
 }
 
-// heapHeadroom is by how much the heap may grow before garbage is collected.
-const heapHeadroom = 64 << 20
-
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
 	go gctune.ReleaseWhenIdle(ctx)
-	go gctune.Headroom(ctx, heapHeadroom)
+	go gctune.Headroom(ctx)
 	if err := r.registerStages(); err != nil {
 		return err
 	}

@@ -51,25 +51,35 @@ type stat struct {
 // Belongs reports whether a process is leader, in its process group, or one that it has started, directly
 // or not.
 func Belongs(pid, leader int) bool {
-	buf := make([]byte, 1024)
 	for range 1000 { // processes end meanwhile, and others get their numbers: their parents may be a cycle
 		if pid == leader {
 			return true
 		}
-		text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf)
-		if err != nil {
+		p, ok := statOf(pid)
+		switch {
+		case !ok:
 			return false
-		}
-		p, ok := parseStat(text)
-		if !ok {
-			return false
-		}
-		if p.group == leader {
+		case p.group == leader:
 			return true
 		}
 		pid = p.parent
 	}
 	return false
+}
+
+// Parent returns the process that has started one, or that its parent has left it to; false if
+// the process has ended.
+func Parent(pid int) (int, bool) {
+	p, ok := statOf(pid)
+	return p.parent, ok
+}
+
+func statOf(pid int) (stat, bool) {
+	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
+	if err != nil {
+		return stat{}, false
+	}
+	return parseStat(text)
 }
 
 // owner returns the wanted process that a process belongs to, 0 if there is none.

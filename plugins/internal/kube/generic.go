@@ -55,9 +55,6 @@ type base struct {
 	storage   *serverstorage.DefaultStorageFactory
 }
 
-// heapHeadroom is by how much the heap may grow before garbage is collected.
-const heapHeadroom = 64 << 20
-
 // newBase mirrors controlplaneapiserver.BuildGenericConfig up to authentication,
 // which only core needs. definitions are the OpenAPI definitions of what the
 // server serves; Kubernetes has one set with all of them.
@@ -71,7 +68,7 @@ func newBase(env *sdk.Env, definitions common.GetOpenAPIDefinitions) (*base, err
 	if err != nil {
 		return nil, err
 	}
-	go gctune.Headroom(ctx, heapHeadroom)
+	go gctune.Headroom(ctx)
 	b := &base{env: env, adapter: adapter, options: completed}
 	for _, step := range []struct {
 		what string
