@@ -151,3 +151,17 @@ func BenchmarkOf(b *testing.B) {
 	}
 	b.ReportMetric(float64(n), "processes")
 }
+
+// A process belongs to itself, to those that have started it and to the leader of its group, and to no other.
+func TestBelongs(t *testing.T) {
+	t.Parallel()
+	self, parent := os.Getpid(), os.Getppid()
+	for _, tc := range []struct {
+		pid, leader int
+		want        bool
+	}{{self, self, true}, {self, parent, true}, {self, syscall.Getpgrp(), true}, {parent, self, false}, {1, self, false}, {1 << 30, self, false}} {
+		if Belongs(tc.pid, tc.leader) != tc.want {
+			t.Errorf("%d belongs to %d: not %v", tc.pid, tc.leader, tc.want)
+		}
+	}
+}
