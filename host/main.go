@@ -11,6 +11,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/cli"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/plugins/builtin"
 	"github.com/catena-dev/catena/sdk"
 )
@@ -21,7 +22,7 @@ var version = "unknown"
 func main() {
 	isolation.Dispatch()
 	for _, stage := range builtin.Stages() {
-		if filepath.Base(os.Args[0]) == "catena-stage-"+stage.Name {
+		if filepath.Base(os.Args[0]) == process.BinaryPrefix+stage.Name {
 			sdk.Main(stage)
 			return
 		}
