@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -103,13 +104,17 @@ func TestFullBacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(fd)
 	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}), syscall.Listen(fd, 1)); err != nil {
 		t.Fatal(err)
 	}
+	file := os.NewFile(uintptr(fd), socket)
+	listener, err := net.FileListener(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
 	// Accept does not wait for ever for a connection that does not come.
-	bound := syscall.NsecToTimeval(patience.Nanoseconds())
-	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &bound); err != nil {
+	if err := listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	e := newEndpoint("a", socket, Limits{})
@@ -130,11 +135,11 @@ func TestFullBacklog(t *testing.T) {
 	}
 	<-quiet()
 	for range n {
-		nfd, _, err := syscall.Accept(fd)
+		conn, err := listener.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer syscall.Close(nfd)
+		defer conn.Close()
 	}
 	all.Wait()
 
