@@ -36,7 +36,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grant
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
 .PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos \
-	bench bench-lifecycle bench-apiserver generate generate-python
+	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
 
@@ -138,6 +138,13 @@ bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of
 	$(GO) run ./test/benchmark $(BENCH) $(if $(PROFILES),-profiles $(PROFILES))
 
 ##@ Generate
+
+# One round of each row, then a profile of each process under that row's load.
+pgo: build tools ## host/default.pgo, from the CPU profiles of all processes under the loads of bench-apiserver
+	rm -rf bin/pgo
+	$(GO) run ./test/benchmark -quick -rounds 1 -profiles bin/pgo -rows '$(PGO_ROWS)' >/dev/null
+	$(GO) tool pprof -proto bin/pgo/*.pprof > bin/pgo/default.pgo
+	mv bin/pgo/default.pgo host/default.pgo
 
 generate: ## sdk/stagev1/*.pb.go, from stage.proto
 	GOFLAGS=-mod=mod $(GO) run github.com/bufbuild/buf/cmd/buf@v1.60.0 generate --path sdk/stagev1

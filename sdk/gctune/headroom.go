@@ -3,6 +3,7 @@ package gctune
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -22,24 +23,32 @@ func Headroom(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	began, now := time.Now(), standard
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if time.Since(began) < warmUp {
-			continue
-		}
+	select {
+	case <-ctx.Done():
+	case <-time.After(warmUp):
+		followCollections(ctx)
+	}
+}
+
+// followCollections adjusts the percentage after each collection: a heap that has grown since the one
+// before must not go on growing by the percentage of a small one.
+func followCollections(ctx context.Context) {
+	collected := make(chan struct{}, 1)
+	for now := standard; ctx.Err() == nil; {
 		if want := percent(readHeap().live); differs(now, want) {
 			debug.SetGCPercent(want)
 			now = want
 		}
+		runtime.AddCleanup(new(garbage), func(collected chan<- struct{}) { collected <- struct{}{} }, collected)
+		select {
+		case <-ctx.Done():
+		case <-collected:
+		}
 	}
 }
+
+// garbage is what the next collection finds. Smaller objects share their memory with others.
+type garbage [64]byte
 
 // percent is what a heap with that much that is live may grow by.
 func percent(live uint64) int {

@@ -1,6 +1,49 @@
 package gctune
 
-import "testing"
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+// TestFollowCollections has what is live grow quickly, as under an attack: the heap must not grow by
+// what suited a small one.
+func TestFollowCollections(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		followCollections(ctx)
+	}()
+	defer debug.SetGCPercent(standard)
+	defer func() { cancel(); <-ended }()
+
+	const mib = 1 << 20
+	held := [][]byte{make([]byte, 20*mib)}
+	runtime.GC()
+	for deadline := time.Now().Add(10 * time.Second); goal() < headroom; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("a small heap may grow to %d MiB", goal()/mib)
+		}
+	}
+	for range 400 {
+		held = append(held, make([]byte, mib))
+	}
+	if most := goal() / mib; most > 3*400 {
+		t.Errorf("with 400 MiB in use, the heap may grow to %d MiB", most)
+	}
+	runtime.KeepAlive(held)
+}
+
+// goal is the size of the heap at which the next collection begins.
+func goal() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
 
 func TestPercent(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -101,6 +102,7 @@ func (s *stage) memory(_ http.ResponseWriter, r *http.Request, o order) any {
 		held[i] = 1
 	}
 	wait(o, r.Context().Done())
+	runtime.KeepAlive(held)
 	return fmt.Sprintf("kept %d MiB", len(held)>>20)
 }
 
