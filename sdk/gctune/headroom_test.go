@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+const mib = 1 << 20
+
 // TestFollowCollections has what is live grow quickly, as under an attack: the heap must not grow by
 // what suited a small one.
 func TestFollowCollections(t *testing.T) {
@@ -16,15 +18,14 @@ func TestFollowCollections(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		followCollections(ctx)
+		followCollections(ctx, 64*mib)
 	}()
 	defer debug.SetGCPercent(standard)
 	defer func() { cancel(); <-ended }()
 
-	const mib = 1 << 20
 	held := [][]byte{make([]byte, 20*mib)}
 	runtime.GC()
-	for deadline := time.Now().Add(10 * time.Second); goal() < headroom; runtime.Gosched() {
+	for deadline := time.Now().Add(10 * time.Second); goal() < 64*mib; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("a small heap may grow to %d MiB", goal()/mib)
 		}
@@ -47,12 +48,11 @@ func goal() uint64 {
 
 func TestPercent(t *testing.T) {
 	t.Parallel()
-	const mib = 1 << 20
 	for _, tc := range []struct {
 		live uint64
 		want int
 	}{{0, 100}, {1, 1000}, {mib, 1000}, {20 * mib, 320}, {64 * mib, 100}, {500 * mib, 100}} {
-		if got := percent(tc.live); got != tc.want {
+		if got := percent(tc.live, 64*mib); got != tc.want {
 			t.Errorf("%d live: %d %%, want %d %%", tc.live, got, tc.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -60,12 +61,13 @@ type fanOut struct {
 
 // openFanOut opens watches over all connections, until ctx ends.
 func (s *system) openFanOut(ctx context.Context, watchers int) (*fanOut, error) {
-	object, err := s.clients[0].JSON.CoreV1().ConfigMaps(namespace).Get(ctx, watched, metav1.GetOptions{})
+	selector := "metadata.name=" + watched
+	list, err := s.clients[0].JSON.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
 		return nil, err
 	}
-	path := fmt.Sprintf("/api/v1/namespaces/%s/configmaps?watch=1&fieldSelector=metadata.name%%3D%s&resourceVersion=%s",
-		namespace, watched, object.ResourceVersion)
+	path := fmt.Sprintf("/api/v1/namespaces/%s/configmaps?watch=1&fieldSelector=%s&resourceVersion=%s",
+		namespace, url.QueryEscape(selector), list.ResourceVersion)
 	events, ended := make(chan time.Time, watchers), make(chan error, watchers)
 	for i := range watchers {
 		stream, err := s.clients[i%len(s.clients)].Watch(ctx, path)

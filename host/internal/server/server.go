@@ -184,11 +184,14 @@ func (r *run) openAdmin(context.Context) error {
 	return nil
 }
 
+// headroom is what the host's heap grows by before it collects garbage.
+const headroom = 64 << 20
+
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
 	go gctune.ReleaseWhenIdle(ctx)
-	go gctune.Headroom(ctx)
+	go gctune.Headroom(ctx, headroom)
 	if err := r.registerStages(); err != nil {
 		return err
 	}

@@ -55,6 +55,10 @@ type base struct {
 	storage   *serverstorage.DefaultStorageFactory
 }
 
+// headroom is what a stage's heap grows by before it collects garbage: about what is live in a kube-apiserver,
+// which does the work of all of them.
+const headroom = 128 << 20
+
 // newBase mirrors controlplaneapiserver.BuildGenericConfig up to authentication,
 // which only core needs. definitions are the OpenAPI definitions of what the
 // server serves; Kubernetes has one set with all of them.
@@ -68,7 +72,7 @@ func newBase(env *sdk.Env, definitions common.GetOpenAPIDefinitions) (*base, err
 	if err != nil {
 		return nil, err
 	}
-	go gctune.Headroom(ctx)
+	go gctune.Headroom(ctx, headroom)
 	b := &base{env: env, adapter: adapter, options: completed}
 	for _, step := range []struct {
 		what string
