@@ -1,15 +1,11 @@
 package process
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/catena-dev/catena/host/internal/guard"
 )
@@ -59,35 +55,4 @@ func checkPath(path string) error {
 		}
 	}
 	return guard.CheckPath(path)
-}
-
-// Digest returns the SHA-256 of a file in hexadecimal.
-func Digest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return digest(f)
-}
-
-func digest(r io.Reader) (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// checkDigest compares the open file with the digest that the configuration wants.
-func checkDigest(f *os.File, want string) error {
-	got, err := digest(section(f))
-	if err != nil {
-		return fmt.Errorf("plugin binary %s: sha256: %w", f.Name(), err)
-	}
-	if !strings.EqualFold(got, want) {
-		return fmt.Errorf("plugin binary %s: its sha256 is %s, the configuration wants %s; install the right file, or correct sha256 if this one is meant",
-			f.Name(), got, want)
-	}
-	return nil
 }

@@ -42,6 +42,7 @@ func CheckBinaries(cfg *config.Config, attach Attachments) error {
 		names = slices.Sorted(maps.Keys(cfg.Stages))
 	}
 	var errs []error
+	var digests process.Digests
 	for _, name := range names {
 		unknown := cfg.Hides("stages."+name+".binary") || cfg.Stages[name].Binary == "" && cfg.Hides("pluginDirs")
 		if unknown || attach[name] != "" {
@@ -49,7 +50,7 @@ func CheckBinaries(cfg *config.Config, attach Attachments) error {
 		}
 		b, err := FindBinary(cfg, name)
 		if err == nil {
-			_, err = located(cfg, name, b.Path)
+			_, err = located(cfg, name, b.Path, digests.Of)
 		}
 		errs = append(errs, err)
 	}
@@ -57,8 +58,8 @@ func CheckBinaries(cfg *config.Config, attach Attachments) error {
 }
 
 // located is approvedDigest with an error that begins with the place of the stage.
-func located(cfg *config.Config, stage, binary string) (string, error) {
-	digest, err := approvedDigest(cfg, stage, binary)
+func located(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
+	digest, err := approvedDigest(cfg, stage, binary, read)
 	if err == nil {
 		err = checkLockedNeeds(cfg, stage, digest)
 	}
@@ -87,13 +88,14 @@ func binaryPath(cfg *config.Config, stage string) string {
 // locked stages.
 func addDigests(cfg *config.Config, all []supervisor.Spec) error {
 	errs := make([]error, len(all))
+	var digests process.Digests
 	var wg sync.WaitGroup
 	for i := range all {
 		spec := &all[i]
 		if spec.Attach != "" {
 			continue
 		}
-		wg.Go(func() { spec.Digest, errs[i] = located(cfg, spec.Name, spec.Binary) })
+		wg.Go(func() { spec.Digest, errs[i] = located(cfg, spec.Name, spec.Binary, digests.Of) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -96,9 +96,9 @@ func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 // stage must be in the request or in the lock file.
 func swapDigest(cfg *config.Config, req admin.SwapRequest, binary string) (string, error) {
 	if req.SHA256 == "" {
-		return approvedDigest(cfg, req.Stage, binary)
+		return approvedDigest(cfg, req.Stage, binary, process.Digest)
 	}
-	digest, err := digestOf(cfg, req.Stage, binary)
+	digest, err := digestOf(cfg, req.Stage, binary, process.Digest)
 	if err == nil && !strings.EqualFold(digest, req.SHA256) {
 		err = fmt.Errorf("stage %q: %s: its sha256 is %s, --sha256 is %s", req.Stage, binary, digest, req.SHA256)
 	}

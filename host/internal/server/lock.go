@@ -28,19 +28,22 @@ func Approval(cfg *config.Config, stage, binary string) func(process.Contents) e
 }
 
 // approvedDigest returns the digest with which the file of a stage may be executed: of its
-// process.Contents if the stage is locked, and of the file alone otherwise.
-func approvedDigest(cfg *config.Config, stage, binary string) (string, error) {
-	digest, err := digestOf(cfg, stage, binary)
+// process.Contents if the stage is locked, and of the file alone, by read, otherwise.
+func approvedDigest(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
+	digest, err := digestOf(cfg, stage, binary, read)
 	if err != nil || !cfg.NeedsLock(stage) {
 		return digest, err
 	}
 	return digest, checkLock(cfg, stage, binary, process.Contents{SHA256: digest})
 }
 
+// digestReader returns the digest of a file: process.Digest, or the Of of process.Digests.
+type digestReader func(path string) (string, error)
+
 // digestOf is approvedDigest for a file that need not be approved.
-func digestOf(cfg *config.Config, stage, binary string) (string, error) {
+func digestOf(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
 	if !cfg.NeedsLock(stage) {
-		digest, err := process.Digest(binary)
+		digest, err := read(binary)
 		if err != nil {
 			return "", fmt.Errorf("stage %q: %w", stage, err)
 		}

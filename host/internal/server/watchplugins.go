@@ -62,7 +62,7 @@ func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest str
 }
 
 func (p *pluginWatcher) digest(f pluginwatch.File) (string, error) {
-	return digestOf(p.reloader.config(), f.Stage, f.Path)
+	return digestOf(p.reloader.config(), f.Stage, f.Path, process.Digest)
 }
 
 // files are the binaries of the stages where they are now; none if they are not to be
