@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync/atomic"
+	"time"
 )
 
 // Table reports which stages have a claim on a path. Stages are numbered in chain
@@ -104,12 +105,15 @@ type Chain struct {
 	inFlight inFlight
 	draining draining
 	heads    heads
+	giveWay  time.Duration
 }
 
 // snapshot is the state of a chain at one time. It does not change.
 type snapshot struct {
 	tables  Tables
 	targets []target
+	// replaced is closed when another snapshot takes its place.
+	replaced chan struct{}
 }
 
 // target is a stage of a snapshot.
@@ -139,7 +143,7 @@ func NewChain(config Config) *Chain {
 	if config.Observe == nil {
 		config.Observe = func(Hop) {}
 	}
-	c := &Chain{config: config}
+	c := &Chain{config: config, giveWay: giveWay}
 	c.hold.Store(&config.Hold)
 	return c
 }
@@ -157,7 +161,7 @@ func (c *Chain) Set(tables Tables, stages []Stage) {
 			}
 		}
 	}
-	s := &snapshot{tables: tables, targets: make([]target, len(stages))}
+	s := &snapshot{tables: tables, targets: make([]target, len(stages)), replaced: make(chan struct{})}
 	for i, st := range stages {
 		e := old[st.Name]
 		switch {
@@ -174,7 +178,9 @@ func (c *Chain) Set(tables Tables, stages []Stage) {
 		}
 		s.targets[i] = target{stage: st.Name, endpoint: e}
 	}
-	c.state.Store(s)
+	if before := c.state.Swap(s); before != nil {
+		close(before.replaced)
+	}
 	for _, e := range old {
 		c.draining.add(e)
 		e.close()

@@ -101,6 +101,13 @@ func (e *endpoint) setHeld(held bool) {
 	}
 }
 
+// waitsFor returns the channel that is closed when requests wait no longer; nil if they do not wait.
+func (e *endpoint) waitsFor() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hold.gate
+}
+
 func (e *endpoint) setLimits(l Limits) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -38,10 +39,18 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)
 	namespaces := namespaceGate{namespaces: b.client.CoreV1().Namespaces()}
-	return b.adapter.Serve(apistage.Server{
+	handler, err := b.adapter.Serve(apistage.Server{
 		GenericAPIServer:    instance.ControlPlane.GenericAPIServer,
 		BeforePostStartHook: namespaces.await,
 		// They take the server's address and leases out of the cluster.
 		PreShutdownWithServer: true,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	env.OnPrepareRun(func(context.Context) error {
+		go makeOpenAPIv3(env.Context(), instance.ControlPlane.GenericAPIServer)
+		return nil
+	})
+	return handler, nil
 }

@@ -1,0 +1,76 @@
+package relay
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestGiveWay shows that a stream which breaks off ends when another process takes the place of the one that it
+// was with.
+func TestGiveWay(t *testing.T) {
+	t.Parallel()
+	for name, states := range map[string][]bool{ // whether requests wait, one state after the other
+		"another is coming up": {true, false},
+		"another is there":     {false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			socket, broken := breakingStage(t)
+			chain := newChain(t, Config{}, socket)
+			chain.giveWay = patience
+			ended := stream(t, chain)
+			close(broken)
+			for _, held := range states {
+				select {
+				case <-ended:
+					t.Fatal("the stream has ended before there is another process")
+				case <-time.After(20 * time.Millisecond):
+				}
+				chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Held: held}})
+			}
+			within(t, "the end of the stream", ended)
+		})
+	}
+}
+
+// TestGiveWayToNobody shows that the stream ends also if no other process comes.
+func TestGiveWayToNobody(t *testing.T) {
+	t.Parallel()
+	socket, broken := breakingStage(t)
+	ended := stream(t, newChain(t, Config{}, socket))
+	close(broken)
+	within(t, "the end of the stream", ended)
+}
+
+// breakingStage is a stage whose responses break off once broken is closed.
+func breakingStage(t *testing.T) (socket string, broken chan struct{}) {
+	broken = make(chan struct{})
+	return serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "an event")
+		http.NewResponseController(w).Flush()
+		<-broken
+		panic(http.ErrAbortHandler)
+	})), broken
+}
+
+// stream begins a request, and returns when its response has begun. The channel gets a value when that has ended.
+func stream(t *testing.T, chain *Chain) <-chan struct{} {
+	t.Helper()
+	srv := serve(t, chain)
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{}, 1)
+	go func() {
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+			t.Error("a response that has broken off looks complete")
+		}
+		ended <- struct{}{}
+	}()
+	return ended
+}
