@@ -75,9 +75,9 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	cfg.ListenClientUrls = []url.URL{client}
 	cfg.AdvertiseClientUrls = []url.URL{client}
 	cfg.EnableGRPCGateway = false
-	// A single member waits for no other: short ticks only make the start short.
-	cfg.TickMs = 10
-	cfg.ElectionMs = 100
+	// A single member waits for no other: short ticks make the start short, and cost an idle server wakeups.
+	cfg.TickMs = 25
+	cfg.ElectionMs = 150
 	cfg.QuotaBackendBytes = o.QuotaBytes
 	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
