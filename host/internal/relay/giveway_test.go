@@ -45,6 +45,18 @@ func TestGiveWayToNobody(t *testing.T) {
 	within(t, "the end of the stream", ended)
 }
 
+// TestGiveWayTooLate shows that the stream ends at once if another process has been there before it broke off.
+func TestGiveWayTooLate(t *testing.T) {
+	t.Parallel()
+	socket, broken := breakingStage(t)
+	chain := newChain(t, Config{}, socket)
+	chain.giveWay = time.Hour
+	ended := stream(t, chain)
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: serveStage(t, respondsWith("new"))}})
+	close(broken)
+	within(t, "the end of the stream", ended)
+}
+
 // breakingStage is a stage whose responses break off once broken is closed.
 func breakingStage(t *testing.T) (socket string, broken chan struct{}) {
 	broken = make(chan struct{})

@@ -176,7 +176,7 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 		x.observe(e, GivenUp)
 	case broken:
 		x.observe(e, Interrupted)
-		x.giveWay()
+		x.giveWay(e)
 		panic(http.ErrAbortHandler)
 	case failed:
 		x.observe(e, kinds[x.failure.kind].outcome)
