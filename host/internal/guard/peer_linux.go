@@ -8,7 +8,7 @@ import (
 )
 
 // PeerOf returns who is at the other end of a connection of a Unix socket. The error is
-// errors.ErrUnsupported on a system that does not tell.
+// ErrNoPeers on a system that does not say.
 func PeerOf(c net.Conn) (Peer, error) {
 	local, ok := c.(*net.UnixConn)
 	if !ok {

@@ -2,11 +2,8 @@
 
 package guard
 
-import (
-	"errors"
-	"net"
-)
+import "net"
 
-// PeerOf returns errors.ErrUnsupported: only the modes of a socket and of its directory protect
+// PeerOf returns ErrNoPeers: only the modes of a socket and of its directory protect
 // it on this system.
-func PeerOf(net.Conn) (Peer, error) { return Peer{}, errors.ErrUnsupported }
+func PeerOf(net.Conn) (Peer, error) { return Peer{}, ErrNoPeers }

@@ -47,7 +47,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer, err := PeerOf(c)
-		if err == nil && l.allowed(peer.UID) || errors.Is(err, errors.ErrUnsupported) {
+		if err == nil && l.allowed(peer.UID) || errors.Is(err, ErrNoPeers) {
 			return c, nil
 		}
 		_ = c.Close()

@@ -49,7 +49,7 @@ func (p *peer) isPartOf(leader int) bool {
 	case p == nil:
 		return false
 	case p.err != nil:
-		return errors.Is(p.err, errors.ErrUnsupported)
+		return errors.Is(p.err, guard.ErrNoPeers)
 	case p.pid == leader:
 		return true
 	}
