@@ -26,7 +26,7 @@ func Kube(bin, dir string) (*Server, error) {
 		"--data-dir", filepath.Join(dir, "etcd"),
 		"--listen-client-urls", store, "--advertise-client-urls", store, "--listen-peer-urls", peer,
 		// As in Catena's embedded etcd, whose start would otherwise have an advantage.
-		"--heartbeat-interval", "10", "--election-timeout", "100",
+		"--heartbeat-interval", "25", "--election-timeout", "150",
 	}}
 	apiserver := command{"kube-apiserver.log", filepath.Join(bin, "tools", "kube-apiserver"), []string{
 		"--etcd-servers", store, "--secure-port", strconv.Itoa(ports[0]), "--cert-dir", filepath.Join(dir, "certs"),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,19 +112,10 @@ func (s *Server) DiskSize() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !containsFile(seen, info) {
+		if !slices.ContainsFunc(seen, func(f os.FileInfo) bool { return os.SameFile(f, info) }) {
 			seen = append(seen, info)
 			sum += info.Size()
 		}
 	}
 	return sum, nil
-}
-
-func containsFile(files []os.FileInfo, f os.FileInfo) bool {
-	for _, g := range files {
-		if os.SameFile(f, g) {
-			return true
-		}
-	}
-	return false
 }
