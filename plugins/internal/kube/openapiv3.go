@@ -11,7 +11,7 @@ import (
 // their hashes. The aggregator makes that as soon as a process takes another's place: a quarter of a second of
 // work would then be in the way of the requests of clients.
 func makeOpenAPIv3(ctx context.Context, server *genericapiserver.GenericAPIServer) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/openapi/v3", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, openAPIIndex, nil)
 	if err != nil {
 		panic(err) // the arguments are constants
 	}
