@@ -27,7 +27,8 @@ func Main(stage Stage) {
 
 // Serve runs the stage in this process until the host has stopped it. The process does
 // not react to SIGINT, SIGTERM and SIGHUP, which the host handles, and exits at once when
-// the host is gone. It returns memory to the system while it is idle (see package gctune). Nothing may be written to os.Stdout before Serve is called.
+// the host is gone. It returns memory to the system while it is idle (see package gctune).
+// Nothing may be written to os.Stdout before Serve is called.
 //
 // If no host has started the process, Serve reads the command line instead: see --help.
 func Serve(stage Stage) error {

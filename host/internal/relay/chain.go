@@ -105,7 +105,8 @@ type Chain struct {
 	inFlight inFlight
 	draining draining
 	heads    heads
-	giveWay  time.Duration
+	// maxGiveWay is the constant; tests change it.
+	maxGiveWay time.Duration
 }
 
 // snapshot is the state of a chain at one time. It does not change.
@@ -143,7 +144,7 @@ func NewChain(config Config) *Chain {
 	if config.Observe == nil {
 		config.Observe = func(Hop) {}
 	}
-	c := &Chain{config: config, giveWay: giveWay}
+	c := &Chain{config: config, maxGiveWay: maxGiveWay}
 	c.hold.Store(&config.Hold)
 	return c
 }

@@ -20,7 +20,7 @@ func TestGiveWay(t *testing.T) {
 			t.Parallel()
 			socket, broken := breakingStage(t)
 			chain := newChain(t, Config{}, socket)
-			chain.giveWay = patience
+			chain.maxGiveWay = patience
 			ended := stream(t, chain)
 			close(broken)
 			for _, held := range states {
@@ -50,7 +50,7 @@ func TestGiveWayTooLate(t *testing.T) {
 	t.Parallel()
 	socket, broken := breakingStage(t)
 	chain := newChain(t, Config{}, socket)
-	chain.giveWay = time.Hour
+	chain.maxGiveWay = time.Hour
 	ended := stream(t, chain)
 	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: serveStage(t, respondsWith("new"))}})
 	close(broken)
