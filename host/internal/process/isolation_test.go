@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,6 +87,8 @@ func try(verb, with string) error {
 	case "signal":
 		return syscall.Kill(pid, 0)
 	case "trace":
+		runtime.LockOSThread() // the kernel knows the thread that attached as the tracer, and no other
+		defer runtime.UnlockOSThread()
 		if err := unix.PtraceAttach(pid); err != nil {
 			return err
 		}
