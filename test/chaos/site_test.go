@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
@@ -118,6 +119,8 @@ func copyFile(to, from string, fresh bool) error {
 		return err
 	}
 	defer in.Close()
+	syscall.ForkLock.RLock() // the kernel does not execute what a child of this process could write to
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o700)
 	if err != nil {
 		return err

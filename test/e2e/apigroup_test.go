@@ -53,7 +53,7 @@ func copyFile(to, from string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, binary, 0o700)
+	return cluster.WriteProgram(to, binary)
 }
 
 // As long as the operator has granted nothing, a stage says what it lacks; after that

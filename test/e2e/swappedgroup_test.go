@@ -88,7 +88,7 @@ func TestSwapChangesGroups(t *testing.T) {
 
 	other := filepath.Join(t.TempDir(), "fleet-v2")
 	script := fmt.Sprintf("#!/bin/sh\nexport %s=%s\nexec %s\n", envFleetVersion, newFleets.GroupVersion(), filepath.Join(dir, "catena-stage-fleet"))
-	if err := os.WriteFile(other, []byte(script), 0o700); err != nil {
+	if err := cluster.WriteProgram(other, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {

@@ -107,7 +107,7 @@ func lateCorePlugins(t *testing.T, file string) string {
 	}
 	dir := plugins(t, "hello")
 	script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] || exit 1\nexec %s\n", file, filepath.Join(bin, "plugins", "catena-stage-core"))
-	if err := os.WriteFile(filepath.Join(dir, "catena-stage-core"), []byte(script), 0o700); err != nil {
+	if err := cluster.WriteProgram(filepath.Join(dir, "catena-stage-core"), []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -71,7 +71,7 @@ func (s *liveSite) faulty(t *testing.T, fault string, env ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "faulty")
 	script := fmt.Sprintf("#!/bin/sh\nexport %s='%s' %s\nexec %s\n", envFault, fault, strings.Join(env, " "), filepath.Join(s.plugins, "catena-stage-hello"))
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+	if err := cluster.WriteProgram(path, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	return path

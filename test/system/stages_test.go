@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 // runStage is the main function of the stage with this name.
@@ -54,7 +55,7 @@ func linkPlugins(dir string, names ...string) error {
 		}
 		b, err := os.ReadFile(self)
 		if err == nil {
-			err = os.WriteFile(path, b, 0o700)
+			err = cluster.WriteProgram(path, b)
 		}
 		if err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 // A file that must not be started as a plugin is refused with what to do about it.
@@ -52,7 +54,7 @@ func TestWrongBinary(t *testing.T) {
 			}
 			s.refused(t, runCatena(t, s.args()...), places(tc.want, "PATH", path, "DIR", s.plugins)...)
 
-			if err := errorsOf(os.RemoveAll(path), os.Chmod(s.plugins, 0o700), os.WriteFile(path, good, 0o700)); err != nil {
+			if err := errorsOf(os.RemoveAll(path), os.Chmod(s.plugins, 0o700), cluster.WriteProgram(path, good)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -138,7 +140,7 @@ func read(path string) []byte {
 
 // rewrite replaces a file, which may be a link to one that is needed.
 func rewrite(path string, content []byte, mode os.FileMode) error {
-	return errorsOf(os.Remove(path), os.WriteFile(path, content, mode))
+	return errorsOf(os.Remove(path), cluster.WriteProgram(path, content), os.Chmod(path, mode))
 }
 
 // foreign makes a program one of another architecture.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/catena-dev/catena/host/internal/config"
@@ -47,6 +48,14 @@ stages:
 }
 
 // pluginDir makes a directory with binaries that can be started, in principle.
+// writeProgram writes a program, and no child of this process that is about to start has the file open after
+// that: the kernel does not execute what somebody may write to.
+func writeProgram(path string, data []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, data, 0o700)
+}
+
 func pluginDir(t *testing.T, stages ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,7 +67,7 @@ func pluginDir(t *testing.T, stages ...string) string {
 		if err := os.Link(self, filepath.Join(dir, "catena-stage-"+name)); err != nil {
 			b, err := os.ReadFile(self)
 			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, "catena-stage-"+name), b, 0o700)
+				err = writeProgram(filepath.Join(dir, "catena-stage-"+name), b)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -25,7 +25,7 @@ func TestSwapCutOff(t *testing.T) {
 			l.start(t)
 			l.untilSignal(t, "HasBeenReady")
 			script, begun := filepath.Join(l.dir, "script"), filepath.Join(l.dir, "begun")
-			if err := os.WriteFile(script, []byte("#!/bin/sh\n: >"+begun+"\nexec sleep 1000\n"), 0o700); err != nil {
+			if err := writeProgram(script, []byte("#!/bin/sh\n: >"+begun+"\nexec sleep 1000\n")); err != nil {
 				t.Fatal(err)
 			}
 			swap := make(chan error, 1)

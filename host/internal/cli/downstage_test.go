@@ -91,7 +91,7 @@ func TestAStageThatIsDown(t *testing.T) {
 	}
 	put := func(b []byte) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(path+".next", b, 0o700), os.Rename(path+".next", path)); err != nil {
+		if err := errors.Join(writeProgram(path+".next", b), os.Rename(path+".next", path)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestAStageThatIsNotRequired(t *testing.T) {
 	t.Parallel()
 	l := newLife(t, "one", "two")
 	bad := filepath.Join(l.plugins, "catena-stage-one")
-	if err := errors.Join(os.Remove(bad), os.WriteFile(bad, []byte("#!/bin/sh\nexit 3\n"), 0o700)); err != nil {
+	if err := errors.Join(os.Remove(bad), writeProgram(bad, []byte("#!/bin/sh\nexit 3\n"))); err != nil {
 		t.Fatal(err)
 	}
 	l.chain(t, "", "one required: false", "two")

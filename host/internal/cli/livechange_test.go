@@ -166,7 +166,7 @@ func TestAChangedPluginIsSwappedIn(t *testing.T) {
 	}
 	put := func(b []byte) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(path+".next", b, 0o700), os.Rename(path+".next", path)); err != nil {
+		if err := errors.Join(writeProgram(path+".next", b), os.Rename(path+".next", path)); err != nil {
 			t.Fatal(err)
 		}
 	}

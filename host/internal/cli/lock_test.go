@@ -57,7 +57,7 @@ func (s *lockSite) install(t *testing.T, path, version string) string {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\necho %s >> '%s'\nexec '%s'\n", version, s.mark, self)
-	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+".new", []byte(script), 0o700), os.Rename(path+".new", path))
+	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), writeProgram(path+".new", []byte(script)), os.Rename(path+".new", path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func scripts(t *testing.T) string {
 		"plain": fmt.Sprintf("unset PLUGIN_CLIENT_CERT; %s=plain exec '%s'", envStage, self),
 		"wrong": "echo 'the licence has expired' >&2; exit 3",
 	} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "catena-stage-"+name), []byte("#!/bin/sh\n"+line+"\n"), 0o700))
+		err = errors.Join(err, writeProgram(filepath.Join(dir, "catena-stage-"+name), []byte("#!/bin/sh\n"+line+"\n")))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,12 @@ func program(t *testing.T, machine byte) []byte {
 	return head
 }
 
-func write(t *testing.T, path string, data []byte, mode os.FileMode) string {
+// write writes a file, which may be a program: no child of this process that is about to start has it open
+// after that, since the kernel does not execute what somebody may write to.
+func write(t testing.TB, path string, data []byte, mode os.FileMode) string {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}

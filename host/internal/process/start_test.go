@@ -29,9 +29,7 @@ func installed(t testing.TB) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, data, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, data, 0o755)
 	}
 	return path
 }
@@ -236,9 +234,7 @@ func TestCheckedFileIsStarted(t *testing.T) {
 	if err := os.Remove(spec.Binary); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(spec.Binary, []byte("#!/bin/false\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	write(t, spec.Binary, []byte("#!/bin/false\n"), 0o755)
 	p := newProcess(spec)
 	if err := p.start(t.Context(), file); err != nil {
 		t.Fatal(p.abandon(t.Context(), err))

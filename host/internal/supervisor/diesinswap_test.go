@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
@@ -33,7 +34,7 @@ func TestProcessThatDiesDuringAChangeThatHangs(t *testing.T) {
 			t.Parallel()
 			f := ready(t, nil)
 			file := filepath.Join(t.TempDir(), "file")
-			if err := os.WriteFile(file, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+			if err := writeProgram(file, []byte("#!/bin/sh\nexec sleep 1000\n")); err != nil {
 				t.Fatal(err)
 			}
 			ctx, giveUp := context.WithCancel(t.Context())
@@ -139,4 +140,12 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	eventually(t, "it has ended", func() bool { return g.Err() != nil })
+}
+
+// writeProgram writes a program, and no child of this process that is about to start has the file open after
+// that: the kernel does not execute what somebody may write to.
+func writeProgram(path string, data []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, data, 0o700)
 }
