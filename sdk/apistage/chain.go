@@ -10,14 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/tracing"
 
-	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -55,8 +53,8 @@ func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := &hostRequest{original: w}
 		ctx := context.WithValue(r.Context(), hostRequestKey{}, h)
-		if u := sdk.UserFrom(ctx); u != nil {
-			ctx = request.WithUser(ctx, &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra})
+		if r.Header.Get(stagev1.HeaderUser) != "" {
+			ctx = request.WithUser(ctx, hostUser{ctx})
 		}
 		ctx = request.WithReceivedTimestamp(ctx, receivedAt(r.Header.Get(stagev1.HeaderReceived)))
 		ctx = request.WithLatencyTrackers(ctx)

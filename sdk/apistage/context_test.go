@@ -2,6 +2,7 @@ package apistage_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -27,8 +28,12 @@ func TestContextCarriesWhatTheFiltersFound(t *testing.T) {
 	received := time.UnixMicro(1_700_000_000_123_456)
 	stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
 		want := &user.DefaultInfo{Name: "jürgen", UID: "7", Groups: []string{"a", "b"}, Extra: map[string][]string{"odd/Ключ": {"1", "2"}}}
-		if got, _ := request.UserFrom(r.Context()); !reflect.DeepEqual(got, want) {
+		u, _ := request.UserFrom(r.Context())
+		if got := (&user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}); !reflect.DeepEqual(got, want) {
 			t.Errorf("user is %+v, want %+v", got, want)
+		}
+		if got := fmt.Sprintf("%+v", u); got != want.Name {
+			t.Errorf("user is printed as %q", got)
 		}
 		if got, _ := request.ReceivedTimestampFrom(r.Context()); !got.Equal(received) {
 			t.Errorf("received at %v, want %v", got, received)

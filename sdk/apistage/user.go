@@ -1,0 +1,33 @@
+package apistage
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/catena-dev/catena/sdk"
+)
+
+// hostUser is the user of a request as the host names it, which is parsed when somebody asks: most
+// requests that only read are answered without that.
+type hostUser struct{ ctx context.Context }
+
+var _ user.Info = hostUser{}
+
+func (u hostUser) get() sdk.User {
+	if named := sdk.UserFrom(u.ctx); named != nil {
+		return *named
+	}
+	return sdk.User{}
+}
+
+func (u hostUser) GetName() string { return u.get().Name }
+
+func (u hostUser) GetUID() string { return u.get().UID }
+
+func (u hostUser) GetGroups() []string { return u.get().Groups }
+
+func (u hostUser) GetExtra() map[string][]string { return u.get().Extra }
+
+// String keeps the context out of logs.
+func (u hostUser) String() string { return u.GetName() }
