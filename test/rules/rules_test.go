@@ -69,34 +69,6 @@ func TestSoleUsers(t *testing.T) {
 	}
 }
 
-// Imports of the host's packages point down the list in docs/architecture.md, which has all
-// of them.
-func TestImportsPointDown(t *testing.T) {
-	t.Parallel()
-	const internal = module + "host/internal/"
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Packages\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	place := map[string]int{module + "host": 0}
-	for _, m := range regexp.MustCompile(`\]\(\.\./host/internal/([a-z0-9/]+)\)`).FindAllStringSubmatch(section, -1) {
-		place[internal+m[1]] = len(place)
-	}
-	for pkg, imports := range list(t, "Imports", "./host/...") {
-		if _, ok := place[pkg]; !ok {
-			t.Errorf("%s is not in the list of docs/architecture.md", pkg)
-			continue
-		}
-		for _, imp := range imports {
-			if under(imp, module+"host") && place[imp] <= place[pkg] {
-				t.Errorf("%s imports %s, which is above it in the list of docs/architecture.md", pkg, imp)
-			}
-		}
-	}
-}
-
 // What a package must not compile, however indirectly.
 func TestForbiddenDependencies(t *testing.T) {
 	t.Parallel()
