@@ -9,7 +9,8 @@ import (
 )
 
 // hostUser is the user of a request as the host names it, which is parsed when somebody asks: most
-// requests that only read are answered without that.
+// requests that only read are answered without that. One that cannot be parsed is nobody: it has no name and
+// no groups.
 type hostUser struct{ ctx context.Context }
 
 var _ user.Info = hostUser{}

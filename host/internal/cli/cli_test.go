@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 	"github.com/catena-dev/catena/sdk/claim"
 )
 
@@ -48,14 +48,6 @@ stages:
 }
 
 // pluginDir makes a directory with binaries that can be started, in principle.
-// writeProgram writes a program, and no child of this process that is about to start has the file open after
-// that: the kernel does not execute what somebody may write to.
-func writeProgram(path string, data []byte) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	return os.WriteFile(path, data, 0o700)
-}
-
 func pluginDir(t *testing.T, stages ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +59,7 @@ func pluginDir(t *testing.T, stages ...string) string {
 		if err := os.Link(self, filepath.Join(dir, "catena-stage-"+name)); err != nil {
 			b, err := os.ReadFile(self)
 			if err == nil {
-				err = writeProgram(filepath.Join(dir, "catena-stage-"+name), b)
+				err = processtest.WriteProgram(filepath.Join(dir, "catena-stage-"+name), b)
 			}
 			if err != nil {
 				t.Fatal(err)

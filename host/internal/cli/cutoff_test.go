@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 )
 
 // TestSwapCutOff ends the host while a command waits for a swap that hangs.
@@ -25,7 +27,7 @@ func TestSwapCutOff(t *testing.T) {
 			l.start(t)
 			l.untilSignal(t, "HasBeenReady")
 			script, begun := filepath.Join(l.dir, "script"), filepath.Join(l.dir, "begun")
-			if err := writeProgram(script, []byte("#!/bin/sh\n: >"+begun+"\nexec sleep 1000\n")); err != nil {
+			if err := processtest.WriteProgram(script, []byte("#!/bin/sh\n: >"+begun+"\nexec sleep 1000\n")); err != nil {
 				t.Fatal(err)
 			}
 			swap := make(chan error, 1)

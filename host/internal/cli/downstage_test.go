@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 )
 
 // get asks the host as its administrator.
@@ -91,7 +92,7 @@ func TestAStageThatIsDown(t *testing.T) {
 	}
 	put := func(b []byte) {
 		t.Helper()
-		if err := errors.Join(writeProgram(path+".next", b), os.Rename(path+".next", path)); err != nil {
+		if err := errors.Join(processtest.WriteProgram(path+".next", b), os.Rename(path+".next", path)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +131,7 @@ func TestAStageThatIsNotRequired(t *testing.T) {
 	t.Parallel()
 	l := newLife(t, "one", "two")
 	bad := filepath.Join(l.plugins, "catena-stage-one")
-	if err := errors.Join(os.Remove(bad), writeProgram(bad, []byte("#!/bin/sh\nexit 3\n"))); err != nil {
+	if err := errors.Join(os.Remove(bad), processtest.WriteProgram(bad, []byte("#!/bin/sh\nexit 3\n"))); err != nil {
 		t.Fatal(err)
 	}
 	l.chain(t, "", "one required: false", "two")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 )
 
 // command runs a command for the host of a test.
@@ -166,7 +167,7 @@ func TestAChangedPluginIsSwappedIn(t *testing.T) {
 	}
 	put := func(b []byte) {
 		t.Helper()
-		if err := errors.Join(writeProgram(path+".next", b), os.Rename(path+".next", path)); err != nil {
+		if err := errors.Join(processtest.WriteProgram(path+".next", b), os.Rename(path+".next", path)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/lockfile"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 	"github.com/catena-dev/catena/host/internal/server"
 )
 
@@ -57,7 +58,7 @@ func (s *lockSite) install(t *testing.T, path, version string) string {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\necho %s >> '%s'\nexec '%s'\n", version, s.mark, self)
-	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), writeProgram(path+".new", []byte(script)), os.Rename(path+".new", path))
+	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), processtest.WriteProgram(path+".new", []byte(script)), os.Rename(path+".new", path))
 	if err != nil {
 		t.Fatal(err)
 	}

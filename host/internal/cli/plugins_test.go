@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 )
 
 // scripts makes a directory with three plugins: this binary as a stage with and without
@@ -25,7 +27,7 @@ func scripts(t *testing.T) string {
 		"plain": fmt.Sprintf("unset PLUGIN_CLIENT_CERT; %s=plain exec '%s'", envStage, self),
 		"wrong": "echo 'the licence has expired' >&2; exit 3",
 	} {
-		err = errors.Join(err, writeProgram(filepath.Join(dir, "catena-stage-"+name), []byte("#!/bin/sh\n"+line+"\n")))
+		err = errors.Join(err, processtest.WriteProgram(filepath.Join(dir, "catena-stage-"+name), []byte("#!/bin/sh\n"+line+"\n")))
 	}
 	if err != nil {
 		t.Fatal(err)

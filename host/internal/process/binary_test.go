@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 )
 
 // program is the beginning of an ELF program for this machine or, with another
@@ -26,16 +28,13 @@ func program(t *testing.T, machine byte) []byte {
 	return head
 }
 
-// write writes a file, which may be a program: no child of this process that is about to start has it open
-// after that, since the kernel does not execute what somebody may write to.
+// write writes a file, which may be a program.
 func write(t testing.TB, path string, data []byte, mode os.FileMode) string {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+	if err := processtest.WriteProgram(path, data); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(path, mode); err != nil {

@@ -40,8 +40,9 @@
 // been sent to the client. What remains goes to [Config].Error as a [*StageError].
 // If a stage breaks off a response that has begun, the handler panics with
 // http.ErrAbortHandler, so that the client sees a broken response and not a short
-// one: as soon as another process has taken the stage's place, and within 100 ms. If it is the client that goes away in the middle of a response, as those of
-// watches do, the handler just returns.
+// one: as soon as another process has taken the stage's place, and within 100 ms. If it is
+// the client that goes away in the middle of a response, as those of watches do, the
+// handler just returns.
 //
 // The end of the request's context ends the request, whatever state it is in, by
 // closing the connection to the stage. There are no other timeouts.

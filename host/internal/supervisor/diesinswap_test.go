@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/process/processtest"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
@@ -34,7 +33,7 @@ func TestProcessThatDiesDuringAChangeThatHangs(t *testing.T) {
 			t.Parallel()
 			f := ready(t, nil)
 			file := filepath.Join(t.TempDir(), "file")
-			if err := writeProgram(file, []byte("#!/bin/sh\nexec sleep 1000\n")); err != nil {
+			if err := processtest.WriteProgram(file, []byte("#!/bin/sh\nexec sleep 1000\n")); err != nil {
 				t.Fatal(err)
 			}
 			ctx, giveUp := context.WithCancel(t.Context())
@@ -140,12 +139,4 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	eventually(t, "it has ended", func() bool { return g.Err() != nil })
-}
-
-// writeProgram writes a program, and no child of this process that is about to start has the file open after
-// that: the kernel does not execute what somebody may write to.
-func writeProgram(path string, data []byte) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	return os.WriteFile(path, data, 0o700)
 }
