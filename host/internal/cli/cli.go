@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,8 +17,14 @@ import (
 // Catena.
 func Main(version string) int {
 	// Libraries of Kubernetes register flags for every program that has them, which cobra makes flags of every command.
+	libraries := pflag.CommandLine
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
-	err := rootCommand(version).ExecuteContext(context.Background())
+	if filepath.Base(os.Args[0]) == kubeAPIServerName {
+		return runKubeAPIServer(kubeAPIServerName, version, os.Args[1:], libraries)
+	}
+	root := rootCommand(version)
+	root.AddCommand(apiserverCommand(version, libraries))
+	err := root.ExecuteContext(context.Background())
 	if err == nil {
 		return 0
 	}

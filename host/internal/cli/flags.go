@@ -85,8 +85,12 @@ func (f *configFlags) source() (admin.Source, error) {
 		return admin.Source{}, err
 	}
 	o := f.options()
-	env := slices.DeleteFunc(o.Env, func(kv string) bool { return !strings.HasPrefix(kv, "CATENA_") })
-	return admin.Source{Dir: dir, Files: o.Files, Env: env, Set: o.Set, Flags: o.Flags}, nil
+	return admin.Source{Dir: dir, Files: o.Files, Env: catenaVariables(o.Env), Set: o.Set, Flags: o.Flags}, nil
+}
+
+// catenaVariables returns what the configuration may take from an environment.
+func catenaVariables(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return !strings.HasPrefix(kv, "CATENA_") })
 }
 
 func (f *configFlags) load() (*config.Config, error) { return config.Load(f.options()) }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/sdk"
 )
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envCommand) != "" {
 		os.Exit(Main("unknown"))
 	}
+	pflag.CommandLine = pflag.NewFlagSet("catena", pflag.ContinueOnError) // as Main does
 	if transcript := os.Getenv(envLife); transcript != "" {
 		sdk.Main(lifeStage(transcript))
 		return

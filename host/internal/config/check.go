@@ -58,8 +58,11 @@ func endpoints(v any) error {
 	var errs []error
 	for _, endpoint := range list {
 		u, err := url.Parse(endpoint)
+		if err == nil && u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/") {
+			continue
+		}
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.Port() == "" {
-			errs = append(errs, fmt.Errorf("%q is not a URL of the form https://HOST:PORT", endpoint))
+			errs = append(errs, fmt.Errorf("%q is not a URL of the form https://HOST:PORT or unix:///PATH", endpoint))
 		}
 	}
 	return errors.Join(errs...)

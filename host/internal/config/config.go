@@ -33,6 +33,8 @@ type Config struct {
 	WatchPlugins bool  `koanf:"watchPlugins"`
 	Log          Log   `koanf:"log"`
 	Store        Store `koanf:"store"`
+	// APIServerDefaults is CatenaDefaults or KubernetesDefaults.
+	APIServerDefaults string `koanf:"apiserverDefaults"`
 	// APIServer has, for each flag of kube-apiserver by name, its values, one for
 	// each use of the flag. Neither names nor values have been checked.
 	APIServer map[string][]string `koanf:"apiserver"`
@@ -176,7 +178,7 @@ func load(files []*layer, o Options, p *problems) (*Config, error) {
 			return nil, fmt.Errorf("merge %s: %w", l.source, err)
 		}
 	}
-	for _, fill := range []func(*merger) *layer{shipped, defaults} {
+	for _, fill := range []func(*merger) *layer{kubernetes, shipped, defaults} {
 		l := fill(m)
 		if err := m.add(l); err != nil {
 			return nil, fmt.Errorf("merge %s: %w", l.source, err)

@@ -8,21 +8,46 @@ import (
 // defaultSource is the source of values that no layer gives.
 const defaultSource = "default"
 
-// shippedSource is the source of the values of shipped.yaml.
-const shippedSource = "catena:shipped.yaml"
+// The sources of the values of the files that ship with the host.
+const (
+	shippedSource    = "catena:shipped.yaml"
+	kubernetesSource = "catena:kubeapiserver.yaml"
+)
 
 //go:embed shipped.yaml
 var shippedYAML []byte
 
+//go:embed kubeapiserver.yaml
+var kubernetesYAML []byte
+
 // shipped returns the layer of the configuration that ships with the host, for what the merged
 // layers leave open. It has settings of stages by name, and declares none.
 func shipped(m *merger) *layer {
-	all := parseLayer(shippedSource, shippedYAML, m.problems)
-	normalize(all, m.root, m.problems)
-	l := &layer{source: shippedSource, lines: all.lines, builtin: true, values: map[string]any{}}
+	l := &layer{source: shippedSource, builtin: true, values: map[string]any{}}
+	all := m.parse(shippedSource, shippedYAML)
 	for stage := range m.values("stages") {
 		l.fillAll(m, []string{"stages", stage}, asMap(all.values["stages"])[stage])
 	}
+	l.lines = all.lines
+	return l
+}
+
+// kubernetes returns the layer of what holds with the defaults of kube-apiserver, for what the
+// merged layers leave open.
+func kubernetes(m *merger) *layer {
+	l := &layer{source: kubernetesSource, builtin: true, values: map[string]any{}}
+	if m.ko.String("apiserverDefaults") == KubernetesDefaults {
+		all := m.parse(kubernetesSource, kubernetesYAML)
+		l.fillAll(m, nil, all.values)
+		l.lines = all.lines
+	}
+	return l
+}
+
+// parse returns a layer that ships with the host.
+func (m *merger) parse(source string, text []byte) *layer {
+	l := parseLayer(source, text, m.problems)
+	normalize(l, m.root, m.problems)
 	return l
 }
 

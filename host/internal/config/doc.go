@@ -57,6 +57,12 @@
 //	log.format (text, json)
 //	    Form of the messages.
 //	    Default: text
+//	apiserverDefaults (catena, kube-apiserver)
+//	    What holds for flags of kube-apiserver that are not set: `catena`, with RBAC
+//	    and with certificates and keys that it makes in the data directory, or
+//	    `kube-apiserver`, as that has them. With the latter, aggregator, core and
+//	    extensions are in the chain without being declared.
+//	    Default: catena
 //	apiserver.* (value or list of values)
 //	    A flag of kube-apiserver by its own name, for the host and for all stages
 //	    alike. One element of a list is one use of the flag.
@@ -88,7 +94,8 @@
 //	    The stage that gets the requests which this one does not serve. The tail of
 //	    the chain has none.
 //	stages.*.binary (string)
-//	    Path of the plugin binary.
+//	    Path of the plugin binary, or `builtin` for the stage of this name that is
+//	    in the program of the host itself.
 //	    Default: catena-stage-NAME in pluginDirs
 //	stages.*.sha256 (string)
 //	    SHA-256 of the binary in hexadecimal digits. The stage is not started from a

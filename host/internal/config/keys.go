@@ -47,6 +47,15 @@ type Key struct {
 // DefaultProbation is how long a replaced stage is watched if the configuration does not set it.
 const DefaultProbation = 30 * time.Second
 
+// The values of apiserverDefaults.
+const (
+	CatenaDefaults     = "catena"
+	KubernetesDefaults = "kube-apiserver"
+)
+
+// BuiltinBinary is the value of a stage's binary with which it is part of the host's own program.
+const BuiltinBinary = "builtin"
+
 // The only API version and kind of a configuration.
 const (
 	APIVersion = "catena.dev/v1alpha1"
@@ -85,6 +94,9 @@ func hostKeys() []Key {
 			Doc: "Least level of the messages of the stages, of Kubernetes' code in the host and of the embedded etcd."},
 		{Path: "log.format", Type: String, Choices: []string{"text", "json"}, Default: "text",
 			Doc: "Form of the messages."},
+		{Path: "apiserverDefaults", Type: String, Choices: []string{CatenaDefaults, KubernetesDefaults}, Default: CatenaDefaults,
+			Doc: "What holds for flags of kube-apiserver that are not set: `catena`, with RBAC and with certificates and keys that it makes in the data directory, or `kube-apiserver`, as that has them. " +
+				"With the latter, aggregator, core and extensions are in the chain without being declared."},
 		{Path: "apiserver.*", Type: Flag,
 			Doc: "A flag of kube-apiserver by its own name, for the host and for all stages alike. One element of a list is one use of the flag."},
 	}
@@ -115,7 +127,7 @@ func stageKeys() []Key {
 		{Path: "stages.*.delegate", Type: String, Default: "",
 			Doc: "The stage that gets the requests which this one does not serve. The tail of the chain has none."},
 		{Path: "stages.*.binary", Type: String, DefaultDoc: "catena-stage-NAME in pluginDirs",
-			Doc: "Path of the plugin binary."},
+			Doc: "Path of the plugin binary, or `builtin` for the stage of this name that is in the program of the host itself."},
 		{Path: "stages.*.sha256", Type: String, check: digest,
 			Doc: "SHA-256 of the binary in hexadecimal digits. The stage is not started from a file with another one."},
 		{Path: "stages.*.lock", Type: String, Choices: []string{"required", "off"}, Default: "required",
@@ -173,6 +185,14 @@ func stageKeys() []Key {
 		{Path: "stages.*.config", Type: Object,
 			Doc: "The stage's own configuration, with keys as the stage defines them."},
 	}
+}
+
+// FlagKey returns the key that stands for a flag of kube-apiserver.
+func FlagKey(flag string) string {
+	if key := hostFlags()[flag]; key != "" {
+		return key
+	}
+	return "apiserver." + flag
 }
 
 // hostFlags returns the flags of kube-apiserver that Catena sets itself, with the key that

@@ -57,6 +57,11 @@ func Defaults(files pki.Files) []Default {
 	}
 }
 
+// KubernetesDefaults are kube-apiserver's own, of which each process would warn that they will not be the default for ever.
+func KubernetesDefaults() []Default {
+	return []Default{{Flags: []string{"service-cluster-ip-range=10.0.0.0/24"}}}
+}
+
 // firstServiceIP returns the address of the service "kubernetes" in a range of service
 // addresses; nil if the range is invalid.
 func firstServiceIP(cidr string) net.IP {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -46,7 +47,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	if err := p.join(attr, &inherit); err != nil {
 		return err
 	}
-	argv := []string{p.spec.Binary}
+	argv := []string{p.programName(binary)}
 	if path, argv, err = p.isolate(dir, path, argv, attr, &inherit); err != nil {
 		return err
 	}
@@ -57,6 +58,20 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	}
 	_ = p.limitFiles() // enforceLimits reports the error
 	return nil
+}
+
+// programName is what the program is called as. This program itself is the stage that it is called as.
+func (p *Process) programName(binary *os.File) string {
+	own, err := os.Executable()
+	if err != nil {
+		return p.spec.Binary
+	}
+	a, errA := os.Stat(own)
+	b, errB := binary.Stat()
+	if errA != nil || errB != nil || !os.SameFile(a, b) {
+		return p.spec.Binary
+	}
+	return filepath.Join(filepath.Dir(p.spec.Binary), BinaryPrefix+p.spec.Name)
 }
 
 // isolate prepares the isolation of the process, and returns what to start.

@@ -13,8 +13,11 @@ import (
 )
 
 // announce writes admin.kubeconfig and, when the server is ready, prints
-// how to reach it.
+// how to reach it. With the defaults of kube-apiserver, there is no certificate for it.
 func (r *run) announce(ctx context.Context) {
+	if r.certificates == nil {
+		return
+	}
 	path := datadir.AdminKubeconfig(r.storage.Dir)
 	if err := r.writeAdminKubeconfig(path); err != nil {
 		r.front.Fail(err)

@@ -18,6 +18,13 @@ import (
 // directories have.
 func FindBinary(cfg *config.Config, stage string) (process.Binary, error) {
 	path := cfg.Stages[stage].Binary
+	if path == config.BuiltinBinary {
+		own, err := os.Executable()
+		if err != nil {
+			return process.Binary{}, fmt.Errorf("stage %q: find this program: %w", stage, err)
+		}
+		path = own
+	}
 	if path == "" {
 		b, err := process.Find(cfg.PluginDirs, stage)
 		if err != nil {

@@ -27,7 +27,10 @@ func storeOptions(cfg *config.Config, dir, runtimeDir string) store.Options {
 
 // flagDefaults are kube-apiserver's flags as this server sets them if the operator does not.
 func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
-	defaults := front.Defaults(pki.FilesIn(datadir.PKI(storage.Dir)))
+	defaults := front.KubernetesDefaults()
+	if cfg.APIServerDefaults == config.CatenaDefaults {
+		defaults = front.Defaults(pki.FilesIn(datadir.PKI(storage.Dir)))
+	}
 	own := storage.Flags()
 	own["etcd-prefix"] = cfg.Store.Prefix
 	own["etcd-compaction-interval"] = cfg.Store.CompactionInterval.String()
@@ -67,6 +70,9 @@ func (r *run) parseFlags(ctx context.Context) error {
 	}
 	if err := r.flags.Validate(ctx); err != nil {
 		return problems.List(problems.Locate(r.Config, err))
+	}
+	if r.Config.APIServerDefaults == config.KubernetesDefaults {
+		return nil
 	}
 	r.certificates, err = ensureCertificates(pki.Options{Dir: datadir.PKI(r.storage.Dir), Hosts: r.flags.Hosts()}, r.logs.host)
 	return err

@@ -62,7 +62,7 @@ type run struct {
 	cgroup       string // the name of its groups; "" if there can be none
 	storage      store.Options
 	flags        *front.Flags
-	certificates *certificates
+	certificates *certificates // nil with the defaults of kube-apiserver
 	signals      signals
 	chain        *chainState
 	front        *front.Frontend
@@ -207,7 +207,9 @@ func (r *run) serve(ctx context.Context) error {
 	r.commands.serving.Store(true)
 	go r.reloader.follow(ctx, r.Reload)
 	go (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run(ctx)
-	go r.certificates.renew(ctx)
+	if r.certificates != nil {
+		go r.certificates.renew(ctx)
+	}
 	r.logs.host.Info("serving", "address", r.front.Addr().String())
 	err := r.shutdown.runFront(ctx)
 	select {

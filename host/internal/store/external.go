@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -76,8 +77,11 @@ func externalTLS(o Options) (*tls.Config, error) {
 
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
+	if err == nil && u.Scheme == "unix" && u.Host == "" && filepath.IsAbs(u.Path) {
+		return u, nil
+	}
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
-		return nil, fmt.Errorf("store.endpoints: %q is not a URL of the form https://HOST:PORT", endpoint)
+		return nil, fmt.Errorf("store.endpoints: %q is not a URL of the form https://HOST:PORT or unix:///PATH", endpoint)
 	}
 	if u.Port() == "" {
 		return nil, fmt.Errorf("store.endpoints: %q has no port; etcd's is 2379", endpoint)
@@ -145,7 +149,11 @@ func dial(ctx context.Context, target *url.URL, tlsConfig *tls.Config) error {
 	if target.Scheme == "https" {
 		return dialTLS(ctx, target.Host, tlsConfig)
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", target.Host)
+	network, address := "tcp", target.Host
+	if target.Scheme == "unix" {
+		network, address = "unix", target.Path
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return err
 	}

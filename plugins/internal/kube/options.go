@@ -13,6 +13,7 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // the flags of --logging-format=json
 	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of clients, queues and leader election, as kube-apiserver does
 	"k8s.io/klog/v2"

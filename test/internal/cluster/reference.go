@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -16,22 +17,42 @@ import (
 // StartKubeAPIServer starts kube-apiserver on an etcd of its own and returns when it
 // is ready.
 func StartKubeAPIServer(ctx context.Context, o Options) (*Server, error) {
+	path, err := Tool("kube-apiserver")
+	if err != nil {
+		return nil, err
+	}
+	k, err := NewKubeAPIServer(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.Start(ctx, path); err != nil {
+		return nil, errors.Join(err, k.Stop(false))
+	}
+	return k.Server, nil
+}
+
+// KubeAPIServer is what a program with the command line of kube-apiserver is started on: an etcd, credentials
+// and flags. One program may follow another.
+type KubeAPIServer struct {
+	*Server
+	flags map[string]string
+}
+
+// NewKubeAPIServer prepares a start.
+func NewKubeAPIServer(o Options) (*KubeAPIServer, error) {
 	s, err := newServer("kube-apiserver")
 	if err != nil {
 		return nil, err
 	}
-	if err := s.startKubeAPIServer(ctx, o); err != nil {
+	k := &KubeAPIServer{Server: s, flags: s.commonFlags(o)}
+	if err := k.prepare(); err != nil {
 		return nil, errors.Join(err, s.Stop(false))
 	}
-	return s, nil
+	return k, nil
 }
 
-func (s *Server) startKubeAPIServer(ctx context.Context, o Options) error {
-	path, err := Tool("kube-apiserver")
-	if err != nil {
-		return err
-	}
-	etcd, err := s.StartEtcd()
+func (k *KubeAPIServer) prepare() error {
+	etcd, err := k.StartEtcd()
 	if err != nil {
 		return err
 	}
@@ -39,22 +60,33 @@ func (s *Server) startKubeAPIServer(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	flags := s.commonFlags(o)
-	if err := s.credentialFlags(flags); err != nil {
-		return err
-	}
-	flags["etcd-servers"] = etcd
-	flags["secure-port"] = port
-	flags["cert-dir"] = filepath.Join(s.Dir, "certs")
+	k.URL = "https://127.0.0.1:" + port
+	k.flags["etcd-servers"] = etcd
+	k.flags["secure-port"] = port
+	k.flags["cert-dir"] = k.CertDir()
+	return k.credentialFlags(k.flags)
+}
+
+// CertDir is the directory of --cert-dir.
+func (k *KubeAPIServer) CertDir() string { return filepath.Join(k.Dir, "certs") }
+
+// Args is the command line.
+func (k *KubeAPIServer) Args() []string {
 	var args []string
-	for name, value := range flags {
+	for name, value := range k.flags {
 		args = append(args, "--"+name+"="+value)
 	}
-	if s.process, err = StartProcess(s.Dir, s.Name, path, args...); err != nil {
+	slices.Sort(args)
+	return args
+}
+
+// Start starts a program, and returns when it is ready.
+func (k *KubeAPIServer) Start(ctx context.Context, path string) error {
+	var err error
+	if k.process, err = StartProcess(k.Dir, k.Name, path, k.Args()...); err != nil {
 		return err
 	}
-	s.URL = "https://127.0.0.1:" + port
-	return s.awaitReady(ctx, func() error { return nil })
+	return k.awaitReady(ctx, func() error { return nil })
 }
 
 // StartEtcd runs etcd in this process, on a Unix socket, and returns its URL. It ends
