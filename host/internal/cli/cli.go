@@ -63,7 +63,7 @@ A first session:
 	root.SetVersionTemplate(versionsOf(version).String())
 	root.SetFlagErrorFunc(badFlag)
 	root.AddCommand(serveCommand(version), statusCommand(), swapCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
-		kubeconfigCommand(), stageCommand(version), versionCommand(version))
+		kubeconfigCommand(), joinCommand(), tokenCommand(), snapshotCommand(), stageCommand(version), versionCommand(version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	completeNothingElse(root)

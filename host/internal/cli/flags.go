@@ -109,7 +109,7 @@ func (f *configFlags) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source, err := client.Source(ctx)
+	err = f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
 		return fmt.Errorf("no configuration: pass --config FILE or set %s; without them it is that of the running host, but no host runs on the data directory %s",
 			configVariable, client.DataDir)
@@ -117,6 +117,15 @@ func (f *configFlags) adopt(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the configuration of the host that runs on the data directory %s, as there is neither --config nor %s: %w",
 			client.DataDir, configVariable, err)
+	}
+	return nil
+}
+
+// adoptFrom makes the configuration that of a running host, as adopt does.
+func (f *configFlags) adoptFrom(ctx context.Context, client *admin.Client) error {
+	source, err := client.Source(ctx)
+	if err != nil {
+		return err
 	}
 	if wd, err := os.Getwd(); err != nil || wd != source.Dir {
 		if err := os.Chdir(source.Dir); err != nil {

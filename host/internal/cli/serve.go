@@ -27,6 +27,7 @@ var servingFlags = map[string]string{
 func serveCommand(version string) *cobra.Command {
 	var flags configFlags
 	var attached []string
+	var replaceKeys bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server in the foreground",
@@ -69,12 +70,15 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err := isolation.HideMemory(); err != nil {
 				return err
 			}
-			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force, Version: version})
+			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force,
+				ReplaceKeys: replaceKeys, Version: version})
 		},
 	}
 	flags.register(cmd)
 	cmd.Flags().StringArrayVar(&attached, "attach", nil,
 		"use the running process of a stage that was started with --debug instead of starting one: `NAME`, or NAME=DIRECTORY if --debug has a directory")
+	cmd.Flags().BoolVar(&replaceKeys, "replace-cluster-keys", false,
+		"make the keys of this host those of the cluster in etcd; what other keys have signed is not accepted any more")
 	_ = cmd.RegisterFlagCompletionFunc("attach", flags.completeStages(math.MaxInt))
 	for name, usage := range servingFlags {
 		cmd.Flags().String(name, "", usage)

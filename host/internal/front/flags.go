@@ -188,6 +188,9 @@ func (f *Flags) Value(name string) string {
 	return ""
 }
 
+// Values returns the values of a flag that is set, one for each of its uses.
+func (f *Flags) Values(name string) []string { return f.values[name] }
+
 // IsSetByOperator reports whether the operator, and not a default, has set a flag.
 func (f *Flags) IsSetByOperator(name string) bool { return f.operator[name] }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/catena-dev/catena/sdk/klogr"
 )
 
-func storeOptions(cfg *config.Config, dir, runtimeDir string) store.Options {
+// StoreOptions say which etcd a configuration means, and how to reach it. The directories are absolute.
+func StoreOptions(cfg *config.Config, dir, runtimeDir string) store.Options {
 	c := cfg.Store
 	return store.Options{
 		Dir: dir, Socket: filepath.Join(runtimeDir, "etcd.sock"), QuotaBytes: c.QuotaBytes,
@@ -47,7 +48,7 @@ func CheckFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
 	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
 		return nil, err
 	}
-	flags, err := front.ParseFlags(ctx, cfg.APIServer, flagDefaults(cfg, storeOptions(cfg, cfg.DataDir, "/run"))...)
+	flags, err := front.ParseFlags(ctx, cfg.APIServer, flagDefaults(cfg, StoreOptions(cfg, cfg.DataDir, "/run"))...)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +74,9 @@ func (r *run) parseFlags(ctx context.Context) error {
 	}
 	if r.Config.APIServerDefaults == config.KubernetesDefaults {
 		return nil
+	}
+	if err := r.checkJoined(ctx); err != nil {
+		return err
 	}
 	r.certificates, err = ensureCertificates(pki.Options{Dir: datadir.PKI(r.storage.Dir), Hosts: r.flags.Hosts()}, r.logs.host)
 	return err

@@ -37,6 +37,8 @@ type Options struct {
 	Reload <-chan os.Signal
 	// Force ends the server without regard to requests when it is closed.
 	Force <-chan struct{}
+	// ReplaceKeys makes the keys of this host those of the cluster, whichever it had.
+	ReplaceKeys bool
 	// Version is that of Catena.
 	Version string
 }
@@ -80,7 +82,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	defer close(r.ended)
 	defer func() { err = errors.Join(err, r.undo.close()) }()
 	for _, step := range []func(context.Context) error{
-		r.check, r.openData, r.parseFlags, r.openFront, r.openStore, r.buildChain, r.openAdmin, r.startStages,
+		r.check, r.openData, r.parseFlags, r.openFront, r.openStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
 	} {
 		if err := step(ctx); err != nil {
 			if r.interrupted(ctx) {
@@ -135,7 +137,7 @@ func (r *run) openData(context.Context) error {
 			return nil
 		})
 	}
-	r.storage = storeOptions(r.Config, dir, r.runtimeDir)
+	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
 	r.storage.Lock, r.storage.Logger = lock, r.logs.stages.Named("etcd")
 	return nil
 }

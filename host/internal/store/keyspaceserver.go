@@ -3,14 +3,12 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -32,18 +30,9 @@ const maxKeyspaceRequest = 16 << 20
 // ServeKeyspace serves the part of the store with a prefix, which ends with a slash, on a
 // listener, until Close.
 func ServeKeyspace(o Options, prefix string, l net.Listener) (*Keyspace, error) {
-	config := clientv3.Config{Endpoints: o.Endpoints, Logger: zap.NewNop()}
-	if len(o.Endpoints) == 0 {
-		config.Endpoints = []string{"unix://" + o.Socket}
-	} else {
-		var err error
-		if config.TLS, err = externalTLS(o); err != nil {
-			return nil, err
-		}
-	}
-	client, err := clientv3.New(config)
+	client, err := o.Connect()
 	if err != nil {
-		return nil, fmt.Errorf("connect to etcd: %w", err)
+		return nil, err
 	}
 	k := &Keyspace{client: client, server: grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxKeyspaceRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32))}

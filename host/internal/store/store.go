@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 // Options are which etcd to use, and where.
@@ -106,7 +107,10 @@ func (s *Store) openExternal(ctx context.Context, o Options) error {
 }
 
 func (s *Store) openEmbedded(ctx context.Context, o Options) error {
-	dir := filepath.Join(o.Dir, "etcd")
+	if err := checkRestored(o.Dir); err != nil {
+		return err
+	}
+	dir := DataDir(o.Dir)
 	_, statErr := os.Stat(dir)
 	e, err := startEmbedded(ctx, dir, o, s.fail)
 	if err != nil {
@@ -136,6 +140,34 @@ func (o Options) Flags() map[string]string {
 		}
 	}
 	return flags
+}
+
+// Dial returns a client of the whole store when that has responded. The caller closes it.
+func (o Options) Dial(ctx context.Context) (*clientv3.Client, error) {
+	if len(o.Endpoints) > 0 {
+		if err := checkExternal(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return o.Connect()
+}
+
+// Connect returns a client of the whole store, which the caller closes. It does not wait for the store to respond.
+func (o Options) Connect() (*clientv3.Client, error) {
+	config := clientv3.Config{Endpoints: o.Endpoints, Logger: zap.NewNop()}
+	if len(o.Endpoints) == 0 {
+		config.Endpoints = []string{"unix://" + o.Socket}
+	} else {
+		var err error
+		if config.TLS, err = externalTLS(o); err != nil {
+			return nil, err
+		}
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd: %w", err)
+	}
+	return client, nil
 }
 
 // Failed delivers one error if the data directory is deleted or moved, or if the embedded
