@@ -56,6 +56,7 @@ type clients struct {
 	failed   []failure
 	breaks   []request // the times of the sessions that broke
 	node     *kubelet.Kubelet
+	history  *history
 }
 
 type object struct {
@@ -108,6 +109,11 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	if err := kubelet.RunPod(ctx, c.kube, "node", namespace, "pod"); err != nil {
 		return nil, err
 	}
+	plain := s.Config(cluster.Admin) // without the recorder, to which "not found" is wrong
+	plain.Timeout = 30 * time.Second
+	if c.history, err = newHistory(plain); err != nil {
+		return nil, err
+	}
 	// The informers go on when the other clients end, to receive the last events.
 	if err := c.watch(ctx); err != nil {
 		return nil, err
@@ -125,6 +131,9 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	c.loop(ctx, "reader of CustomResourceDefinitions", c.reader(crds, "", "widgets.example.com"))
 	c.loop(ctx, "whoami", whoami)
 	c.loop(ctx, "discovery", c.discovery)
+	for i := range historians {
+		c.loop(ctx, fmt.Sprint("historian ", i), c.history.historian(i))
+	}
 	return c, nil
 }
 

@@ -125,6 +125,6 @@ func (c *clients) String() string {
 		}
 	}
 	return fmt.Sprintf("%d requests, %d that failed in crashes and suspensions, "+
-		"%d acknowledged writes of %d objects, %d exec streams that broke; the informer of ConfigMaps got %s, that of Widgets %s",
-		requests, len(c.failed), changes, len(c.acknowledged), len(c.breaks), c.streams[configMaps], c.streams[widgets])
+		"%d acknowledged writes of %d objects, %d exec streams that broke; %s; the informer of ConfigMaps got %s, that of Widgets %s",
+		requests, len(c.failed), changes, len(c.acknowledged), len(c.breaks), c.history, c.streams[configMaps], c.streams[widgets])
 }

@@ -31,7 +31,7 @@ func (c *clients) watch(ctx context.Context) error {
 // verify compares the acknowledged writes with the stored objects, and both with the
 // objects of the informers and the events that they received.
 func (c *clients) verify(ctx context.Context) error {
-	var errs []error
+	errs := []error{c.history.check()}
 	for gvr, store := range c.stores {
 		list, err := c.dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
