@@ -69,7 +69,7 @@ func TestRandomEvents(t *testing.T) {
 // run causes the events that are possible, and judges what the clients saw.
 func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 	s := newSite(t)
-	c, err := startClients(t.Context(), s)
+	c, err := startClients(t.Context(), s.Config, s.Catena)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,9 @@ type clients struct {
 	breaks   []request // the times of the sessions that broke
 	node     *kubelet.Kubelet
 	history  *history
+	// fleet is set if there are several hosts: clients are told to try another one, and a request that has failed at a host
+	// which was suspended may be executed later.
+	fleet bool
 }
 
 type object struct {
@@ -75,14 +78,15 @@ type failure struct {
 	err   error
 }
 
-// startClients starts all clients of the site.
-func startClients(ctx context.Context, s *site) (*clients, error) {
+// startClients starts all clients of a server whose clients have a configuration. With a node, some of them hold
+// sessions in a pod on it; without, there are several hosts.
+func startClients(ctx context.Context, configFor func(user string) *rest.Config, node *cluster.Catena) (*clients, error) {
 	c := &clients{
 		acknowledged: map[object]string{}, maybe: map[object][]string{},
 		requests: map[string][]request{}, last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
-		streams: map[schema.GroupVersionResource]*stream{}, changes: map[schema.GroupVersionResource]map[string][]change{configMaps: {}, widgets: {}},
+		fleet: node == nil, streams: map[schema.GroupVersionResource]*stream{}, changes: map[schema.GroupVersionResource]map[string][]change{configMaps: {}, widgets: {}},
 	}
-	config := s.Config(cluster.Admin)
+	config := configFor(cluster.Admin)
 	config.Timeout = 30 * time.Second
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &recorder{rt, c} })
 	var err error
@@ -99,17 +103,19 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	if c.informed, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	whoami, err := c.whoami(s.Config(cluster.Alice))
+	whoami, err := c.whoami(configFor(cluster.Alice))
 	if err != nil {
 		return nil, err
 	}
-	if c.node, err = kubelet.Join(ctx, s.Catena, kubelet.Options{Node: "node"}); err != nil {
-		return nil, err
+	if node != nil {
+		if c.node, err = kubelet.Join(ctx, node, kubelet.Options{Node: "node"}); err != nil {
+			return nil, err
+		}
+		if err := kubelet.RunPod(ctx, c.kube, "node", namespace, "pod"); err != nil {
+			return nil, err
+		}
 	}
-	if err := kubelet.RunPod(ctx, c.kube, "node", namespace, "pod"); err != nil {
-		return nil, err
-	}
-	plain := s.Config(cluster.Admin) // without the recorder, to which "not found" is wrong
+	plain := configFor(cluster.Admin) // without the recorder, to which "not found" is wrong
 	plain.Timeout = 30 * time.Second
 	if c.history, err = newHistory(plain); err != nil {
 		return nil, err
@@ -122,7 +128,9 @@ func startClients(ctx context.Context, s *site) (*clients, error) {
 	for i := range 2 {
 		c.loop(ctx, fmt.Sprintf("writer of ConfigMaps %d", i), c.writer(configMaps, i, newConfigMap))
 		c.loop(ctx, fmt.Sprintf("writer of Widgets %d", i), c.writer(widgets, i, newWidget))
-		c.running.Go(func() { c.session(ctx, s.Config(cluster.Admin)) })
+		if node != nil {
+			c.running.Go(func() { c.session(ctx, configFor(cluster.Admin)) })
+		}
 	}
 	c.loop(ctx, "creator of ConfigMaps", c.creator(configMaps, newConfigMap))
 	c.loop(ctx, "creator of Widgets", c.creator(widgets, newWidget))
@@ -274,5 +282,7 @@ func (c *clients) failures() ([]failure, []request) {
 func (c *clients) stop() {
 	c.cancel()
 	c.running.Wait()
-	c.node.Stop()
+	if c.node != nil {
+		c.node.Stop()
+	}
 }

@@ -34,6 +34,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
 		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("status %d", code)})
 	case req.URL.Path == "/readyz":
+	case r.clients.fleet && resp.Header.Get("Retry-After") != "": // it was not executed, and the client tries again
 	case code >= 500, code == http.StatusTooManyRequests:
 		begin, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}

@@ -83,7 +83,9 @@ func (c *clients) wrote(o object, value string, err error) {
 	defer c.mu.Unlock()
 	if err == nil {
 		c.acknowledged[o] = value
-		delete(c.maybe, o)
+		if !c.fleet {
+			delete(c.maybe, o)
+		}
 		return
 	}
 	c.maybe[o] = append(c.maybe[o], value)
