@@ -1,22 +1,26 @@
 package klogr
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
 	"syscall"
 
+	"github.com/hashicorp/go-hclog"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // rule names lines that Kubernetes' code logs as warnings or errors while nothing is
-// wrong. They are logged at level Info.
+// wrong, or that say what another line says. They are logged at level Info, or at a lower one.
 type rule struct {
 	// file is the base name of the source file, message what the line begins with, and
 	// text what else is in it.
 	file, message, text string
 	// cause, if not nil, is what the error of the line has to be.
 	cause func(error) bool
+	// level is hclog.Debug for lines that come in great numbers.
+	level hclog.Level
 }
 
 // harmless are the lines that a server logs which starts, runs, has its stages swapped
@@ -43,6 +47,8 @@ var harmless = []rule{
 	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
 	// gRPC connects once more to a stage whose process has ended. The host logs that end.
 	{file: "logging.go", message: "[core] [Channel #", text: `grpc: addrConn.createTransport failed to connect to {Addr: "unused", ServerName: "localhost", }`},
+	// etcd does not respond: gRPC logs each of hundreds of connections, and the host logs it once.
+	{file: "logging.go", message: "[core] [Channel #", text: "grpc: addrConn.createTransport failed to connect to ", level: hclog.Debug},
 }
 
 // isClientGone goes by the text: the code that logs it does not wrap all of its errors.
@@ -58,11 +64,12 @@ func isClientGone(err error) bool {
 	return false
 }
 
-func isHarmless(file, message string, err error) bool {
+// lowered returns the level of a line that has a higher one than Info in Kubernetes' code.
+func lowered(level hclog.Level, file, message string, err error) hclog.Level {
 	for _, r := range harmless {
 		if r.file == file && strings.HasPrefix(message, r.message) && strings.Contains(message, r.text) && (r.cause == nil || err != nil && r.cause(err)) {
-			return true
+			return cmp.Or(r.level, hclog.Info)
 		}
 	}
-	return false
+	return level
 }

@@ -40,7 +40,7 @@ func TestHarmlessLines(t *testing.T) {
 		{"stage that has ended", "INFO", func() {
 			fromGRPC("[core] [Channel #9 SubChannel #10] " + connect + `{Addr: "unused", ServerName: "localhost", }. Err: x`)
 		}},
-		{"etcd that has ended", "WARN", func() {
+		{"etcd that has ended", "DEBUG", func() {
 			fromGRPC("[core] [Channel #9 SubChannel #10] " + connect + `{Addr: "127.0.0.1:2379", }. Err: x`)
 		}},
 		{"lease updated by another", "INFO", func() { fromController(conflict, "Failed to update lease") }},
@@ -110,7 +110,7 @@ func TestAbandonedRequests(t *testing.T) {
 func logged(t *testing.T, write func()) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Install(hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true}), "2", ""); err != nil {
+	if err := Install(hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true, Level: hclog.Debug}), "2", ""); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = Install(hclog.NewNullLogger(), "0", "") }()

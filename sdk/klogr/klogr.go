@@ -65,8 +65,8 @@ func writeLine(log hclog.Logger, line []byte) {
 		header, text = nil, line
 	}
 	level, message := severity(header), string(bytes.TrimSpace(text))
-	if level > hclog.Info && isHarmless(sourceOf(header), message, nil) {
-		level = hclog.Info
+	if level > hclog.Info {
+		level = lowered(level, sourceOf(header), message, nil)
 	}
 	message, args := oneLine(message, nil)
 	log.Log(level, message, args...)

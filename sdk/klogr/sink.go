@@ -37,12 +37,9 @@ func (s *sink) Error(err error, message string, keysAndValues ...any) {
 	if err != nil {
 		args = append(args, "error", text(err))
 	}
-	log := s.log().Error
-	if isHarmless(s.source(), message, err) {
-		log = s.log().Info
-	}
+	level := lowered(hclog.Error, s.source(), message, err)
 	message, args = oneLine(message, args)
-	log(message, args...)
+	s.log().Log(level, message, args...)
 }
 
 // source returns the base name of the file that the caller's caller is in.

@@ -204,6 +204,7 @@ func (r *run) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
+	go r.monitorStore(ctx)
 	go r.announce(ctx)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)

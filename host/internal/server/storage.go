@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// monitorStore logs what keeps requests that need etcd from being served, until ctx ends.
+func (r *run) monitorStore(ctx context.Context) {
+	log := r.logs.host.Named("store")
+	m := store.Monitor{
+		Silent: func(err error) {
+			log.Warn("etcd does not respond: requests that need it wait or fail until it does", "error", err)
+		},
+		Responds: func(after time.Duration) { log.Info("etcd responds again", "after", after.Round(time.Millisecond)) },
+		Full: func() {
+			hint := "delete objects"
+			if len(r.storage.Endpoints) > 0 {
+				hint = "compact and defragment it, then disarm the alarm (etcdctl)"
+			}
+			log.Error("etcd has reached its quota and refuses writes: "+hint, "quotaBytes", r.storage.QuotaBytes)
+		},
+		Writable: func(after time.Duration) {
+			log.Info("etcd accepts writes again", "after", after.Round(time.Millisecond))
+		},
+		Restored: func(was, is int64) {
+			log.Warn("etcd has been restored from a backup: the stages are swapped, since they know what it does not have any more", "revision", is, "before", was)
+			go r.swapAll(ctx)
+		},
+	}
+	if err := m.Run(ctx, r.storage); err != nil && ctx.Err() == nil {
+		log.Error("etcd is not monitored", "error", err)
+	}
+}
+
+// swapRetry is the time after which a swap that another change prevents is tried again.
+const swapRetry = time.Second
+
+// swapAll replaces the processes of all stages that the host starts.
+func (r *run) swapAll(ctx context.Context) {
+	for _, spec := range r.stages.Specs() {
+		if spec.Attach != "" {
+			continue
+		}
+		for {
+			_, err := r.stages.Swap(ctx, spec.Name, supervisor.SwapOptions{})
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			if !errors.Is(err, supervisor.ErrBusy) {
+				r.logs.host.Error("stage not swapped", "stage", spec.Name, "error", err)
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(swapRetry):
+			}
+		}
+	}
+}
