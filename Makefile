@@ -35,7 +35,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grant
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos \
+.PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -124,7 +124,10 @@ test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/hostile ./test/system ./test/chaos
 
 chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
-	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run Random -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
+	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomEvents -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
+
+chaos-hosts: build tools ## the same with three hosts and three members of etcd; needs root
+	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomFaults -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
 
 ##@ Measure
 

@@ -7,7 +7,7 @@
 // "not found", no user may have been taken for another, no request may have failed because
 // of a planned change, and the host must not have leaked anything.
 //
-//	go test ./test/chaos -v -run Random -chaos.for=30m -chaos.seed=7
+//	go test ./test/chaos -v -run RandomEvents -chaos.for=30m -chaos.seed=7
 package chaos
 
 import (

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,6 +66,7 @@ func faults() []fault {
 		{kind: "etcd suspended", class: crash,
 			do:   func(_ context.Context, m *machine) error { return m.signal(syscall.SIGSTOP, m.etcd) },
 			undo: func(_ context.Context, m *machine) error { return m.signal(syscall.SIGCONT, m.etcd) }},
+		{kind: "etcd slow", class: planned, do: func(ctx context.Context, m *machine) error { return m.slow(ctx) }},
 		{kind: "partition", class: crash,
 			do:   func(_ context.Context, m *machine) error { return m.fleet.network.partition(m.index, true) },
 			undo: func(_ context.Context, m *machine) error { return m.fleet.network.partition(m.index, false) }},
@@ -74,6 +77,18 @@ func faults() []fault {
 			do:   func(_ context.Context, m *machine) error { return m.others(syscall.SIGSTOP) },
 			undo: func(_ context.Context, m *machine) error { return m.others(syscall.SIGCONT) }},
 	}
+}
+
+// slow makes the member of etcd run for a part of the time only.
+func (m *machine) slow(ctx context.Context) error {
+	for end := time.Now().Add(lasts); time.Now().Before(end); {
+		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			if err := errors.Join(m.signal(s, m.etcd), sleep(ctx, 150*time.Millisecond)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // others sends a signal to the members of etcd on the other machines.
@@ -123,12 +138,42 @@ func startFleet(t *testing.T) *fleet {
 func TestEveryFaultOfHosts(t *testing.T) {
 	f := startFleet(t)
 	checkFleet(t, f)
+	before := compactions(t, f)
+	began := time.Now()
 	playFaults(t, f, func(happen func(fault, *machine)) {
 		for i, x := range faults() {
 			happen(x, f.machines[i%machines])
+			if x.kind == "host restarted" { // one after the other, as an upgrade goes
+				happen(x, f.machines[(i+1)%machines])
+				happen(x, f.machines[(i+2)%machines])
+			}
 		}
 	})
+	// Each host compacts at every interval, unless another has done it.
+	if made, most := compactions(t, f)-before, int64(time.Since(began)/compactionInterval)+2; made == 0 || made > most {
+		t.Errorf("%d compactions in %s, want 1 to %d", made, time.Since(began).Round(time.Second), most)
+	}
 	checkFleet(t, f)
+}
+
+// compactions returns how often etcd has been compacted.
+func compactions(t *testing.T, f *fleet) int64 {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + f.machines[0].address() + ":2379"}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), recovery)
+	defer cancel()
+	resp, err := client.Get(ctx, "compact_rev_key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return 0
+	}
+	return resp.Kvs[0].Version
 }
 
 // Random faults for a given time.

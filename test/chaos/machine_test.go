@@ -36,6 +36,9 @@ type machine struct {
 
 const machines = 3
 
+// compactionInterval is short, so that there are several compactions, and clients that resume come before the next.
+const compactionInterval = 30 * time.Second
+
 // tokens are users whose tokens are their names followed by "-token", as those of cluster.Server.
 const tokens = "admin-token,admin,admin-uid,\"system:masters\"\nalice-token,alice,alice-uid,\"devs\"\n"
 
@@ -151,7 +154,7 @@ func (m *machine) startEtcd() error {
 	}
 	peer, client := "http://"+m.address()+":2380", "http://127.0.0.1:2379"
 	m.etcd, err = m.run("etcd", program, "--name", m.name(), "--data-dir", filepath.Join(m.fleet.dir, "etcd-"+m.name()),
-		"--initial-advertise-peer-urls", peer, "--listen-peer-urls", peer, "--advertise-client-urls", client, "--listen-client-urls", client,
+		"--initial-advertise-peer-urls", peer, "--listen-peer-urls", peer, "--advertise-client-urls", client, "--listen-client-urls", client+",http://"+m.address()+":2379",
 		"--initial-cluster", strings.Join(members, ","), "--unsafe-no-fsync", "--log-level", "warn")
 	return err
 }
@@ -169,7 +172,7 @@ func (m *machine) startHost() error {
 	args := append([]string{"serve"}, m.settings()...)
 	for _, set := range []string{
 		"pluginDirs=" + filepath.Join(bin, "plugins"), "log.stageLevel=warn", "apiserver.token-auth-file=" + filepath.Join(m.fleet.dir, "tokens.csv"),
-		"apiserver.bind-address=0.0.0.0", "apiserver.advertise-address=" + m.address(), "apiserver.shutdown-delay-duration=2s",
+		"store.compactionInterval=" + compactionInterval.String(), "apiserver.bind-address=0.0.0.0", "apiserver.advertise-address=" + m.address(), "apiserver.shutdown-delay-duration=2s",
 		"apiserver.service-account-issuer=https://kubernetes.default.svc.cluster.local",
 	} {
 		args = append(args, "--set", set)

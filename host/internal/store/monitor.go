@@ -32,8 +32,9 @@ type Monitor struct {
 }
 
 const (
-	// monitorInterval is how often etcd is asked. A failure is looked at more often.
-	monitorInterval  = 5 * time.Second
+	// monitorInterval is how often etcd is asked. A failure is looked at more often. What is written between the last
+	// question and the end of an etcd that is restored from a backup can hide that the backup is older.
+	monitorInterval  = 2 * time.Second
 	troubledInterval = time.Second
 )
 
@@ -132,7 +133,7 @@ const (
 	// reclaimTimeout bounds a defragmentation, during which etcd does nothing else.
 	reclaimTimeout = time.Minute
 	// roomy is the part of the quota, in percent, below which a full embedded server accepts writes again.
-	roomy = 90
+	roomy = 80
 )
 
 // errNoRoom means that too few objects have been deleted.

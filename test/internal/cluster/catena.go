@@ -29,6 +29,8 @@ type Options struct {
 	// UID is the user that runs the server if it is not 0, which takes root. The user has to be able
 	// to read Bin, ConfigFile and PluginDirs. (Catena only)
 	UID int
+	// Prepare is called before the first start. (Catena only)
+	Prepare func(*Catena) error
 	// Bin is the directory of the binaries in the place of that of the function Bin. (Catena only)
 	Bin string
 }
@@ -75,6 +77,11 @@ func StartCatena(ctx context.Context, o Options) (*Catena, error) {
 	c := &Catena{Server: s, options: o}
 	if err := c.give(); err != nil {
 		return nil, errors.Join(err, c.Stop(false))
+	}
+	if o.Prepare != nil {
+		if err := o.Prepare(c); err != nil {
+			return nil, errors.Join(err, c.Stop(false))
+		}
 	}
 	starting <- struct{}{}
 	defer func() { <-starting }()
