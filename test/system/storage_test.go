@@ -118,7 +118,9 @@ func TestFullEtcd(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "database space exceeded") {
 		t.Fatalf("write %d: %v", n, err)
 	}
-	eventually(t, "the log says that etcd is full", func() bool { return strings.Contains(logOf(t, c), "etcd has reached its quota and refuses writes: delete objects") })
+	eventually(t, "the log says that etcd is full", func() bool {
+		return strings.Contains(logOf(t, c), "etcd has reached its quota and refuses writes: delete objects")
+	})
 	if got := cached(t, client); !strings.Contains(got, "large-0") {
 		t.Errorf("a full etcd is not read: %s", got)
 	}
