@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,8 @@ import (
 )
 
 // balancer passes TCP connections on to the servers that are ready, in turn, as the balancer in front of a highly
-// available control plane does. Connections to a server that does not respond are closed; those to one that says that it is
-// not ready go on.
+// available control plane does. Connections to a server that does not respond are closed; those to one that is not ready or does
+// not accept new ones go on.
 type balancer struct {
 	listener net.Listener
 	backends []*backend
@@ -131,7 +132,9 @@ func (s *backend) probe(ctx context.Context, client *http.Client, url string) {
 		resp, err := client.Get(url)
 		if err != nil {
 			s.ready.Store(false)
-			s.closeAll()
+			if os.IsTimeout(err) {
+				s.closeAll()
+			}
 			client.CloseIdleConnections()
 		} else {
 			_, _ = io.Copy(io.Discard, resp.Body)
