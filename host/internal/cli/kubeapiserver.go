@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -88,7 +88,8 @@ It has the flags of kube-apiserver; those of Catena are below "Catena flags".`,
 	own.StringSliceVar(&k.files, "catena-config", nil,
 		"Configuration file of Catena, for more stages and for what kube-apiserver does not have; more than one may be given.")
 	own.StringVar(&k.dataDir, "catena-data-dir", "",
-		"Directory of what Catena itself keeps: sockets and, without --etcd-servers, etcd. It is catena below --cert-dir if not set.")
+		"Directory of what Catena itself keeps: sockets and, without --etcd-servers, etcd. If not set, it is catena below --cert-dir; "+
+			"with --etcd-servers, where that cannot be written or another server uses it, a directory for temporary files.")
 	for _, set := range k.line.Sets.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
@@ -105,10 +106,24 @@ It has the flags of kube-apiserver; those of Catena are below "Catena flags".`,
 // run runs the server until it is told to end.
 func (k *kubeAPIServer) run(ctx context.Context) error {
 	k.line.PrintVersion()
+	// The flags are checked before the server has a log, and why it has ended is logged after that.
+	log := server.NewLogger(config.Log{Format: k.logFormat(), Level: "info"})
+	if err := k.line.LogTo(log); err != nil {
+		return err
+	}
 	if err := k.line.Validate(ctx); err != nil {
 		return err
 	}
-	options := k.options()
+	data, err := k.openDataDir(log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(k.serve(ctx, data), data.close(), k.line.LogTo(log))
+}
+
+// serve runs the server on its data directory.
+func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
+	options := k.options(data.path)
 	load := func() (*config.Config, error) { return config.Load(options) }
 	cfg, err := load()
 	if err != nil {
@@ -127,16 +142,12 @@ func (k *kubeAPIServer) run(ctx context.Context) error {
 	defer stopReload()
 	return server.Run(ctx, server.Options{
 		Config: cfg, Source: admin.Source{Dir: dir, Files: options.Files, Env: catenaVariables(options.Env), Flags: options.Flags},
-		Load: load, Out: io.Discard, Reload: reload, Force: force, Version: k.version,
+		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Version: k.version,
 	})
 }
 
 // options are the layers of the configuration that the command line stands for.
-func (k *kubeAPIServer) options() config.Options {
-	dataDir := k.dataDir
-	if dataDir == "" {
-		dataDir = filepath.Join(k.line.CertDir(), "catena")
-	}
+func (k *kubeAPIServer) options(dataDir string) config.Options {
 	flags := []config.CommandFlag{
 		{Name: kubeAPIServerName, Key: "apiserverDefaults", Value: config.KubernetesDefaults},
 		{Name: "--catena-data-dir", Key: "dataDir", Value: dataDir},
@@ -145,10 +156,18 @@ func (k *kubeAPIServer) options() config.Options {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		flags = append(flags, commandFlag(name, given[name]))
 	}
-	if format := given["logging-format"]; len(format) > 0 {
-		flags = append(flags, config.CommandFlag{Name: "--logging-format", Key: "log.format", Value: format[0]})
+	if len(given["logging-format"]) > 0 {
+		flags = append(flags, config.CommandFlag{Name: "--logging-format", Key: "log.format", Value: k.logFormat()})
 	}
 	return config.Options{Files: k.files, Env: os.Environ(), Flags: flags}
+}
+
+// logFormat returns the value of log.format for --logging-format, which has not been checked.
+func (k *kubeAPIServer) logFormat() string {
+	if slices.Equal(k.line.Given()["logging-format"], []string{"json"}) {
+		return config.KlogJSONLog
+	}
+	return config.KlogLog
 }
 
 // commandFlag is a flag of kube-apiserver with its values.

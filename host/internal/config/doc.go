@@ -54,8 +54,9 @@
 //	    Least level of the messages of the stages, of Kubernetes' code in the host
 //	    and of the embedded etcd.
 //	    Default: warn
-//	log.format (text, json)
-//	    Form of the messages.
+//	log.format (text, json, klog, klog-json)
+//	    Form of the messages: as `text`, as `json`, or in one of the two formats of
+//	    Kubernetes' programs, `klog` and `klog-json`.
 //	    Default: text
 //	apiserverDefaults (catena, kube-apiserver)
 //	    What holds for flags of kube-apiserver that are not set: `catena`, with RBAC

@@ -53,6 +53,14 @@ const (
 	KubernetesDefaults = "kube-apiserver"
 )
 
+// The values of log.format. The last two are formats of Kubernetes' programs.
+const (
+	TextLog     = "text"
+	JSONLog     = "json"
+	KlogLog     = "klog"
+	KlogJSONLog = "klog-json"
+)
+
 // BuiltinBinary is the value of a stage's binary with which it is part of the host's own program.
 const BuiltinBinary = "builtin"
 
@@ -92,8 +100,8 @@ func hostKeys() []Key {
 			Doc: "Least level of the messages that the host writes."},
 		{Path: "log.stageLevel", Type: String, Choices: levels(), Default: "warn",
 			Doc: "Least level of the messages of the stages, of Kubernetes' code in the host and of the embedded etcd."},
-		{Path: "log.format", Type: String, Choices: []string{"text", "json"}, Default: "text",
-			Doc: "Form of the messages."},
+		{Path: "log.format", Type: String, Choices: []string{TextLog, JSONLog, KlogLog, KlogJSONLog}, Default: TextLog,
+			Doc: "Form of the messages: as `text`, as `json`, or in one of the two formats of Kubernetes' programs, `klog` and `klog-json`."},
 		{Path: "apiserverDefaults", Type: String, Choices: []string{CatenaDefaults, KubernetesDefaults}, Default: CatenaDefaults,
 			Doc: "What holds for flags of kube-apiserver that are not set: `catena`, with RBAC and with certificates and keys that it makes in the data directory, or `kube-apiserver`, as that has them. " +
 				"With the latter, aggregator, core and extensions are in the chain without being declared."},

@@ -2,7 +2,9 @@ package front
 
 import (
 	"context"
+	"strconv"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -13,6 +15,8 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json and its flags
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/catena-dev/catena/sdk/klogr"
 )
 
 // CommandLine has the flags of kube-apiserver's command line, and records what is given for them.
@@ -88,6 +92,14 @@ func (c *CommandLine) CertDir() string { return c.options.SecureServing.ServerCe
 
 // PrintVersion prints the version and ends the process, if the command line asks for that.
 func (c *CommandLine) PrintVersion() { verflag.PrintAndExitIfRequested() }
+
+// LogTo makes Kubernetes' code log to log, at the verbosity of the flags, until a server has a log of its own.
+func (c *CommandLine) LogTo(log hclog.Logger) error {
+	return klogr.Install(log, strconv.FormatUint(uint64(c.options.Logs.Verbosity), 10), logsapi.VModuleConfigurationPflag(&c.options.Logs.VModule).String())
+}
+
+// EmbedsEtcd reports whether no etcd is given.
+func (c *CommandLine) EmbedsEtcd() bool { return len(c.given["etcd-servers"]) == 0 }
 
 // Validate returns the error with which kube-apiserver refuses the flags. Like that, it makes the certificate with
 // which the server serves, if there is none.

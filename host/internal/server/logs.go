@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/kubelog"
 	"github.com/catena-dev/catena/host/internal/store"
 )
 
@@ -27,13 +28,32 @@ func newLogs(c config.Log) *logs {
 	var output sync.Mutex
 	l := &logs{}
 	logger := func(level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger {
-		return hclog.New(&hclog.LoggerOptions{
-			Name: "catena", Level: hclog.LevelFromString(level), JSONFormat: c.Format == "json",
-			Output: os.Stderr, Mutex: &output, Exclude: exclude,
-		})
+		o := logOptions(c.Format)
+		o.Level, o.Mutex, o.Exclude = hclog.LevelFromString(level), &output, exclude
+		return hclog.New(&o)
 	}
 	l.host, l.stages = logger(c.Level, l.startFailed), logger(c.StageLevel, l.isConsequence)
 	return l
+}
+
+// NewLogger returns a logger like that of the host, for what comes before Run and after it.
+func NewLogger(c config.Log) hclog.Logger {
+	o := logOptions(c.Format)
+	o.Level = hclog.LevelFromString(c.Level)
+	return hclog.New(&o)
+}
+
+// logOptions are those of a logger with that format.
+func logOptions(format string) hclog.LoggerOptions {
+	o := hclog.LoggerOptions{Output: os.Stderr, JSONFormat: format == config.JSONLog}
+	switch format {
+	case config.KlogLog:
+		o = kubelog.Text(os.Stderr, os.Getpid())
+	case config.KlogJSONLog:
+		o = kubelog.JSON(os.Stderr)
+	}
+	o.Name = "catena"
+	return o
 }
 
 // isConsequence reports whether a message is about what has failed because the start was

@@ -28,8 +28,10 @@ type Options struct {
 	// Source is what Config was read from, for commands that read it too.
 	Source admin.Source
 	// Load reads the configuration anew, for reloads.
-	Load   func() (*config.Config, error)
-	Attach Attachments
+	Load func() (*config.Config, error)
+	// DataDir is the lock of the data directory, if the caller has it already.
+	DataDir *store.DirLock
+	Attach  Attachments
 	// Out gets a line for each stage that comes up and, when the server is ready, how to
 	// reach it.
 	Out io.Writer
@@ -112,14 +114,17 @@ func (r *run) openData(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("dataDir: %w", err)
 	}
-	lock, err := store.LockDir(dir)
-	if err != nil {
-		return err
+	lock, release := r.DataDir, func() error { return nil }
+	if lock == nil {
+		if lock, err = store.LockDir(dir); err != nil {
+			return err
+		}
+		release = lock.Release
 	}
 	r.logs.dataDir.Store(lock)
 	r.undo.add(func() error {
 		r.logs.dataDir.Store(nil)
-		return lock.Release()
+		return release()
 	})
 	if lock.WasOpen {
 		r.logs.host.Warn("the data directory was open to other users of this machine; it is closed to them now", "dir", dir)
