@@ -35,7 +35,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grant
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e chaos chaos-hosts \
+.PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e test-clients chaos chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -122,6 +122,11 @@ test-race: ## the packages that compile quickly, under the race detector
 
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/hostile ./test/system ./test/chaos
+
+test-clients: build tools ## controller-runtime's envtest, helm and kwokctl against Catena under the name kube-apiserver
+	@mkdir -p bin/clients
+	cd test/clients && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/clients/ tool
+	cd test/clients && $(GO) vet . && CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 15m .
 
 chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomEvents -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))

@@ -25,7 +25,7 @@ func built(t *testing.T, elem ...string) string {
 	t.Helper()
 	bin := os.Getenv("CATENA_BIN")
 	if bin == "" {
-		t.Skip("CATENA_BIN is not set: run make test-clients")
+		t.Fatal("CATENA_BIN is not set: run make test-clients")
 	}
 	path := filepath.Join(append([]string{bin}, elem...)...)
 	if _, err := os.Stat(path); err != nil {

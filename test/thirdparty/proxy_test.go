@@ -79,8 +79,8 @@ func sources(t *testing.T) []source {
 			case ".git", "bin", "data":
 				return filepath.SkipDir
 			}
-			if d.Name() == "node_modules" {
-				return filepath.SkipDir
+			if _, err := os.Stat(filepath.Join(file, "go.mod")); d.Name() == "node_modules" || name != "." && err == nil {
+				return filepath.SkipDir // a module has no other modules in it
 			}
 			return nil
 		}

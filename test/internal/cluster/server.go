@@ -87,6 +87,12 @@ func (s *Server) Stop(failed bool) error {
 			fmt.Printf("--- log of %s\n%s\n---\n", s.Name, Tail(s.process.Log, 60))
 		}
 	}
+	return errors.Join(append(errs, s.Close())...)
+}
+
+// Close removes the files of a server that does not run, and ends what it has used.
+func (s *Server) Close() error {
+	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i]())
 	}
