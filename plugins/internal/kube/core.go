@@ -18,6 +18,7 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
+	b.options.PeerCAFile = "" // the aggregator passes requests on
 	// For TokenReview; requests are authenticated by the host.
 	g := b.generic
 	if err := b.options.Authentication.ApplyTo(env.Context(), &g.Authentication, g.SecureServing, g.EgressSelector,
@@ -28,6 +29,8 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
+	// Kubernetes' own server reads the flags for it, and uses --advertise-address.
+	config.ControlPlane.PeerAdvertiseAddress = b.options.PeerAdvertiseAddress
 	completed := config.Complete()
 	endpoints := &completed.Extra.EndpointReconcilerConfig
 	endpoints.Reconciler = &servingEndpoints{EndpointReconciler: endpoints.Reconciler, serving: env.Signal("HasBeenReady")}
@@ -35,6 +38,9 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	completed.ControlPlane.Generic.OpenAPIConfig = nil
 	instance, err := completed.New(b.adapter.Delegate())
 	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	if err := addStorageVersionHook(instance.ControlPlane.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)

@@ -19,6 +19,7 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
+	b.options.PeerCAFile = "" // the aggregator passes requests on
 	shared, err := b.buildShared()
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
@@ -39,6 +40,9 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	completed.GenericConfig.EnableDiscovery = true
 	server, err := completed.New(b.adapter.Delegate())
 	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	if err := addStorageVersionHook(server.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	return b.adapter.Serve(apistage.Server{GenericAPIServer: server.GenericAPIServer})

@@ -99,6 +99,13 @@ func (b *base) buildGeneric() error {
 		codecs = serializer.NewCodecFactory(legacyscheme.Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
 	}
 	b.generic = genericapiserver.NewConfig(codecs)
+	if b.generic.APIServerID != "" {
+		id, err := serverIdentity(b.env.Host().ExternalURL)
+		if err != nil {
+			return err
+		}
+		b.generic.APIServerID = id
+	}
 	b.generic.Flagz = b.options.Flagz
 	b.generic.MergedResourceConfig = controlplane.DefaultAPIResourceConfigSource()
 	if err := b.options.GenericServerRunOptions.ApplyTo(b.generic); err != nil {
@@ -112,6 +119,7 @@ func (b *base) buildGeneric() error {
 	)
 	b.adapter.Configure(b.generic)
 	b.generic.LoopbackClientConfig.UserAgent = userAgent()
+	withStorageVersions(b.generic)
 	return nil
 }
 

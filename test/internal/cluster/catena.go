@@ -18,6 +18,11 @@ type Options struct {
 	// Flags of kube-apiserver by name, besides those that every server has. An empty
 	// value leaves out one of these.
 	Flags map[string]string
+	// Beside is a server whose etcd and credentials this one has too, so that both serve one
+	// cluster. It has to outlive this one. (NewKubeAPIServer only)
+	Beside *KubeAPIServer
+	// Peers makes the server pass requests on to others of its cluster. (NewKubeAPIServer only)
+	Peers bool
 	// ConfigFile is the configuration of Catena; configs/catena.yaml by default.
 	ConfigFile string
 	// PluginDirs are directories with plugins besides bin/plugins. (Catena only)

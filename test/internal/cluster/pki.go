@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -38,6 +39,15 @@ func (s *Server) newAuthority(name string) (*authority, error) {
 
 // client issues a client certificate and returns the files of it and its key.
 func (a *authority) client(s *Server, name string) (certFile, keyFile string, err error) {
+	return a.issue(s, name, x509.ExtKeyUsageClientAuth)
+}
+
+// server issues a certificate for a server at this machine, and returns the files of it and its key.
+func (a *authority) server(s *Server, name string) (certFile, keyFile string, err error) {
+	return a.issue(s, name, x509.ExtKeyUsageServerAuth, "kubernetes.default.svc", "localhost")
+}
+
+func (a *authority) issue(s *Server, name string, usage x509.ExtKeyUsage, names ...string) (certFile, keyFile string, err error) {
 	keyFile, key, err := s.newKey(name + ".key")
 	if err != nil {
 		return "", "", err
@@ -48,7 +58,11 @@ func (a *authority) client(s *Server, name string) (certFile, keyFile string, er
 		NotBefore:    a.cert.NotBefore,
 		NotAfter:     a.cert.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage:  []x509.ExtKeyUsage{usage},
+		DNSNames:     names,
+	}
+	if len(names) > 0 {
+		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

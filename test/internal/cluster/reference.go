@@ -36,6 +36,8 @@ func StartKubeAPIServer(ctx context.Context, o Options) (*Server, error) {
 type KubeAPIServer struct {
 	*Server
 	flags map[string]string
+	// common are those of flags that each server of the cluster has.
+	common map[string]string
 }
 
 // NewKubeAPIServer prepares a start.
@@ -45,26 +47,50 @@ func NewKubeAPIServer(o Options) (*KubeAPIServer, error) {
 		return nil, err
 	}
 	k := &KubeAPIServer{Server: s, flags: s.commonFlags(o)}
-	if err := k.prepare(); err != nil {
+	if err := k.prepare(o); err != nil {
 		return nil, errors.Join(err, s.Stop(false))
 	}
 	return k, nil
 }
 
-func (k *KubeAPIServer) prepare() error {
-	etcd, err := k.StartEtcd()
-	if err != nil {
-		return err
-	}
+func (k *KubeAPIServer) prepare(o Options) error {
 	port, err := FreePort()
 	if err != nil {
 		return err
 	}
 	k.URL = "https://127.0.0.1:" + port
-	k.flags["etcd-servers"] = etcd
 	k.flags["secure-port"] = port
 	k.flags["cert-dir"] = k.CertDir()
-	return k.credentialFlags(k.flags)
+	if k.common, err = k.commonTo(o); err != nil {
+		return err
+	}
+	maps.Copy(k.flags, k.common)
+	if o.Peers {
+		k.flags["peer-advertise-ip"], k.flags["peer-advertise-port"] = "127.0.0.1", port
+	}
+	return nil
+}
+
+// commonTo returns the flags that all servers of a cluster have.
+func (k *KubeAPIServer) commonTo(o Options) (map[string]string, error) {
+	if o.Beside != nil {
+		return o.Beside.common, nil
+	}
+	etcd, err := k.StartEtcd()
+	if err != nil {
+		return nil, err
+	}
+	flags := map[string]string{"etcd-servers": etcd}
+	if err := k.credentialFlags(flags); err != nil || !o.Peers {
+		return flags, err
+	}
+	servers, err := k.newAuthority("server-ca")
+	if err != nil {
+		return nil, err
+	}
+	flags["peer-ca-file"] = servers.file
+	flags["tls-cert-file"], flags["tls-private-key-file"], err = servers.server(k.Server, "server")
+	return flags, err
 }
 
 // CertDir is the directory of --cert-dir.
@@ -82,11 +108,16 @@ func (k *KubeAPIServer) Args() []string {
 
 // Start starts a program, and returns when it is ready.
 func (k *KubeAPIServer) Start(ctx context.Context, path string) error {
-	var err error
-	if k.process, err = StartProcess(k.Dir, k.Name, path, k.Args()...); err != nil {
+	if err := k.Launch(path); err != nil {
 		return err
 	}
 	return k.awaitReady(ctx, func() error { return nil })
+}
+
+// Launch starts a program, and does not wait.
+func (k *KubeAPIServer) Launch(path string) (err error) {
+	k.process, err = StartProcess(k.Dir, k.Name, path, k.Args()...)
+	return err
 }
 
 // StartEtcd runs etcd in this process, on a Unix socket, and returns its URL. It ends
