@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -64,10 +65,8 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	}
 	// Kubernetes drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
-	if shared.config.PeerProxy == nil {
-		// Some feature gates replace the chain of filters, most of which are the host's.
-		config.GenericConfig.BuildHandlerChainFunc = g.BuildHandlerChainFunc
-	}
+	// Some feature gates replace the chain of filters, most of which are the host's.
+	config.GenericConfig.BuildHandlerChainFunc = withPeers(g.BuildHandlerChainFunc, shared.config.PeerProxy)
 
 	a := &aggregator{base: b}
 	if a.crds, err = newCRDInformers(g); err != nil {
@@ -87,11 +86,8 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.addHooks(); err != nil {
-		return nil, err
-	}
-	a.claims = newAggregatorClaims(env, a.server)
-	return a, nil
+	a.claims = newAggregatorClaims(env, a.server, shared.config.PeerProxy)
+	return a, errors.Join(a.addHooks(), a.addPeerHooks(shared.config.PeerProxy))
 }
 
 // newCRDInformers returns informers for custom resource definitions without
@@ -113,11 +109,20 @@ func newCRDInformers(g *genericapiserver.Config) (apiextensionsinformers.SharedI
 	return apiextensionsinformers.NewSharedInformerFactoryWithOptions(client, 0, apiextensionsinformers.WithTransform(strip)), nil
 }
 
-// crdPath is listed by the stage that serves custom resource definitions.
-const crdPath = "/apis/apiextensions.k8s.io/v1"
+const (
+	// crdPath is listed by the stage that serves custom resource definitions.
+	crdPath = "/apis/apiextensions.k8s.io/v1"
+	// leasePath is listed by the stage that serves built-in resources.
+	leasePath = "/apis/coordination.k8s.io/v1"
+)
 
 func (a *aggregator) hasCRDs() bool {
 	return slices.ContainsFunc(a.env.Delegates(), listsCRDs)
+}
+
+// hasLeases reports whether a stage downstream has the built-in resources.
+func (a *aggregator) hasLeases() bool {
+	return slices.ContainsFunc(a.env.Delegates(), func(d sdk.Delegate) bool { return slices.Contains(d.ListedPaths, leasePath) })
 }
 
 func listsCRDs(delegate sdk.Delegate) bool { return slices.Contains(delegate.ListedPaths, crdPath) }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
+	utilpeerproxy "k8s.io/apiserver/pkg/util/peerproxy"
 	"k8s.io/client-go/tools/cache"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
@@ -16,6 +17,7 @@ import (
 // requests that it proxies, and none of those that other stages serve.
 type aggregatorClaims struct {
 	env    *sdk.Env
+	peers  utilpeerproxy.Interface // nil if there are none
 	lister listers.APIServiceLister
 	synced func() bool
 	// complete is set once the server has installed the paths of all APIServices.
@@ -23,9 +25,9 @@ type aggregatorClaims struct {
 	lock     sync.Mutex
 }
 
-func newAggregatorClaims(env *sdk.Env, server *aggregatorapiserver.APIAggregator) *aggregatorClaims {
+func newAggregatorClaims(env *sdk.Env, server *aggregatorapiserver.APIAggregator, peers utilpeerproxy.Interface) *aggregatorClaims {
 	services := server.APIRegistrationInformers.Apiregistration().V1().APIServices()
-	c := &aggregatorClaims{env: env, lister: services.Lister(), synced: services.Informer().HasSynced}
+	c := &aggregatorClaims{env: env, peers: peers, lister: services.Lister(), synced: services.Informer().HasSynced}
 	// It fails only for an informer that has been stopped.
 	_, _ = services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.update() },
@@ -67,6 +69,7 @@ func (c *aggregatorClaims) current() []sdk.Claim {
 	if !c.complete.Load() {
 		claims = append(claims, sdk.Prefix("/apis"))
 	}
+	claims = append(claims, peerClaims(c.peers)...)
 	// The lister reads memory; it cannot fail.
 	services, _ := c.lister.List(labels.Everything())
 	for _, service := range services {
