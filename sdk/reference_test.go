@@ -31,7 +31,7 @@ var topics = []topic{
 	{"The stage", []string{"Stage.Name", "Stage.Version", "Stage.Summary", "Stage.New", "Stage.Needs", "Stage.Config", "Stage.ConfigSchema", "Stage.Validate", "Stage.Tracing", "Main", "Serve"}},
 	{"Who it is", []string{"Env.Name", "Env.Generation", "Env.DataDir", "Env.Flags", "Env.Config", "DecodeConfig", "ConfigProblem.Error"}},
 	{"What it serves", []string{"Env.Claim", "Env.ClaimPrefix", "Env.SetClaims", "Exact", "Prefix", "Child", "Env.ListPaths", "Env.MuxComplete", "Env.ReportSizes"}},
-	{"Requests", []string{"Env.Next", "Env.Call", "Decline", "UserFrom", "User.In", "Error", "AuditAnnotation", "Warn", "DrainingFrom"}},
+	{"Requests", []string{"Env.Next", "Env.Call", "Decline", "UserFrom", "User.In", "Error", "AuditAnnotation", "Warn", "DrainingFrom", "Env.Initializing"}},
 	{"The server and other stages", []string{"Env.Client", "Env.Host", "Env.Delegates"}},
 	{"What operators see", []string{"Env.Log", "Env.Metrics", "Env.AddMetrics", "Env.Tracer", "Env.HealthCheck"}},
 	{"Its life", []string{"Env.OnPrepareRun", "Env.PostStartHook", "Env.PreShutdownHook", "Env.OnDestroy", "Env.Signal", "Env.Context", "Env.Draining"}},

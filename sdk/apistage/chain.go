@@ -63,6 +63,7 @@ func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 		audit.WithAuditID(ctx, types.UID(r.Header.Get(auditinternal.HeaderAuditID)))
 		h.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
 		dropHostHeaders(r.Header)
+		ctx, h.watch = withWatchSignal(ctx, a.env.Initializing)
 		h.ctx = ctx
 		h.handler, h.w, h.r = handler, responsewriter.WrapForHTTP1Or2(&resultWriter{ResponseWriter: w, request: h}), r.WithContext(ctx)
 		h.handle()
@@ -102,6 +103,8 @@ type hostRequest struct {
 	// finished is set once what goes back to the host is in the response's header,
 	// or is not to go there.
 	finished bool
+	// watch is nil if the request is none.
+	watch *watchSignal
 	// The server's handler and what it gets.
 	handler http.Handler
 	w       http.ResponseWriter

@@ -49,6 +49,9 @@ func (h *hostRequest) finish() {
 	if latency := latencies(h); latency != "" {
 		sdk.SetHostHeader(h.original, stagev1.HeaderLatency, latency)
 	}
+	if h.watch != nil {
+		h.watch.begin(h.original)
+	}
 	if !h.audited {
 		return
 	}

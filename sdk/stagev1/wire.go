@@ -31,16 +31,18 @@ const (
 
 // The headers of the data plane, as package header has them.
 const (
-	HeaderPrefix      = header.Prefix
-	HeaderUser        = header.User
-	HeaderRequest     = header.Request
-	HeaderTimeout     = header.Timeout
-	HeaderReceived    = header.Received
-	HeaderAuditLevel  = header.AuditLevel
-	HeaderDecline     = header.Decline
-	HeaderUndelivered = header.Undelivered
-	HeaderAudit       = header.Audit
-	HeaderLatency     = header.Latency
-	HeaderNext        = header.Next
-	HeaderDelegate    = header.Delegate
+	HeaderPrefix       = header.Prefix
+	HeaderUser         = header.User
+	HeaderRequest      = header.Request
+	HeaderTimeout      = header.Timeout
+	HeaderReceived     = header.Received
+	HeaderAuditLevel   = header.AuditLevel
+	HeaderDecline      = header.Decline
+	HeaderUndelivered  = header.Undelivered
+	HeaderAudit        = header.Audit
+	HeaderLatency      = header.Latency
+	HeaderInitializing = header.Initializing
+	HeaderNext         = header.Next
+	HeaderDelegate     = header.Delegate
+	HeaderInitialized  = header.Initialized
 )

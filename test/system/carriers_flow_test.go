@@ -45,9 +45,15 @@ const asWhale = "Impersonate-User: whale"
 func setWhaleFree(t *testing.T, l *long) {
 	t.Helper()
 	apply(t, l.Server, whale)
-	uid := kubectl(t, l.Server, "get", "flowschema", "whale", "-o", "jsonpath={.metadata.uid}")
-	eventually(t, "the whale has its own seats", func() bool {
-		a := do(t, l.Config(cluster.Admin), http.MethodGet, "/api/v1/namespaces", "", asWhale)
+	awaitLevel(t, l.Server, "whale", asWhale)
+}
+
+// awaitLevel waits until a user has the rights and the flow schema that are meant for it.
+func awaitLevel(t *testing.T, s *cluster.Server, schema, as string) {
+	t.Helper()
+	uid := kubectl(t, s, "get", "flowschema", schema, "-o", "jsonpath={.metadata.uid}")
+	eventually(t, "the flow schema "+schema, func() bool {
+		a := do(t, s.Config(cluster.Admin), http.MethodGet, "/api/v1/namespaces", "", as)
 		return a.code == 200 && a.header.Get("X-Kubernetes-Pf-Flowschema-Uid") == uid
 	})
 }

@@ -151,7 +151,8 @@ func (f *Frontend) serveChain(w http.ResponseWriter, r *http.Request) {
 	}
 	w, r = f.trailed(w, r)
 	f.propagator.prepare(r)
-	(*chain).ServeHTTP(trackWatch(w, r), r)
+	w, r = trackWatch(w, r)
+	(*chain).ServeHTTP(w, r)
 }
 
 // SetListedPaths sets the paths that the stages of the chain list: they are in the index

@@ -109,6 +109,8 @@ func (c *Propagator) ResponseHeader(r *http.Request, _, key, value string) {
 		addAudit(r.Context(), value)
 	case stagev1.HeaderLatency:
 		addLatency(r.Context(), value)
+	case stagev1.HeaderInitializing:
+		watchInitializing(r.Context())
 	}
 }
 

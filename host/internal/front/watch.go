@@ -11,21 +11,37 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// trackWatch returns a writer that gives the seats of a watch back to priority and fairness
-// when the response starts. In kube-apiserver the watch cache does that, when the initial
-// events have been read; there is none in this process, and without the signal a watch
-// would hold its seats until it ended.
-func trackWatch(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+// trackWatch returns a request and a writer that give the seats of a watch back to priority and
+// fairness. In kube-apiserver the watch cache does that, when it has sent the initial events. It is
+// in the stage, which says in the head of its response whether there are any that it has yet to send,
+// and later that it has (see WatchInitialized); if not, the seats come back when the response starts.
+func trackWatch(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	if info, ok := request.RequestInfoFrom(r.Context()); !ok || info.Verb != "watch" {
-		return w
+		return w, r
 	}
-	return responsewriter.WrapForHTTP1Or2(&watchWriter{ResponseWriter: w, ctx: r.Context()})
+	tracked := &watchWriter{ResponseWriter: w, ctx: r.Context()}
+	return responsewriter.WrapForHTTP1Or2(tracked), r.WithContext(context.WithValue(tracked.ctx, watchKey{}, tracked))
 }
+
+// WatchInitialized gives back the seats of the watch that ctx belongs to: it has sent its
+// initial events.
+func WatchInitialized(ctx context.Context) { utilflowcontrol.WatchInitialized(ctx) }
+
+// watchInitializing keeps the seats of the watch that ctx belongs to until WatchInitialized.
+func watchInitializing(ctx context.Context) {
+	if w, ok := ctx.Value(watchKey{}).(*watchWriter); ok {
+		w.initializing = true
+	}
+}
+
+type watchKey struct{}
 
 type watchWriter struct {
 	http.ResponseWriter
 	ctx     context.Context
 	started bool
+	// initializing is set before the response starts if initial events follow it.
+	initializing bool
 }
 
 func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -33,7 +49,9 @@ func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *watchWriter) start() {
 	if !w.started {
 		w.started = true
-		utilflowcontrol.WatchInitialized(w.ctx)
+		if !w.initializing {
+			utilflowcontrol.WatchInitialized(w.ctx)
+		}
 	}
 }
 

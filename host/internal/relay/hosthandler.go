@@ -15,7 +15,8 @@ import (
 
 // HostHandler serves the socket on which stages call the host. A request with
 // header.Next goes to the rest of the chain, one with
-// header.Delegate to the stage named there, any other to the API.
+// header.Delegate to the stage named there, any other to the API. One with
+// header.Initialized is a message about a watch that the stage is serving.
 type HostHandler struct {
 	Chain *Chain
 	// Caller returns the process to which a token belongs, if that may make the request.
@@ -28,6 +29,9 @@ type HostHandler struct {
 	// has made of it: method, path or query differ. The context of r is that of the request as
 	// the client sent it. It returns the request to relay, or responds itself.
 	Authorize func(w http.ResponseWriter, r *http.Request, stage string) (authorized *http.Request, ok bool)
+	// Initialized is called with the context of a watch that has sent its initial events, if
+	// it is not nil.
+	Initialized func(ctx context.Context)
 	// Refuse responds to a request that the stage is not granted to make.
 	Refuse func(w http.ResponseWriter, r *http.Request, refusal Refusal)
 }
@@ -78,7 +82,7 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token belongs to no running stage, or not to this process", http.StatusUnauthorized)
 		return
 	}
-	next, delegate := r.Header.Get(header.Next), r.Header.Get(header.Delegate)
+	next, delegate, initialized := r.Header.Get(header.Next), r.Header.Get(header.Delegate), r.Header.Get(header.Initialized)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
 		if h1.HostOnly(key) {
@@ -90,6 +94,8 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveNext(w, r, caller, next)
 	case delegate != "":
 		h.serveDelegate(w, r, caller, delegate)
+	case initialized != "":
+		h.serveInitialized(w, caller.Stage, initialized)
 	default:
 		r = h.As(r, caller)
 		if len(caller.Staged) > 0 {
@@ -97,6 +103,20 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.API.ServeHTTP(w, r)
 	}
+}
+
+// serveInitialized takes the message that a watch has sent its initial events. One that has
+// ended by now needs it no more.
+func (h *HostHandler) serveInitialized(w http.ResponseWriter, stage, id string) {
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		http.Error(w, strconv.Quote(id)+" is not the id of a request", http.StatusBadRequest)
+		return
+	}
+	if watch, ok := h.Chain.inFlight.find(n, stage); ok && h.Initialized != nil {
+		h.Initialized(watch.r.Context())
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // call is what the context of a request has that a stage makes.

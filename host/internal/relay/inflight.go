@@ -47,6 +47,15 @@ func (f *inFlight) remove(id uint64) {
 	delete(s.m, id)
 }
 
+// find returns the request with that id if the stage has it.
+func (f *inFlight) find(id uint64, stage string) (inFlightRequest, bool) {
+	s := &f.shards[id%uint64(len(f.shards))]
+	s.Lock()
+	defer s.Unlock()
+	r, ok := s.m[id]
+	return r, ok && r.stage == stage
+}
+
 // call returns the request with that id if the stage has it, and marks it as called.
 func (f *inFlight) call(id uint64, stage string) (inFlightRequest, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]

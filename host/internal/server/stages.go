@@ -41,7 +41,7 @@ func (r *run) buildChain(ctx context.Context) error {
 		return fmt.Errorf("socket for the stages: %w", err)
 	}
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
-		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse}
+		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse, Initialized: front.WatchInitialized}
 	srv := &http.Server{Handler: handler, ConnContext: withPeer, ErrorLog: r.logs.host.StandardLogger(nil)}
 	go func() { _ = srv.Serve(l) }()
 	r.undo.add(srv.Close)

@@ -44,6 +44,10 @@ const (
 	// commas. The names are those of kube-apiserver's
 	// apiserver.latency.k8s.io/NAME audit annotations.
 	Latency = "X-Catena-Latency"
+	// Initializing, with any value, means that a watch goes on to send its initial events after
+	// its response has begun: it occupies its seats of priority and fairness until the stage sends
+	// Initialized. A watch without it gives them back when its response begins.
+	Initializing = "X-Catena-Initializing"
 )
 
 // Headers of a request from a stage to the host, on the host's socket.
@@ -56,4 +60,7 @@ const (
 	// Delegate names a stage downstream, which then gets the
 	// request, whatever it claims, with the calling stage's own identity.
 	Delegate = "X-Catena-Delegate"
+	// Initialized is the value of Request of a watch whose response has had Initializing: it
+	// has sent its initial events. The request has no other meaning, and the response is 204.
+	Initialized = "X-Catena-Initialized"
 )
