@@ -50,6 +50,9 @@ func (b *groupBuilder) configure() error {
 	c := genericapiserver.NewConfig(b.scheme.codecs)
 	c.EffectiveVersion = kubeversion.Effective(compatibility.DefaultBuildEffectiveVersion())
 	b.adapter.Configure(c)
+	if err := b.flags.egress.ApplyTo(c); err != nil {
+		return err
+	}
 	client, err := kubernetes.NewForConfig(c.LoopbackClientConfig)
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
@@ -76,10 +79,18 @@ func (b *groupBuilder) addStore() error {
 	etcd.StorageConfig.Codec = b.scheme.codecs.LegacyCodec(b.scheme.stored)
 	etcd.StorageConfig.StorageObjectCountTracker = b.config.StorageObjectCountTracker
 	etcd.StorageConfig.Transport.TracerProvider = b.config.TracerProvider
+	if b.config.EgressSelector != nil && !onUnixSocket(etcd.StorageConfig.Transport.ServerList) {
+		etcd.StorageConfig.Transport.EgressLookup = b.config.EgressSelector.Lookup
+	}
 	return etcd.ApplyWithStorageFactoryTo(&groupStorageFactory{
 		SimpleStorageFactory: options.SimpleStorageFactory{StorageConfig: etcd.StorageConfig},
 		scheme:               b.scheme,
 	}, b.config)
+}
+
+// onUnixSocket reports whether etcd is on this machine, where nothing is dialed through a proxy.
+func onUnixSocket(servers []string) bool {
+	return slices.ContainsFunc(servers, func(url string) bool { return strings.HasPrefix(url, "unix") })
 }
 
 // addAuthorizer asks the server about users' rights: the authorizer is asked when an

@@ -16,6 +16,7 @@ import (
 type groupFlags struct {
 	etcd               *options.EtcdOptions
 	admission          *options.AdmissionOptions
+	egress             *options.EgressSelectorOptions
 	authorizationModes []string
 	verbosity, vmodule string
 }
@@ -27,12 +28,14 @@ func parseGroupFlags(flags []string) (*groupFlags, error) {
 	f := &groupFlags{
 		etcd:      options.NewEtcdOptions(storagebackend.NewDefaultConfig(storePrefix, nil)),
 		admission: options.NewAdmissionOptions(),
+		egress:    options.NewEgressSelectorOptions(),
 	}
 	var gates []string
 	set := pflag.NewFlagSet("group", pflag.ContinueOnError)
 	set.ParseErrorsAllowlist.UnknownFlags = true
 	f.etcd.AddFlags(set)
 	f.admission.AddFlags(set)
+	f.egress.AddFlags(set)
 	set.StringSliceVar(&f.authorizationModes, "authorization-mode", nil, "")
 	set.StringVar(&f.verbosity, "v", "0", "")
 	set.StringVar(&f.vmodule, "vmodule", "", "")
@@ -55,6 +58,7 @@ func parseGroupFlags(flags []string) (*groupFlags, error) {
 func groupFlagNames() []string {
 	set := pflag.NewFlagSet("group", pflag.ContinueOnError)
 	options.NewAdmissionOptions().AddFlags(set)
+	options.NewEgressSelectorOptions().AddFlags(set)
 	names := []string{"authorization-mode", "v", "vmodule", "feature-gates"}
 	set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return slices.Sorted(slices.Values(names))

@@ -26,6 +26,8 @@ func runStage(name string) {
 		misbehave(name, os.Getenv(envFault))
 	case badStages[name] != nil:
 		sdk.Main(sdk.Stage{Name: name, New: badStages[name]})
+	case name == "parts":
+		sdk.Main(partsGroup().Stage())
 	case name == "wardle":
 		sdk.Main(sdk.Stage{Name: name, New: newWardle})
 	default:

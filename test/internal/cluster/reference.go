@@ -164,7 +164,13 @@ func (s *Server) credentialFlags(flags map[string]string) error {
 	if err != nil {
 		return err
 	}
+	kubeletCert, kubeletKey, err := clients.client(s, "kubelet-client")
+	if err != nil {
+		return err
+	}
 	maps.Copy(flags, map[string]string{
+		"kubelet-client-certificate":         kubeletCert,
+		"kubelet-client-key":                 kubeletKey,
 		"service-account-key-file":           key,
 		"service-account-signing-key-file":   key,
 		"client-ca-file":                     clients.file,

@@ -30,6 +30,8 @@ const webSocketsFeature = "ExtendWebSocketsToKubelet"
 type Options struct {
 	// Node is the name of the Node object.
 	Node string
+	// Address is where the Node says that the kubelet is; where it is, if empty.
+	Address string
 	// ClientCA has signed the certificates of the clients that the kubelet accepts.
 	ClientCA *x509.CertPool
 	// WebSockets is whether the kubelet accepts WebSockets.
@@ -80,6 +82,9 @@ func Start(ctx context.Context, config *rest.Config, o Options) (*Kubelet, error
 	return k, nil
 }
 
+// Addr is where the kubelet serves the API server.
+func (k *Kubelet) Addr() net.Addr { return k.server.Listener.Addr() }
+
 // Stop ends the kubelet and all of its connections. The Node object stays, like that of a
 // machine that is switched off. It may be called more than once.
 func (k *Kubelet) Stop() {
@@ -109,6 +114,9 @@ func (k *Kubelet) register(ctx context.Context) error {
 	host, portText, err := net.SplitHostPort(k.server.Listener.Addr().String())
 	if err != nil {
 		return err
+	}
+	if k.options.Address != "" {
+		host = k.options.Address
 	}
 	port, err := strconv.ParseInt(portText, 10, 32)
 	if err != nil {
