@@ -42,6 +42,10 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
+	groups := &customGroups{manager: server.GenericAPIServer.DiscoveryGroupManager, served: map[string]map[string][]string{}}
+	if err := groups.follow(server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()); err != nil {
+		return nil, fmt.Errorf("extensions: groups of custom resources: %w", err)
+	}
 	if err := addStorageVersionHook(server.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
