@@ -28,6 +28,32 @@ func SetHostHeader(w http.ResponseWriter, key, value string) {
 	resp.hostHeaders.Set(key, value)
 }
 
+// HoldResponse has the beginning of a response, up to 2 KiB, held until the handler returns or flushes, so that the head
+// can have what is known only then: f, which may call SetHostHeader, is called before the head is written. It is called
+// before the handler begins to respond, and reports whether w is the writer of a stage, or wraps one.
+func HoldResponse(w http.ResponseWriter, f func()) bool {
+	resp := responseOf(w)
+	if resp == nil || resp.began {
+		return false
+	}
+	resp.beforeHead = f
+	resp.buffer.active, resp.buffer.held = true, true
+	return true
+}
+
+// SetHostTrailer sets a header for the host alone, like SetHostHeader, behind the body of a response that has begun. It gets
+// there if the response has no Content-Length.
+func SetHostTrailer(w http.ResponseWriter, key, value string) {
+	resp := responseOf(w)
+	if resp == nil {
+		return
+	}
+	if resp.hostTrailers == nil {
+		resp.hostTrailers = http.Header{}
+	}
+	resp.hostTrailers.Set(http.TrailerPrefix+key, value)
+}
+
 // setHostHeaders replaces the headers for the host by those of SetHostHeader.
 func (w *response) setHostHeaders(h http.Header) {
 	for key := range h {
@@ -47,6 +73,9 @@ func (w *response) setHostTrailers(h http.Header) {
 		if strings.HasPrefix(strings.TrimPrefix(key, http.TrailerPrefix), stagev1.HeaderPrefix) {
 			delete(h, key)
 		}
+	}
+	for key, values := range w.hostTrailers {
+		h[key] = values
 	}
 	w.addTrailingNotices(h)
 }

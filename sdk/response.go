@@ -34,8 +34,10 @@ type response struct {
 	// writtenAfterDecline is set when the handler has written to a response after Decline.
 	writtenAfterDecline bool
 
-	// hostHeaders are headers for the host alone, see SetHostHeader.
-	hostHeaders http.Header
+	// hostHeaders and hostTrailers are for the host alone, see SetHostHeader and SetHostTrailer.
+	hostHeaders, hostTrailers http.Header
+	// beforeHead is called before the head of a held response is written, see HoldResponse.
+	beforeHead func()
 
 	userHeader string
 	auditLevel string
@@ -70,7 +72,8 @@ func newResponse(w http.ResponseWriter, r *http.Request, d *drain) (*response, *
 		r.Body = &requestBody{ReadCloser: r.Body, read: &resp.bodyRead, lost: &resp.buffer.bodyLost}
 	}
 	resp.original = fingerprintOf(r)
-	resp.buffer.active = r.ContentLength != 0 && r.Header.Get("Expect") != ""
+	resp.buffer.expect = r.ContentLength != 0 && r.Header.Get("Expect") != ""
+	resp.buffer.active = resp.buffer.expect
 	return resp, r
 }
 
@@ -158,10 +161,22 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// beginResponse is called before the head of the final response is written.
+// beginResponse is called when the handler begins the final response.
 func (w *response) beginResponse() {
 	if !w.began {
 		w.began = true
+		if w.beforeHead == nil {
+			w.setHostHeaders(w.writer.Header())
+		}
+	}
+}
+
+// endHold is called before the head of the final response is written.
+func (w *response) endHold() {
+	if w.beforeHead != nil {
+		f := w.beforeHead
+		w.beforeHead = nil
+		f()
 		w.setHostHeaders(w.writer.Header())
 	}
 }
@@ -175,6 +190,7 @@ func (w *response) end() {
 		w.setHostTrailers(w.writer.Header())
 	default:
 		w.beginResponse() // the server writes the head
+		w.endHold()
 	}
 }
 
@@ -192,6 +208,9 @@ func (w *response) WriteHeader(code int) {
 		w.beginResponse()
 	}
 	if !w.bufferStatus(code) {
+		if code == http.StatusSwitchingProtocols {
+			w.endHold()
+		}
 		w.writer.WriteHeader(code)
 	}
 }
@@ -246,6 +265,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errDeclined
 	}
 	header := w.writer.Header()
+	w.endHold()
 	w.setHostHeaders(header) // the handler may write the head from it
 	conn, buffered, err := http.NewResponseController(w.writer).Hijack()
 	if err != nil {

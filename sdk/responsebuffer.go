@@ -12,8 +12,12 @@ import (
 // begun: a handler that writes a little and then reads would wait for ever. So the
 // beginning is buffered until the handler reads, returns, flushes, or has written more than
 // maxBuffered. If it has not read before that, the body is not sent: reading it is an error.
+//
+// A response that is held (HoldResponse) is buffered in the same way, but reading does not end that.
 type responseBuffer struct {
 	active bool
+	// expect and held are why it is active.
+	expect, held bool
 	// body and status have been written by the handler; the status is 0 if it has not been.
 	body   bytes.Buffer
 	status int
@@ -49,15 +53,18 @@ func (w *response) bufferBody(p []byte) bool {
 	return false
 }
 
-func (w *response) buffering() bool { return w.buffer.active && !w.bodyRead.Load() }
+func (w *response) buffering() bool {
+	return w.buffer.active && (w.buffer.held || !w.bodyRead.Load())
+}
 
 // flushBuffer writes what is buffered. Nothing is buffered after it.
 func (w *response) flushBuffer() {
 	if !w.buffer.active {
 		return
 	}
-	w.buffer.bodyLost.Store(!w.bodyRead.Load())
+	w.buffer.bodyLost.Store(w.buffer.expect && !w.bodyRead.Load())
 	w.buffer.active = false
+	w.endHold()
 	if w.buffer.status != 0 {
 		w.writer.WriteHeader(w.buffer.status)
 	}

@@ -68,5 +68,6 @@ func (s *Service) recoverPanic(resp *response, r *http.Request) {
 	default:
 		clear(resp.Header())
 		http.Error(resp, panicText, http.StatusInternalServerError)
+		resp.end()
 	}
 }

@@ -59,14 +59,23 @@ func (h *hostRequest) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
+// capture takes what the handlers have left so far.
+func (h *hostRequest) capture() {
+	audit.AuditContextFrom(h.ctx).ProcessEventStage(h.ctx, auditinternal.StageResponseComplete)
+}
+
 // auditHeader returns the value of stagev1.HeaderAudit, empty if there is
 // nothing to tell.
 func (h *hostRequest) auditHeader() string {
-	audit.AuditContextFrom(h.ctx).ProcessEventStage(h.ctx, auditinternal.StageResponseComplete)
-	if h.captured.empty() {
+	h.capture()
+	return h.captured.header()
+}
+
+func (c *auditResult) header() string {
+	if c.empty() {
 		return ""
 	}
-	encoded, err := json.Marshal(h.captured)
+	encoded, err := json.Marshal(c)
 	if err != nil {
 		return ""
 	}

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/tracing"
 
+	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -65,9 +65,12 @@ func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 		dropHostHeaders(r.Header)
 		ctx, h.watch = withWatchSignal(ctx, a.env.Initializing)
 		h.ctx = ctx
-		h.handler, h.w, h.r = handler, responsewriter.WrapForHTTP1Or2(&resultWriter{ResponseWriter: w, request: h}), r.WithContext(ctx)
+		h.handler, h.w, h.r = handler, w, r.WithContext(ctx)
+		if h.audited || h.watch != nil {
+			sdk.HoldResponse(w, h.finish)
+			defer h.finishLate()
+		}
 		h.handle()
-		h.finish() // if the handler has written nothing, the head is written now
 	})
 }
 
@@ -100,9 +103,9 @@ type hostRequest struct {
 	ctx      context.Context
 	captured auditResult
 	audited  bool
-	// finished is set once what goes back to the host is in the response's header,
-	// or is not to go there.
+	// finished is set once what goes back to the host is in the response's header; sent has the durations of that.
 	finished bool
+	sent     [len(latencyNames)]time.Duration
 	// watch is nil if the request is none.
 	watch *watchSignal
 	// The server's handler and what it gets.

@@ -3,8 +3,10 @@ package apistage_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +144,33 @@ func TestAuditGoesBackToTheHost(t *testing.T) {
 	}
 }
 
+// What Kubernetes' handlers note when they have responded goes to the host with the head of a short response, and behind the
+// body of a long one.
+func TestLateAnnotationsAndLatencies(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10, 5000} {
+		stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+			audit.AddAuditAnnotation(r.Context(), "early", "1")
+			request.TrackStorageLatency(r.Context(), 5)
+			_, _ = w.Write(make([]byte, size))
+			audit.AddAuditAnnotation(r.Context(), "late", "2")
+			request.TrackStorageLatency(r.Context(), 7)
+		})), stagetest.Options{})
+		response := ask(t, stage, "/own", map[string]string{stagev1.HeaderAuditLevel: "Metadata"})
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{response.Header.Get(stagev1.HeaderAudit), response.Header.Get(stagev1.HeaderLatency), response.Trailer.Get(stagev1.HeaderAudit), response.Trailer.Get(stagev1.HeaderLatency)}
+		want := []string{`{"annotations":{"early":"1","late":"2"}}`, "etcd=12", "", ""}
+		if size > 2048 {
+			want = []string{`{"annotations":{"early":"1"}}`, "etcd=5", `{"annotations":{"late":"2"}}`, "etcd=7"}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d bytes: header and trailer are %q, want %q", size, got, want)
+		}
+	}
+}
+
 // TestAuditTellsTheObjectOfABody is about a name that the URL of a create does not have.
 func TestAuditTellsTheObjectOfABody(t *testing.T) {
 	t.Parallel()
@@ -163,7 +192,7 @@ func TestWarningsAndLatencies(t *testing.T) {
 		request.TrackStorageLatency(r.Context(), 1500*time.Microsecond)
 		request.TrackDecodeLatency(r.Context(), 7)
 	})), stagetest.Options{})
-	response := ask(t, stage, "/own", nil)
+	response := ask(t, stage, "/own", map[string]string{stagev1.HeaderAuditLevel: "Metadata"})
 	if got := response.Header.Get("Warning"); !strings.Contains(got, "old version") {
 		t.Errorf("warning is %q", got)
 	}

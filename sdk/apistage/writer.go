@@ -1,9 +1,7 @@
 package apistage
 
 import (
-	"bufio"
-	"net"
-	"net/http"
+	"maps"
 	"strconv"
 	"time"
 
@@ -13,78 +11,80 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// resultWriter adds to the head of the response what the handlers have left for
-// the host. By the time a handler writes the head, Kubernetes has logged all
-// bodies, annotations and times of a request that is not a stream.
-type resultWriter struct {
-	http.ResponseWriter
-	request *hostRequest
-}
-
-func (w *resultWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *resultWriter) WriteHeader(code int) {
-	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		w.request.finish()
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *resultWriter) Write(body []byte) (int, error) {
-	w.request.finish()
-	return w.ResponseWriter.Write(body)
-}
-
-func (w *resultWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.request.finished = true
-	return http.NewResponseController(w.ResponseWriter).Hijack()
-}
-
-// finish puts what goes back to the host into the response's head, once.
+// finish puts what the handlers have left for the host into the head of the response. It is called before that is
+// written, which for a short response is after they have returned. Only then do Kubernetes' handlers note that an
+// API is deprecated, and how long it took to write.
 func (h *hostRequest) finish() {
-	if h.finished {
-		return
-	}
 	h.finished = true
-	if latency := latencies(h); latency != "" {
-		sdk.SetHostHeader(h.original, stagev1.HeaderLatency, latency)
-	}
 	if h.watch != nil {
 		h.watch.begin(h.original)
 	}
 	if !h.audited {
 		return
 	}
+	h.sent = h.latencies()
+	if value := durations(h.sent); value != "" {
+		sdk.SetHostHeader(h.original, stagev1.HeaderLatency, value)
+	}
 	if value := h.auditHeader(); value != "" {
 		sdk.SetHostHeader(h.original, stagev1.HeaderAudit, value)
 	}
 }
 
-// latencies lists the times that Kubernetes tracks, in nanoseconds.
-func latencies(h *hostRequest) string {
+// finishLate puts what they have left since then behind the body.
+func (h *hostRequest) finishLate() {
+	if !h.audited || !h.finished {
+		return // there is nothing to tell, or the head is yet to be written
+	}
+	before := h.captured.Annotations
+	h.capture()
+	late := auditResult{Annotations: h.captured.Annotations}
+	maps.DeleteFunc(late.Annotations, func(key, _ string) bool { _, known := before[key]; return known })
+	if value := late.header(); value != "" {
+		sdk.SetHostTrailer(h.original, stagev1.HeaderAudit, value)
+	}
+	more := h.latencies()
+	for i, sent := range h.sent {
+		more[i] -= sent
+	}
+	if value := durations(more); value != "" {
+		sdk.SetHostTrailer(h.original, stagev1.HeaderLatency, value)
+	}
+}
+
+// latencyNames are the names of what latencies returns.
+var latencyNames = [...]string{
+	"etcd", "transform-response-object", "serialize-response-object", "response-write", "decode-response-object",
+	"mutating-webhook", "validating-webhook", "authorization",
+}
+
+// latencies are the times that Kubernetes tracks.
+func (h *hostRequest) latencies() (all [len(latencyNames)]time.Duration) {
 	trackers, ok := request.LatencyTrackersFrom(h.ctx)
 	if !ok {
-		return ""
+		return all
 	}
+	for i, tracker := range [...]request.DurationTracker{
+		trackers.StorageTracker, trackers.TransformTracker, trackers.SerializationTracker, trackers.ResponseWriteTracker, trackers.DecodeTracker,
+		trackers.MutatingWebhookTracker, trackers.ValidatingWebhookTracker, trackers.AuthorizationTracker,
+	} {
+		all[i] = tracker.GetLatency()
+	}
+	return all
+}
+
+// durations lists those that are not zero, in nanoseconds.
+func durations(all [len(latencyNames)]time.Duration) string {
 	var out []byte
-	add := func(name string, tracker request.DurationTracker) {
-		spent := tracker.GetLatency()
-		if spent == 0 {
-			return
+	for i, spent := range all {
+		if spent <= 0 {
+			continue
 		}
 		if len(out) > 0 {
 			out = append(out, ',')
 		}
-		out = append(append(out, name...), '=')
-		out = strconv.AppendInt(out, int64(spent/time.Nanosecond), 10)
+		out = append(append(out, latencyNames[i]...), '=')
+		out = strconv.AppendInt(out, spent.Nanoseconds(), 10)
 	}
-	add("etcd", trackers.StorageTracker)
-	add("transform-response-object", trackers.TransformTracker)
-	add("serialize-response-object", trackers.SerializationTracker)
-	add("response-write", trackers.ResponseWriteTracker)
-	add("decode-response-object", trackers.DecodeTracker)
-	add("mutating-webhook", trackers.MutatingWebhookTracker)
-	add("validating-webhook", trackers.ValidatingWebhookTracker)
-	add("authorization", trackers.AuthorizationTracker)
 	return string(out)
 }
