@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -57,7 +58,7 @@ func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 			ctx = request.WithUser(ctx, hostUser{ctx})
 		}
 		ctx = request.WithReceivedTimestamp(ctx, receivedAt(r.Header.Get(stagev1.HeaderReceived)))
-		ctx = request.WithLatencyTrackers(ctx)
+		ctx = withLatencyTrackers(ctx, r.Header.Get(stagev1.HeaderLatency))
 		ctx = request.WithServerShutdownSignal(ctx, a)
 		ctx = audit.WithAuditContext(ctx)
 		audit.WithAuditID(ctx, types.UID(r.Header.Get(auditinternal.HeaderAuditID)))
@@ -86,6 +87,22 @@ func dropHostHeaders(header http.Header) {
 			delete(header, name)
 		}
 	}
+}
+
+// queueWait names the time in the queues of priority and fairness, in stagev1.HeaderLatency of a request.
+const queueWait = "apf-queue-wait="
+
+// withLatencyTrackers is Kubernetes' filter, which leaves watches out. The time of the request in queues was the host's.
+func withLatencyTrackers(ctx context.Context, spent string) context.Context {
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "watch" {
+		return ctx
+	}
+	ctx = request.WithLatencyTrackers(ctx)
+	number, _ := strings.CutPrefix(spent, queueWait)
+	if waited, err := strconv.ParseInt(number, 10, 64); err == nil {
+		request.TrackAPFQueueWaitLatency(ctx, time.Duration(waited))
+	}
+	return ctx
 }
 
 func receivedAt(micros string) time.Time {

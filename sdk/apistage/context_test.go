@@ -202,6 +202,21 @@ func TestWarningsAndLatencies(t *testing.T) {
 	}
 }
 
+// A request has the time that it has waited in the host's queues, which Kubernetes' service level indicators leave out.
+func TestTimeInQueues(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+		trackers, _ := request.LatencyTrackersFrom(r.Context())
+		fmt.Fprint(w, trackers.APFQueueWaitTracker.GetLatency())
+	})), stagetest.Options{})
+	for header, want := range map[string]string{"apf-queue-wait=7000000": "7ms", "": "0s", "nonsense": "0s"} {
+		response := ask(t, stage, "/own", map[string]string{stagev1.HeaderLatency: header})
+		if got, err := io.ReadAll(response.Body); err != nil || string(got) != want {
+			t.Errorf("%q: the time in queues is %q (%v), want %q", header, got, err, want)
+		}
+	}
+}
+
 func TestWatchesAreToldToEnd(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})

@@ -223,14 +223,7 @@ func TestAuditOfSession(t *testing.T) {
 			"audit-webhook-truncate-enabled": "true", "audit-webhook-truncate-max-event-size": "20000", "audit-webhook-truncate-max-batch-size": "100000",
 		}
 	})
-	aborts, hooks, closed := abortingServer(t), reviewingServer(t), closedPort(t)
-	for _, s := range b.both() {
-		apply(t, s.Server, fmt.Sprintf(sessionObjects, strings.TrimPrefix(aborts.URL, "https://127.0.0.1:")))
-		apply(t, s.Server, widgets)
-		apply(t, s.Server, fmt.Sprintf(reviewers, hooks.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hooks.Certificate().Raw}))))
-		do(t, s.Config(cluster.Admin), http.MethodPatch, "/api/v1/nodes/refuses/status", fmt.Sprintf(refusingNode, closed), "Content-Type: application/merge-patch+json")
-		awaitSession(t, s.Server)
-	}
+	prepareSession(t, b)
 	prefix := auditID("session")
 	steps := session()
 	t.Run("session", func(t *testing.T) {
@@ -266,6 +259,20 @@ func TestAuditOfSession(t *testing.T) {
 				t.Errorf("%s: %s: Catena's events (+) are not kube-apiserver's (-):\n%s", backend, step.name, diff)
 			}
 		}
+	}
+}
+
+// prepareSession makes what the session needs.
+func prepareSession(t *testing.T, b *beside) {
+	t.Helper()
+	aborts, hooks, closed := abortingServer(t), reviewingServer(t), closedPort(t)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hooks.Certificate().Raw})
+	for _, s := range b.both() {
+		apply(t, s.Server, fmt.Sprintf(sessionObjects, strings.TrimPrefix(aborts.URL, "https://127.0.0.1:")))
+		apply(t, s.Server, widgets)
+		apply(t, s.Server, fmt.Sprintf(reviewers, hooks.URL, base64.StdEncoding.EncodeToString(ca)))
+		do(t, s.Config(cluster.Admin), http.MethodPatch, "/api/v1/nodes/refuses/status", fmt.Sprintf(refusingNode, closed), "Content-Type: application/merge-patch+json")
+		awaitSession(t, s.Server)
 	}
 }
 

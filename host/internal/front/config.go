@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
 	clientgoinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane"
@@ -24,8 +25,10 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	completed.Etcd.EncryptionProviderConfigFilepath = ""
 	completed.Etcd.EncryptionProviderConfigAutomaticReload = false
 
+	// The name in the metrics, which only one server of a process can have.
+	name, _ := cache.NewInformerName("kube-apiserver")
 	config, informers, _, err := controlplaneapiserver.BuildGenericConfig(
-		completed.CompletedOptions, nil, controlplane.DefaultAPIResourceConfigSource(), noOpenAPI, nil)
+		completed.CompletedOptions, nil, controlplane.DefaultAPIResourceConfigSource(), noOpenAPI, name)
 	if err != nil {
 		return nil, nil, errors.Join(flags.configErrors(err)...)
 	}

@@ -70,6 +70,13 @@ func (c *Propagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 	if received, ok := request.ReceivedTimestampFrom(ctx); ok {
 		dst = appendIntHeader(dst, stagev1.HeaderReceived, received.UnixMicro())
 	}
+	if trackers, ok := request.LatencyTrackersFrom(ctx); ok {
+		// kube-apiserver's service level indicator is without the time in queues.
+		if waited := trackers.APFQueueWaitTracker.GetLatency(); waited > 0 {
+			dst = append(dst, stagev1.HeaderLatency+": apf-queue-wait="...)
+			dst = append(strconv.AppendInt(dst, waited.Nanoseconds(), 10), "\r\n"...)
+		}
+	}
 	return c.appendAudit(dst, r)
 }
 

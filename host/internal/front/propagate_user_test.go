@@ -72,6 +72,16 @@ func TestAppendRequestHeadersIsCheap(t *testing.T) {
 	}
 }
 
+func TestAppendTimeInQueues(t *testing.T) {
+	t.Parallel()
+	ctx := request.WithLatencyTrackers(t.Context())
+	request.TrackAPFQueueWaitLatency(ctx, 7*time.Millisecond)
+	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+	if got, want := string((&Propagator{}).AppendRequestHeaders(nil, r)), "X-Catena-Latency: apf-queue-wait=7000000\r\n"; got != want {
+		t.Errorf("headers are %q, want %q", got, want)
+	}
+}
+
 func BenchmarkAppendRequestHeaders(b *testing.B) {
 	c, r := &Propagator{}, filteredRequest(b)
 	buf := make([]byte, 0, 1024)

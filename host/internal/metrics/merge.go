@@ -17,7 +17,22 @@ const (
 	exported = "exported_"
 	// reserved begins the names of the host's own metrics.
 	reserved = "catena_"
+	// otherLabel is stageLabel in the families of kubernetesLabel.
+	otherLabel = "catena_stage"
 )
+
+// kubernetesLabel reports whether a family of Kubernetes has a label stage of its own, which keeps its name and meaning.
+func kubernetesLabel(family string) bool {
+	switch family {
+	case "kubernetes_feature_enabled", "apiserver_watch_events_dispatch_duration_seconds", "apiserver_egress_dialer_dial_failure_count":
+		return true
+	}
+	return false
+}
+
+// sameEverywhere reports whether a family is about the server, and not about one of its processes: the host's series stand
+// for those of the stages.
+func sameEverywhere(family string) bool { return family == "kubernetes_feature_enabled" }
 
 // merger merges families of several sources.
 type merger struct {
@@ -57,7 +72,10 @@ func (m *merger) add(stage string, f *dto.MetricFamily) {
 	}
 	kept := f.Metric[:0]
 	for _, metric := range f.GetMetric() {
-		label(metric, stage)
+		if sameEverywhere(name) && seen[keyOf(sortedLabels(metric))] {
+			continue
+		}
+		label(metric, labelFor(name), stage)
 		if key := keyOf(metric); seen[key] {
 			m.warn(stage, name, "it has a series twice")
 		} else {
@@ -75,17 +93,29 @@ func (m *merger) add(stage string, f *dto.MetricFamily) {
 
 func typeName(f *dto.MetricFamily) string { return strings.ToLower(f.GetType().String()) }
 
-// label gives a series the label stage. One that the stage has set itself gets another name.
-func label(metric *dto.Metric, stage string) {
-	for i := indexOf(metric, stageLabel); i >= 0; i = indexOf(metric, stageLabel) {
-		free := exported + stageLabel
+func labelFor(family string) string {
+	if kubernetesLabel(family) {
+		return otherLabel
+	}
+	return stageLabel
+}
+
+// label gives a series the label name, with the stage as its value. One that the stage has set itself gets another name.
+func label(metric *dto.Metric, name, stage string) {
+	for i := indexOf(metric, name); i >= 0; i = indexOf(metric, name) {
+		free := exported + name
 		for indexOf(metric, free) >= 0 {
 			free = exported + free
 		}
 		metric.Label[i].Name = proto.String(free)
 	}
-	metric.Label = append(metric.Label, &dto.LabelPair{Name: proto.String(stageLabel), Value: proto.String(stage)})
+	metric.Label = append(metric.Label, &dto.LabelPair{Name: proto.String(name), Value: proto.String(stage)})
+	sortedLabels(metric)
+}
+
+func sortedLabels(metric *dto.Metric) *dto.Metric {
 	slices.SortFunc(metric.Label, byName)
+	return metric
 }
 
 func indexOf(metric *dto.Metric, name string) int {
@@ -129,7 +159,7 @@ func gauge(name, help string) *dto.MetricFamily {
 
 func sample(stage string, value float64) *dto.Metric {
 	m := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
-	label(m, stage)
+	label(m, stageLabel, stage)
 	return m
 }
 

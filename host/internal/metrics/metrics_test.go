@@ -106,6 +106,12 @@ func TestBadStages(t *testing.T) {
 		"forged label twice": {
 			text: `hits{stage="core",exported_stage="x"} 1` + "\n", want: `hits{exported_exported_stage="core",exported_stage="x",stage="bad"} 1`,
 		},
+		"Kubernetes' own label": {
+			text: `apiserver_watch_events_dispatch_duration_seconds{stage="total"} 1` + "\n", want: `apiserver_watch_events_dispatch_duration_seconds{catena_stage="bad",stage="total"} 1`,
+		},
+		"forged other label": {
+			text: `kubernetes_feature_enabled{stage="BETA",catena_stage="core"} 1` + "\n", want: `kubernetes_feature_enabled{catena_stage="bad",exported_catena_stage="core",stage="BETA"} 1`,
+		},
 		"reserved name": {
 			text: "# TYPE catena_relay_hops_total counter\ncatena_relay_hops_total{outcome=\"x\"} 9\nfine 1\n", want: `fine{stage="bad"} 1`,
 			absent: "outcome", log: "names that begin with catena_",

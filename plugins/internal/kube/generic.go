@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -147,9 +148,12 @@ func (b *base) buildClient() error {
 		return err
 	}
 	b.client = client
+	// The name in the metrics, which only one server of a process can have.
+	name, _ := cache.NewInformerName("kube-apiserver")
 	b.informers = tolerant{
-		SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, informerResync, informers.WithTransform(withoutManagedFields)),
-		served:                served(client.Discovery()),
+		SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, informerResync,
+			informers.WithTransform(withoutManagedFields), informers.WithInformerName(name)),
+		served: served(client.Discovery()),
 	}
 	return nil
 }

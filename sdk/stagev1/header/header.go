@@ -42,7 +42,8 @@ const (
 	Audit = "X-Catena-Audit"
 	// Latency lists the time spent, as NAME=NANOSECONDS separated by
 	// commas. The names are those of kube-apiserver's
-	// apiserver.latency.k8s.io/NAME audit annotations.
+	// apiserver.latency.k8s.io/NAME audit annotations. In a request, it is how long that has
+	// waited for priority and fairness.
 	Latency = "X-Catena-Latency"
 	// Initializing, with any value, means that a watch goes on to send its initial events after
 	// its response has begun: it occupies its seats of priority and fairness until the stage sends
