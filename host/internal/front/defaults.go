@@ -17,6 +17,8 @@ type Default struct {
 	Flags []string
 	// Unless are further flags that replace these if the operator has set them.
 	Unless []string
+	// Kubernetes has errors in the flags be those of Kubernetes' own code, in its words. It makes no check that this does not.
+	Kubernetes bool
 }
 
 func (d Default) names() []string {
@@ -59,7 +61,7 @@ func Defaults(files pki.Files) []Default {
 
 // KubernetesDefaults are kube-apiserver's own, of which each process would warn that they will not be the default for ever.
 func KubernetesDefaults() []Default {
-	return []Default{{Flags: []string{"service-cluster-ip-range=10.0.0.0/24"}}}
+	return []Default{{Flags: []string{"service-cluster-ip-range=10.0.0.0/24"}, Kubernetes: true}}
 }
 
 // firstServiceIP returns the address of the service "kubernetes" in a range of service

@@ -16,6 +16,9 @@ import (
 // reported at once, each with the flag that names the file. It also returns the paths of
 // the files that have a problem.
 func (f *Flags) checkFiles(now time.Time) (problems []error, unusable []string) {
+	if f.kubernetes {
+		return nil, nil
+	}
 	check := func(flag, path string, err error) {
 		if err != nil {
 			problems, unusable = append(problems, fmt.Errorf("%s: %w", key(flag), err)), append(unusable, path)

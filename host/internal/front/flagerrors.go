@@ -30,6 +30,9 @@ func keysIn(err error) []string {
 // the names of command line flags by keys of the configuration. A part that names no flag
 // gets the key of the flag that it seems to be about as a prefix.
 func (f *Flags) configErrors(err error) []error {
+	if f.kubernetes {
+		return []error{err}
+	}
 	var all []error
 	for _, err := range split(err) {
 		text := f.withKeys(lineBreaks.ReplaceAllString(err.Error(), " "))

@@ -31,6 +31,8 @@ type Flags struct {
 	// asked and defaults are the arguments of ParseFlags.
 	asked    map[string][]string
 	defaults []Default
+	// kubernetes is set if errors are Kubernetes' own.
+	kubernetes bool
 }
 
 // ParseFlags parses the flags that the operator has set, name → values without
@@ -56,6 +58,8 @@ func parseFlags(operator map[string][]string, defaults []Default) (*Flags, error
 		operator: map[string]bool{},
 		asked:    operator,
 		defaults: defaults,
+
+		kubernetes: slices.ContainsFunc(defaults, func(d Default) bool { return d.Kubernetes }),
 	}
 	f.all.SetOutput(io.Discard)
 	f.named = f.options.Flags()

@@ -150,18 +150,26 @@ func (h *health) handler(next http.Handler) http.Handler {
 			all.ServeHTTP(w, r)
 			return
 		}
-		checks := h.of(endpoint)
-		i := slices.IndexFunc(checks, func(c lifecycle.Check) bool { return c.Name == name })
-		if i < 0 {
+		checks := slices.DeleteFunc(h.of(endpoint), func(c lifecycle.Check) bool { return !isNamed(c, name) })
+		if len(checks) == 0 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if err := h.run(r.Context(), endpoint, checks[i]); err != nil {
-			http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
-			return
+		for _, c := range checks {
+			if err := h.run(r.Context(), endpoint, c); err != nil {
+				http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
+				return
+			}
 		}
 		fmt.Fprint(w, "ok")
 	})
+}
+
+// isNamed reports whether a client means a check by a name: that of the check, or the one that kube-apiserver has for a check of
+// a stage, such as etcd for core/etcd.
+func isNamed(c lifecycle.Check, name string) bool {
+	stage, rest, ok := strings.Cut(c.Name, "/")
+	return c.Name == name || ok && stage != "poststarthook" && rest == name
 }
 
 // serveAll responds as Kubernetes' endpoints of health do.
@@ -195,8 +203,8 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 	excluded = slices.Compact(slices.Sorted(slices.Values(excluded)))
 	unknown := slices.Clone(excluded)
 	for _, check := range h.of(endpoint) {
-		if slices.Contains(excluded, check.Name) {
-			unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == check.Name })
+		if slices.ContainsFunc(excluded, func(name string) bool { return isNamed(check, name) }) {
+			unknown = slices.DeleteFunc(unknown, func(name string) bool { return isNamed(check, name) })
 			fmt.Fprintf(&out, "[+]%s excluded: ok\n", check.Name)
 			continue
 		}

@@ -77,6 +77,9 @@ func TestChecksCanChangeAtAnyTime(t *testing.T) {
 	}{
 		{path: "/livez", code: 500, has: "[-]b/bad failed: reason withheld\n", hasNot: errTest.Error()},
 		{path: "/livez", code: 500, has: "[+]ping ok\n[+]log ok\n", hasNot: "catena-stages ok"},
+		{path: "/livez?verbose&exclude=bad", code: 200, has: "[+]a/ok ok\n[+]b/bad excluded: ok\n", hasNot: "warn:"}, // as kube-apiserver names it
+		{path: "/livez/bad", code: 500, has: "internal server error", hasNot: "ok"},
+		{path: "/livez/ok", code: 200, has: "ok", hasNot: "error"},
 		{path: "/livez?verbose&exclude=b/bad", code: 200, has: "[+]a/ok ok\n[+]b/bad excluded: ok\n", hasNot: "warn:"},
 		{path: "/livez?exclude=b/bad", code: 200, has: "ok"},
 		{path: "/livez?verbose&exclude=b/bad&exclude=c/new", code: 200, has: `warn: some health checks cannot be excluded: no matches for "c/new"`},

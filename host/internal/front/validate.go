@@ -61,6 +61,9 @@ func (f *Flags) complete(ctx context.Context) (options.CompletedOptions, error) 
 
 // checkTLS checks the flags that Kubernetes' code reads only when it opens the secure port.
 func (f *Flags) checkTLS() []error {
+	if f.kubernetes {
+		return nil
+	}
 	var problems []error
 	serving := f.options.SecureServing
 	if _, err := cliflag.TLSVersion(serving.MinTLSVersion); err != nil {
