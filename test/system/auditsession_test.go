@@ -230,13 +230,15 @@ func TestAuditOfSession(t *testing.T) {
 		for name, s := range b.both() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				logged := map[string]string{}
 				for i, step := range steps {
-					step.send(t, s, fmt.Sprintf("%s-%d", prefix, i))
+					id := fmt.Sprintf("%s-%d", prefix, i)
+					step.send(t, s, id)
 					if !strings.HasPrefix(step.name, "none: ") {
-						sinks[name].await(t, fmt.Sprintf("%s-%d", prefix, i))
+						logged[id] = step.name
 					}
 				}
-				sinks[name].awaitPushed(t, fmt.Sprintf("%s-%d", prefix, len(steps)-1))
+				sinks[name].await(t, logged)
 			})
 		}
 	})
@@ -385,20 +387,20 @@ func (a *auditSinks) logged(t *testing.T) (events []map[string]any) {
 	return events
 }
 
-// await waits for the last event of a request in the log.
-func (a *auditSinks) await(t *testing.T, id string) {
+// await waits until both backends have the last event of each of these requests.
+func (a *auditSinks) await(t *testing.T, ids map[string]string) {
 	t.Helper()
-	eventually(t, "the last event of "+id, func() bool {
-		events := byID(a.logged(t))[id]
-		return slices.ContainsFunc(events, isLast)
-	})
-}
-
-func (a *auditSinks) awaitPushed(t *testing.T, id string) {
-	t.Helper()
-	eventually(t, "the webhook has the event "+id, func() bool {
-		return slices.ContainsFunc(a.delivered(), func(e map[string]any) bool { return e["auditID"] == id && e["stage"] == "ResponseComplete" })
-	})
+	missing := func() (names []string) {
+		for _, events := range []map[string][]map[string]any{byID(a.logged(t)), byID(a.delivered())} {
+			for id, name := range ids {
+				if !slices.ContainsFunc(events[id], isLast) {
+					names = append(names, name)
+				}
+			}
+		}
+		return names
+	}
+	eventually(t, "both backends have all events", func() bool { return len(missing()) == 0 }, func() string { return fmt.Sprint(missing()) })
 }
 
 // abortingServer is an aggregated API server that breaks off some responses.

@@ -68,7 +68,12 @@ func sameEverywhere(value any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for key, inner := range v {
-			if key != "resourceVersion" && key != "continue" {
+			switch key {
+			case "resourceVersion", "continue":
+			case "resourceRules", "nonResourceRules": // in any order
+				list, _ := inner.([]any)
+				out[key] = len(list)
+			default:
 				out[key] = sameEverywhere(inner)
 			}
 		}
