@@ -139,7 +139,7 @@ func (m *machine) address() string { return m.fleet.network.address(m.index + 1)
 func (m *machine) dataDir() string { return filepath.Join(m.fleet.dir, m.name()) }
 
 func (m *machine) run(name, program string, args ...string) (*cluster.Process, error) {
-	path, all := m.fleet.network.in(m.index, program, args...)
+	path, all := m.fleet.network.in(m.index, m.name(), program, args...)
 	return cluster.StartProcess(m.fleet.dir, name+fmt.Sprint(m.index), path, all...)
 }
 
@@ -187,7 +187,7 @@ func (m *machine) command(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, all := m.fleet.network.in(m.index, filepath.Join(bin, "catena"), args...)
+	path, all := m.fleet.network.in(m.index, m.name(), filepath.Join(bin, "catena"), args...)
 	cmd := exec.CommandContext(ctx, path, all...)
 	cmd.Dir, cmd.Env = cluster.Root(), cluster.Environ()
 	out, err := cmd.CombinedOutput()

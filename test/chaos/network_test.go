@@ -57,9 +57,11 @@ func (n *network) partition(machine int, cut bool) error {
 	return ip("link set " + n.link(machine) + " " + state)
 }
 
-// in returns a command line that runs a program on a machine, in the process that it is started in.
-func (n *network) in(machine int, program string, args ...string) (path string, all []string) {
-	return "nsenter", append([]string{"--net=/run/netns/" + n.space(machine), program}, args...)
+// in returns a command line that runs a program on a machine, whose name is that of the host there, in the process that it
+// is started in.
+func (n *network) in(machine int, host, program string, args ...string) (path string, all []string) {
+	return "nsenter", append([]string{"--net=/run/netns/" + n.space(machine),
+		"unshare", "--uts", "sh", "-c", `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`, host, program}, args...)
 }
 
 // remove deletes as much of the network as there is.
