@@ -23,9 +23,33 @@ func Self() (join.Host, error) {
 	return join.Host{Name: name, Release: kubeversion.Release()}, err
 }
 
-// checkKeys compares the keys of this host with those that the cluster is known by in the store. With the defaults of
-// kube-apiserver, nothing is there that kube-apiserver would not have written.
+// checkKeys compares the keys of this host with those that the cluster is known by in an external store.
 func (r *run) checkKeys(ctx context.Context) error {
+	if len(r.storage.Endpoints) == 0 {
+		return nil
+	}
+	return r.recordKeys(ctx)
+}
+
+// recordKeysLater records the keys in an embedded store, which no other host has. Watches from the first revisions on work
+// as long as nothing is stored before the stages have their caches.
+func (r *run) recordKeysLater(ctx context.Context) {
+	if len(r.storage.Endpoints) > 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.front.Ready():
+	}
+	if err := r.recordKeys(ctx); err != nil && ctx.Err() == nil {
+		r.logs.host.Warn("the keys of this host are not recorded in the store", "error", err)
+	}
+}
+
+// recordKeys checks the keys of this host and records them. With the defaults of kube-apiserver, nothing is in the store that
+// kube-apiserver would not have written.
+func (r *run) recordKeys(ctx context.Context) error {
 	if r.Config.APIServerDefaults == config.KubernetesDefaults {
 		return nil
 	}

@@ -209,6 +209,7 @@ func (r *run) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
+	go r.recordKeysLater(ctx)
 	go r.monitorStore(ctx)
 	go r.announce(ctx)
 	r.front.Metrics().ObserveConfig(r.started)
