@@ -81,7 +81,7 @@ func faults() []fault {
 
 // slow makes the member of etcd run for a part of the time only.
 func (m *machine) slow(ctx context.Context) error {
-	for end := time.Now().Add(lasts); time.Now().Before(end); {
+	for end := time.Now().Add(m.fleet.outage); time.Now().Before(end); {
 		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 			if err := errors.Join(m.signal(s, m.etcd), sleep(ctx, 150*time.Millisecond)); err != nil {
 				return err
@@ -194,6 +194,7 @@ func TestRandomFaultsOfHosts(t *testing.T) {
 	}
 	playFaults(t, f, func(happen func(fault, *machine)) {
 		for end := time.Now().Add(*duration); time.Now().Before(end) && !t.Failed(); {
+			f.outage = time.Duration(1+random.IntN(60)) * time.Second
 			happen(all[random.IntN(len(all))], f.machines[random.IntN(machines)])
 		}
 	})
@@ -229,9 +230,6 @@ func playFaults(t *testing.T, f *fleet, play func(happen func(fault, *machine)))
 	t.Logf("\n%s%s", r, c)
 }
 
-// lasts is how long a fault lasts that keeps all machines from serving.
-const lasts = 5 * time.Second
-
 // suffer lets a fault happen. While it lasts, each client has a success elsewhere; after it, all machines are ready again.
 func (f *fleet) suffer(ctx context.Context, c *clients, x fault, m *machine) error {
 	if err := x.do(ctx, m); err != nil {
@@ -240,7 +238,7 @@ func (f *fleet) suffer(ctx context.Context, c *clients, x fault, m *machine) err
 	since := time.Now()
 	during := func() error { return poll(ctx, func() error { return c.succeededSince(since) }) }
 	if x.blocks {
-		during = func() error { return sleep(ctx, lasts) }
+		during = func() error { return sleep(ctx, f.outage) }
 	}
 	err := during()
 	if x.undo != nil {

@@ -25,6 +25,8 @@ type fleet struct {
 	machines []*machine
 	balancer *balancer
 	ca       []byte
+	// outage is how long a fault lasts that keeps all machines from serving, or slows one down.
+	outage time.Duration
 }
 
 // machine is one of a fleet.
@@ -44,7 +46,7 @@ const tokens = "admin-token,admin,admin-uid,\"system:masters\"\nalice-token,alic
 
 // newFleet makes a fleet of which nothing runs yet.
 func newFleet(dir string) (*fleet, error) {
-	f := &fleet{dir: dir}
+	f := &fleet{dir: dir, outage: 5 * time.Second}
 	var err error
 	if f.network, err = newNetwork(machines); err != nil {
 		return nil, err
