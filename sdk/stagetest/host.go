@@ -54,5 +54,6 @@ func (h hostHandler) delegate(w http.ResponseWriter, r *http.Request, name strin
 		http.Error(w, "no such stage", http.StatusForbidden)
 		return
 	}
+	r.Header.Set(stagev1.HeaderDelegate, name)
 	h.stage.opts.Delegates[i].Handler.ServeHTTP(w, r)
 }

@@ -109,6 +109,9 @@ func (x *request) prepare() error {
 	out = append(out, header.Request+": "...)
 	out = strconv.AppendUint(out, x.id, 10)
 	out = append(out, '\r', '\n')
+	if x.alone {
+		out = append(append(append(out, header.Delegate+": "...), x.stage...), '\r', '\n')
+	}
 	if propagator != nil {
 		out = propagator.AppendRequestHeaders(out, x.r)
 	}

@@ -241,6 +241,49 @@ func TestDelegateGrant(t *testing.T) {
 	}
 }
 
+// A stage can tell a request that another makes to it alone, also from what it hands on of that, and from one of a client
+// that pretends to be such.
+func TestDelegateHeader(t *testing.T) {
+	t.Parallel()
+	var h *host
+	shows := func(name string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, "%s: %q ", name, r.Header[stagev1.HeaderDelegate])
+		}
+	}
+	b := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shows("b")(w, r)
+		resp, err := h.send(r.Context(), "GET", "token-b", stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest), r.RequestURI, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		io.Copy(w, resp.Body)
+	})
+	h = newHost(t, serveStage(t, http.HandlerFunc(declines)), serveStage(t, b), serveStage(t, shows("c")))
+	resp, err := h.send(t.Context(), "GET", "token-a", stagev1.HeaderDelegate, "b", "/apis", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); string(body) != `b: ["b"] c: [] ` {
+		t.Errorf("a call of b has %s", body)
+	}
+	req, err := http.NewRequest("GET", h.URL+"/apis", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(stagev1.HeaderDelegate, "b")
+	if resp, err = h.Client().Do(req); err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); string(body) != `b: [] c: [] ` {
+		t.Errorf("a client's request has %s", body)
+	}
+}
+
 // Requests of the host itself go by a table of their own, also when a stage hands them on.
 func TestSystemTable(t *testing.T) {
 	t.Parallel()

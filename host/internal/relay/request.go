@@ -22,6 +22,8 @@ type request struct {
 	snapshot *snapshot
 	// after is the stage downstream of which routing begins; empty for the whole chain.
 	after string
+	// alone: the request is for one stage, whatever it claims.
+	alone bool
 	// asked are the stages that have declined.
 	asked []string
 	// more: another stage could get the request if this one declines.

@@ -26,6 +26,7 @@ func (c *Chain) relayAfter(w http.ResponseWriter, r *http.Request, s *snapshot, 
 func (c *Chain) relayTo(w http.ResponseWriter, r *http.Request, s *snapshot, to target) {
 	x := newRequest(c, w, r, s)
 	defer x.release()
+	x.alone = true
 	if !x.hop(s, to) {
 		x.notFound()
 	}

@@ -59,7 +59,8 @@ const (
 	// id and the deadline of the original.
 	Next = "X-Catena-Next"
 	// Delegate names a stage downstream, which then gets the
-	// request, whatever it claims, with the calling stage's own identity.
+	// request, whatever it claims, with the calling stage's own identity. The request that
+	// this stage gets has it too: it is for the stage alone, and not for the chain.
 	Delegate = "X-Catena-Delegate"
 	// Initialized is the value of Request of a watch whose response has had Initializing: it
 	// has sent its initial events. The request has no other meaning, and the response is 204.
