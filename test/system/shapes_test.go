@@ -19,9 +19,6 @@ type shape struct {
 	names []string
 	// groups are some of those that it serves; others are not found.
 	groups []string
-	// undiscovered are those that are in no discovery and no OpenAPI document: without an aggregator, these are
-	// those of one stage (docs/config.md).
-	undiscovered []string
 }
 
 const (
@@ -33,7 +30,10 @@ const (
 var shapes = map[string]shape{
 	"core and extensions": {
 		stages: "core: {delegate: extensions}\n  extensions: {}", names: []string{"core", "extensions"},
-		groups: []string{builtinGroup, customGroup}, undiscovered: []string{customGroup},
+		groups: []string{builtinGroup, customGroup},
+	},
+	"extensions and core": {
+		stages: "extensions: {delegate: core}\n  core: {}", names: []string{"extensions", "core"}, groups: []string{builtinGroup, customGroup},
 	},
 	"core":                      {stages: "core: {}", names: []string{"core"}, groups: []string{builtinGroup}},
 	"aggregator and core":       {stages: "aggregator: {delegate: core}\n  core: {}", names: []string{"aggregator", "core"}, groups: []string{builtinGroup, servicesGroup}},
@@ -77,11 +77,6 @@ func TestChainsOfOtherShapes(t *testing.T) {
 
 func (s shape) has(group string) bool { return slices.Contains(s.groups, group) }
 
-// shows reports whether a group is to be in discovery and OpenAPI.
-func (s shape) shows(group string) bool {
-	return s.has(group) && !slices.Contains(s.undiscovered, group)
-}
-
 func (s shape) check(t *testing.T, server *cluster.Server) {
 	t.Helper()
 	admin := server.Config(cluster.Admin)
@@ -116,7 +111,7 @@ func (s shape) check(t *testing.T, server *cluster.Server) {
 			t.Errorf("%s: %d, want %d: %.200s", path, a.code, want, a.body)
 		}
 	}
-	if s.shows(customGroup) {
+	if s.has(customGroup) {
 		serveWidgets(t, server)
 	}
 	s.discovers(t, server)
@@ -128,13 +123,32 @@ func (s shape) check(t *testing.T, server *cluster.Server) {
 		}
 		kubectl(t, server, "delete", "configmap", "shape")
 	}
+	if s.has(customGroup) {
+		s.forgetsWidgets(t, server)
+	}
+}
+
+// forgetsWidgets checks that a custom resource which is gone is in no document.
+func (s shape) forgetsWidgets(t *testing.T, server *cluster.Server) {
+	t.Helper()
+	admin := server.Config(cluster.Admin)
+	kubectl(t, server, "delete", "crd", "widgets.test.example.com")
+	for _, path := range []string{"/apis", "/openapi/v2", "/openapi/v3"} {
+		eventually(t, path+" has no widgets", func() bool {
+			a := do(t, admin, http.MethodGet, path, "")
+			return a.code == http.StatusOK && !strings.Contains(a.body, "test.example.com")
+		})
+	}
+	if got := discoveredGroups(t, admin, peerDiscovery); slices.Contains(got, "test.example.com") {
+		t.Errorf("aggregated discovery has %v", got)
+	}
 }
 
 // discovers checks that both kinds of discovery have the groups, and no others.
 func (s shape) discovers(t *testing.T, server *cluster.Server) {
 	t.Helper()
 	admin := server.Config(cluster.Admin)
-	groups := map[string]bool{builtinGroup: s.shows(builtinGroup), customGroup: s.shows(customGroup), "test.example.com": s.shows(customGroup), servicesGroup: s.shows(servicesGroup)}
+	groups := map[string]bool{builtinGroup: s.has(builtinGroup), customGroup: s.has(customGroup), "test.example.com": s.has(customGroup), servicesGroup: s.has(servicesGroup)}
 	for what, list := range map[string]func() []string{
 		"discovery":            func() []string { return groupsOf(t, do(t, admin, http.MethodGet, "/apis", "").body) },
 		"aggregated discovery": func() []string { return discoveredGroups(t, admin, peerDiscovery) },
@@ -151,7 +165,7 @@ func (s shape) discovers(t *testing.T, server *cluster.Server) {
 		}, func() string { return fmt.Sprint(got) })
 	}
 	resources := kubectl(t, server, "api-resources", "--cached=false")
-	for resource, want := range map[string]bool{"deployments ": s.shows(builtinGroup), "configmaps ": s.shows(builtinGroup), "widgets ": s.shows(customGroup), "apiservices ": s.shows(servicesGroup)} {
+	for resource, want := range map[string]bool{"deployments ": s.has(builtinGroup), "configmaps ": s.has(builtinGroup), "widgets ": s.has(customGroup), "apiservices ": s.has(servicesGroup)} {
 		if strings.Contains(resources, resource) != want {
 			t.Errorf("kubectl api-resources: %s is there: %v\n%s", resource, !want, resources)
 		}
@@ -163,8 +177,8 @@ func (s shape) documents(t *testing.T, server *cluster.Server) {
 	t.Helper()
 	admin := server.Config(cluster.Admin)
 	for prefix, want := range map[string]bool{
-		"apis/apps/v1": s.shows(builtinGroup), "api/v1": s.shows(builtinGroup), "apis/test.example.com/v1": s.shows(customGroup), "apis/apiextensions.k8s.io/v1": s.shows(customGroup),
-		"apis/apiregistration.k8s.io/v1": s.shows(servicesGroup),
+		"apis/apps/v1": s.has(builtinGroup), "api/v1": s.has(builtinGroup), "apis/test.example.com/v1": s.has(customGroup), "apis/apiextensions.k8s.io/v1": s.has(customGroup),
+		"apis/apiregistration.k8s.io/v1": s.has(servicesGroup),
 	} {
 		eventually(t, "OpenAPI v3 of "+prefix, func() bool {
 			var index struct {
@@ -182,12 +196,12 @@ func (s shape) documents(t *testing.T, server *cluster.Server) {
 			return strings.Contains(do(t, admin, http.MethodGet, "/openapi/v2", "").body, `"/`+prefix+`/`) == want
 		})
 	}
-	if s.shows(customGroup) {
+	if s.has(customGroup) {
 		if text := kubectl(t, server, "explain", "widgets.spec.size"); !strings.Contains(text, "How large the widget is") {
 			t.Errorf("explain prints\n%s", text)
 		}
 	}
-	if s.shows(builtinGroup) {
+	if s.has(builtinGroup) {
 		if text := kubectl(t, server, "explain", "configmaps.data"); !strings.Contains(text, "Data contains the configuration data") {
 			t.Errorf("explain prints\n%s", text)
 		}

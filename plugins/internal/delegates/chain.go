@@ -1,5 +1,6 @@
 // Package delegates stands in, inside the aggregator's process, for the servers
-// that it delegates to: they are stages in other processes.
+// that it delegates to: they are stages in other processes. In a chain without the aggregator
+// the first stage with an API merges their documents with it.
 //
 // The aggregator walks its delegation chain for three things: the listed paths,
 // which it registers as APIServices; the OpenAPI documents, which it merges; and

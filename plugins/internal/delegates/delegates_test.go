@@ -127,6 +127,25 @@ func TestDiscoveryFollowsTheStage(t *testing.T) {
 	}
 }
 
+// The groups of a delegate that has not responded yet are stale, not gone.
+func TestAssume(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	manager := aggregated.NewResourceManager("apis")
+	d := NewDiscovery(sdk.Delegate{Name: "s", Handler: s}, manager, map[metav1.GroupVersion]Priority{{Group: "apps", Version: "v1"}: {}})
+	for _, step := range []struct {
+		code int
+		want []string
+	}{{http.StatusServiceUnavailable, []string{"apps/v1!"}}, {0, []string{"custom/v1"}}, {http.StatusServiceUnavailable, []string{"custom/v1!"}}} {
+		s.set("1", step.code, group("custom", "v1"))
+		d.Sync(t.Context())
+		d.Assume()
+		if got := show(t, manager); !slices.Equal(got, step.want) {
+			t.Errorf("with status %d, discovery has %q, want %q", step.code, got, step.want)
+		}
+	}
+}
+
 // A delegate that sends nonsense delays no other: its groups are there, and stale. What it
 // once had stays.
 func TestMalformedDiscovery(t *testing.T) {

@@ -164,8 +164,8 @@ func (d *Discovery) Sync(ctx context.Context) {
 		return
 	}
 	failed, malformed := err != nil, errors.Is(err, ErrMalformed)
-	if malformed && d.known == nil {
-		d.assume()
+	if malformed {
+		d.Assume()
 	}
 	if failed != d.failed || malformed != d.malformed {
 		d.failed, d.malformed = failed, malformed
@@ -185,8 +185,12 @@ func (d *Discovery) Sync(ctx context.Context) {
 	}
 }
 
-// assume takes what the delegate lists for what it serves.
-func (d *Discovery) assume() {
+// Assume takes what the delegate lists for what it serves, empty and stale, if none of its documents has been
+// fetched yet: clients must not take a group for gone. It must not be called while Sync or Run runs.
+func (d *Discovery) Assume() {
+	if d.known != nil {
+		return
+	}
 	d.known = map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery{}
 	for gv := range d.Builtin {
 		version := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessStale}

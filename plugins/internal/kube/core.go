@@ -58,5 +58,5 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 		go makeOpenAPIv3(env.Context(), instance.ControlPlane.GenericAPIServer)
 		return nil
 	})
-	return handler, nil
+	return b.withDownstream(handler, instance.ControlPlane.GenericAPIServer, v2), nil
 }

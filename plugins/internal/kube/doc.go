@@ -14,5 +14,6 @@
 //   - shared.go makes what core makes for the other two servers in kube-apiserver.
 //   - core.go, extensions.go and aggregator.go each build their server, and hand it to
 //     apistage. Files that begin with one of these names are about that server alone.
-//   - priorities.go has the order of API groups, for the aggregator.
+//   - priorities.go has the order of API groups, for the stage that merges discovery. That is the aggregator; in a chain
+//     without it, downstream.go is how core and extensions do it.
 package kube

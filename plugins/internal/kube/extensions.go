@@ -49,5 +49,9 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err := addStorageVersionHook(server.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	return b.adapter.Serve(apistage.Server{GenericAPIServer: server.GenericAPIServer})
+	handler, err := b.adapter.Serve(apistage.Server{GenericAPIServer: server.GenericAPIServer})
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	return b.withDownstream(handler, server.GenericAPIServer, completed.GenericConfig.OpenAPIConfig), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 var gadgets = schema.GroupVersion{Group: "gadgets.test", Version: "v1"}
@@ -105,4 +107,36 @@ func TestOtherAPIServerInTheChain(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestMergedByFirstStage is about a chain without the aggregator: the first stage merges the documents, and gives a stage that
+// asks it alone its own.
+func TestMergedByFirstStage(t *testing.T) {
+	c := startChain(t, flags(t, withoutCore), extensionsStage, gadgetStage)
+	for _, path := range []string{"/apis", "/openapi/v2", "/openapi/v3"} {
+		eventually(t, "documents at "+path, func() error {
+			for delegate, want := range map[string]bool{"": true, "extensions": false} {
+				r := httptest.NewRequest(http.MethodGet, path, nil)
+				r.Header.Set("Accept", "application/json")
+				if delegate != "" {
+					r.Header.Set(stagev1.HeaderDelegate, delegate)
+				}
+				w := httptest.NewRecorder()
+				c.after(-1).ServeHTTP(w, r)
+				body := w.Body.String()
+				if w.Code != http.StatusOK || !strings.Contains(body, "apiextensions.k8s.io") || strings.Contains(body, gadgets.Group) != want {
+					return fmt.Errorf("asked as %q: %d %.200s", delegate, w.Code, body)
+				}
+			}
+			return nil
+		})
+	}
+	client := kubernetes.NewForConfigOrDie(c.client(t)).Discovery()
+	groups, resources, err := client.ServerGroupsAndResources()
+	if err != nil || len(groups) != 2 || !slices.ContainsFunc(resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gadgets.String() }) {
+		t.Errorf("discovery has %v, %v (%v)", groups, resources, err)
+	}
+	if body, err := client.RESTClient().Get().AbsPath("/openapi/v3/apis/gadgets.test/v1").DoRaw(t.Context()); err != nil || !strings.Contains(string(body), "Gadget") {
+		t.Errorf("the document is %.200s (%v)", body, err)
+	}
 }
