@@ -150,7 +150,7 @@ var replacements = []struct {
 	{"-4", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "(uuid)"},
 	{":", regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`), "(time)"},
 	{"kube-api-access-", regexp.MustCompile(`\b(kube-api-access-)[0-9a-z]{5}\b`), "$1(random)"},
-	{"apiserver-", regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}\b`), "$1(hash)"},
+	{"apiserver-", regexp.MustCompile(`\b(apiserver-)[0-9a-z]{26}(\b|_)`), "$1(hash)$2"},
 	{"esource version", regexp.MustCompile(`(?i)(resource version:?) \d+( \(\d+\))?(, current: \d+)?`), "$1 (version)"},
 	{"resourceVersion", regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`), "$1(version)"},
 	{"in record", regexp.MustCompile(`(in record \()\d+`), "$1(version)"},
