@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -63,6 +64,16 @@ func startBalancer(config *rest.Config, addresses ...string) (*balancer, error) 
 
 // url is the address for clients.
 func (b *balancer) url() string { return "https://" + b.listener.Addr().String() }
+
+// ready is nil if all servers are ready.
+func (b *balancer) ready() error {
+	for _, s := range b.backends {
+		if !s.ready.Load() {
+			return fmt.Errorf("%s is not ready", s.address)
+		}
+	}
+	return nil
+}
 
 func (b *balancer) close() {
 	b.end()

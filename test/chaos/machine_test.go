@@ -94,7 +94,10 @@ func (f *fleet) start(ctx context.Context) error {
 	}
 	var err error
 	f.balancer, err = startBalancer(f.machines[0].config(cluster.Admin), addresses...)
-	return err
+	if err != nil {
+		return err
+	}
+	return poll(ctx, f.balancer.ready)
 }
 
 // settled waits until all machines are ready.
