@@ -153,7 +153,7 @@ func inCluster(ctx context.Context, cfg *config.Config, do func(context.Context,
 		return errors.New("a server with the command line of kube-apiserver has its keys in files of its own: copy these to the other host")
 	}
 	if len(cfg.Store.Endpoints) == 0 {
-		return fmt.Errorf("%s: store.endpoints: is not set, and the embedded etcd serves one host alone: several hosts share an external etcd", cfg.Where("store.endpoints"))
+		return errors.New("store.endpoints: is not set, and the embedded etcd serves one host alone: several hosts share an external etcd")
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
