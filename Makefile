@@ -6,8 +6,11 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
 
 # The release of Kubernetes that Catena is built from: its version, as go.mod says; the time of
 # its commit; and the commit's hash, which some module proxies pass on and others do not.
-KUBE_VERSION := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
-KUBE_ORIGIN  := $(shell $(GO) list -m -f '{{with .Time}}{{.Format "2006-01-02T15:04:05Z"}}{{end}} {{with .Origin}}{{.Hash}}{{end}}' \
+# KUBE=1.36 is another release, that of versions/1.36/go.mod.
+KUBE_FLAGS   := $(if $(wildcard versions/$(KUBE)/go.mod),-modfile=versions/$(KUBE)/go.mod -tags kube$(KUBE))
+KUBE_VERSION := $(shell $(GO) list $(KUBE_FLAGS) -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBE_MINOR    = $(subst $() $(),.,$(wordlist 1,2,$(subst ., ,$(patsubst v%,%,$(KUBE_VERSION)))))
+KUBE_ORIGIN  := $(shell $(GO) list $(KUBE_FLAGS) -m -f '{{with .Time}}{{.Format "2006-01-02T15:04:05Z"}}{{end}} {{with .Origin}}{{.Hash}}{{end}}' \
 	k8s.io/kubernetes@$(KUBE_VERSION))
 KUBE_TIME    := $(word 1,$(KUBE_ORIGIN))
 # For the proxies that do not. Another release in go.mod needs another line:
@@ -21,21 +24,23 @@ TOOL_LDFLAGS := -s -w $(addprefix -X k8s.io/component-base/version., \
 	gitVersion=$(KUBE_VERSION) \
 	gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBE_VERSION)))) \
 	gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION))) \
-	$(if $(KUBE_COMMIT),gitCommit=$(KUBE_COMMIT) gitTreeState=clean) \
+	gitCommit=$(KUBE_COMMIT) $(if $(KUBE_COMMIT),gitTreeState=clean) \
 	$(if $(KUBE_TIME),buildDate=$(KUBE_TIME)))
 LDFLAGS      := $(TOOL_LDFLAGS) -X main.version=$(VERSION)
 
 STAGES := aggregator core extensions
-TOOLS  := kubernetes/cmd/kubectl kubernetes/cmd/kube-apiserver \
-	kubernetes/cmd/kube-controller-manager kubernetes/cmd/kube-scheduler sample-apiserver
+comma  := ,
+CONTROL_PLANE := $(addprefix kubernetes/cmd/,kube-apiserver kube-controller-manager kube-scheduler)
+TOOLS  := $(CONTROL_PLANE) $(if $(KUBE_FLAGS),,kubernetes/cmd/kubectl sample-apiserver)
+TOOLS_DIR := $(if $(KUBE_FLAGS),bin/kube-$(KUBE_MINOR)/tools,bin/tools)
 
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
-RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema suggest supervisor) \
+RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor upgrade) \
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build run kubectl examples tools cross clean test lint test-unit test-race test-e2e test-clients chaos chaos-hosts \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross clean test lint test-unit test-race test-e2e test-conformance test-clients chaos chaos-upgrade chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -46,12 +51,27 @@ help: ## this list
 ##@ Build and run
 
 build: ## bin/catena, and bin/plugins/catena-stage-*, which are links to it
+	@[ -z '$(KUBE_FLAGS)' ] || { echo "KUBE=$(KUBE): the host is of $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes) only"; exit 1; }
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/catena ./host
 	@mkdir -p bin/plugins
 	@for s in $(STAGES); do ln -f bin/catena bin/plugins/catena-stage-$$s || exit 1; done
 
+core: ## bin/kube-1.36/catena-stage-core with KUBE=1.36, each release with KUBE=all; aggregator and extensions likewise
+$(STAGES):
+ifeq ($(KUBE),all)
+	@for k in '' $(notdir $(wildcard versions/*)); do $(MAKE) --no-print-directory $@ KUBE=$$k || exit 1; done
+else
+	@[ -z '$(KUBE)' ] || [ '$(KUBE)' = '$(KUBE_MINOR)' ] || { echo "KUBE=$(KUBE): there are $(KUBE_MINOR) $(notdir $(wildcard versions/*))"; exit 1; }
+	$(GO) build $(KUBE_FLAGS) -ldflags '$(LDFLAGS)' -o bin/kube-$(KUBE_MINOR)/catena-stage-$@ ./plugins/$@
+endif
+
 run: build kubectl ## serves the chain of configs/catena.yaml in the foreground, data in ./data
 	@PATH="$(CURDIR)/bin/tools:$$PATH" bin/catena serve --config configs/catena.yaml
+
+demo-upgrade: build ## core goes to another release and back, while clients use it and their failures are counted
+	@$(MAKE) --no-print-directory core KUBE=1.36
+	$(GO) build -o bin/demo-load ./examples/upgrade/load
+	@examples/upgrade/demo.sh
 
 kubectl: ## bin/tools/kubectl, of the same release
 	@mkdir -p bin/tools
@@ -85,13 +105,17 @@ examples: ## bin/examples/catena-stage-*, and the packages for the examples in T
 		{ [ "$$(id -u)" = 0 ] && apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 install -y --no-install-recommends python3-grpcio python3-protobuf; } || \
 		echo "no python3-grpcio and python3-protobuf: examples/python-hello is not tested"
 
-tools: ## bin/tools: the programs of Kubernetes, and etcd, that the tests run
-	@mkdir -p bin/tools
+tools: ## bin/tools: the programs of Kubernetes, and etcd, that the tests run; bin/kube-1.36: those of another release; KUBE=1.36 for all of them
+	@mkdir -p $(TOOLS_DIR)
 	@for t in $(TOOLS); do \
-		echo "$(GO) build -o bin/tools/ k8s.io/$$t"; \
-		$(GO) build -ldflags '$(TOOL_LDFLAGS)' -o bin/tools/ k8s.io/$$t || exit 1; \
+		echo "$(GO) build -o $(TOOLS_DIR)/ k8s.io/$$t"; \
+		$(GO) build $(KUBE_FLAGS) -ldflags '$(TOOL_LDFLAGS)' -o $(TOOLS_DIR)/ k8s.io/$$t || exit 1; \
 	done
+ifeq ($(KUBE_FLAGS),)
 	$(GO) build -ldflags '-s -w' -o bin/tools/etcd go.etcd.io/etcd/server/v3
+	@$(MAKE) --no-print-directory core KUBE=1.36
+	@$(MAKE) --no-print-directory tools KUBE=1.36 TOOLS=kubernetes/cmd/kube-apiserver
+endif
 
 cross: ## builds for linux/arm64 and darwin/arm64, on which no test runs
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./plugins/...
@@ -122,6 +146,17 @@ test-race: ## the packages that compile quickly, under the race detector
 
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/hostile ./test/system ./test/chaos
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 ./test/conformance -kube=1.36
+
+test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
+	@$(MAKE) --no-print-directory build tools KUBE=
+ifneq ($(KUBE_FLAGS),)
+	@$(MAKE) --no-print-directory tools $(STAGES) KUBE=$(KUBE)
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 ./test/conformance -kube=$(KUBE)
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 ./test/conformance -kube=$(KUBE) -stages $(subst $() $(),$(comma),$(STAGES))
+else
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 ./test/conformance
+endif
 
 test-clients: build tools ## controller-runtime's envtest, helm and kwokctl against Catena under the name kube-apiserver
 	@mkdir -p bin/clients
@@ -130,6 +165,11 @@ test-clients: build tools ## controller-runtime's envtest, helm and kwokctl agai
 
 chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomEvents -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
+
+chaos-upgrade: ## the same with core that goes to 1.37 and back, and Kubernetes' controllers of 1.36; FOLLOW=1 takes those to 1.37 too
+	@$(MAKE) --no-print-directory build tools
+	@$(MAKE) --no-print-directory tools KUBE=1.36
+	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomMoves -v -count=1 -timeout 90m -chaos.for=30m $(if $(FOLLOW),-chaos.follow) $(if $(SEED),-chaos.seed=$(SEED))
 
 chaos-hosts: build tools ## the same with three hosts and three members of etcd; needs root
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomFaults -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
@@ -146,6 +186,18 @@ bench-apiserver: build tools ## Catena and kube-apiserver in turn, as a table of
 	$(GO) run ./test/benchmark $(BENCH) $(if $(PROFILES),-profiles $(PROFILES))
 
 ##@ Generate
+
+# The module of CSI is no part of the stages; each release's kube-controller-manager needs its own.
+versions: ## versions/*/go.mod and go.sum: go.mod with the modules of another release of Kubernetes
+	@for k in $(notdir $(wildcard versions/*)); do \
+		from=$$(awk '$$1 == "k8s.io/kubernetes" { sub("v1.", "", $$2); print $$2 }' go.mod); \
+		to=$$(awk '$$1 == "k8s.io/kubernetes" { sub("v1.", "", $$2); print $$2 }' versions/$$k/go.mod); \
+		echo "versions/$$k: k8s.io/kubernetes v1.$$to"; \
+		csi=$$(awk '$$1 ~ "container-storage-interface/spec" { print $$2 }' "$$($(GO) list -m -f '{{.GoMod}}' k8s.io/kubernetes@v1.$$to)"); \
+		sed "/k8s.io/ s/ v\([01]\)\.$$from/ v\1.$$to/; s|\(container-storage-interface/spec\) [^ ]*|\1 $$csi|" go.mod > versions/$$k/go.mod; \
+		cat go.sum versions/$$k/go.sum | LC_ALL=C sort -u > versions/$$k/go.sum.new && mv versions/$$k/go.sum.new versions/$$k/go.sum; \
+		$(GO) list -mod=mod -modfile=versions/$$k/go.mod -tags kube$$k -deps ./plugins/... $(addprefix k8s.io/,$(CONTROL_PLANE)) >/dev/null || exit 1; \
+	done
 
 # One round of each row, then a profile of each process under that row's load.
 pgo: build tools ## host/default.pgo, from the CPU profiles of all processes under the loads of bench-apiserver

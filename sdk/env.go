@@ -64,6 +64,9 @@ type Delegate struct {
 	// ListedPaths and Claims are what the stage reported when it was configured.
 	ListedPaths []string
 	Claims      []Claim
+	// KubernetesVersion is the minor version of Kubernetes, such as 1.37, as which the stage serves; empty if
+	// it does not describe one, or if the host is older than this field.
+	KubernetesVersion string
 	// Handler sends requests to the delegate, whatever it claims, with the calling
 	// stage's own identity.
 	Handler http.Handler
@@ -91,7 +94,7 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 	for _, d := range req.GetDelegates() {
 		e.delegates = append(e.delegates, Delegate{
 			Name: d.GetName(), ListedPaths: d.GetListedPaths(), Claims: stagev1.DecodeClaims(d.GetClaims()),
-			Handler: toDelegate{proxy: proxy, name: d.GetName()},
+			KubernetesVersion: d.GetKubernetesVersion(), Handler: toDelegate{proxy: proxy, name: d.GetName()},
 		})
 	}
 	return e

@@ -22,7 +22,8 @@ type Host struct {
 	// User and Groups are the identity that requests with the token have.
 	User   string
 	Groups []string
-	// ServerVersion is what the server reports at /version, such as v1.37.0.
+	// ServerVersion is the version of Kubernetes that the host is built from, such as v1.37.0. /version has
+	// that of the stage with the built-in resources, which can change while this process runs.
 	ServerVersion string
 	// ExternalURL is where clients reach the server: https://HOST:PORT.
 	ExternalURL string

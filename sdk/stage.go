@@ -31,6 +31,8 @@ type Stage struct {
 	// Needs is what the stage needs from its operator. nil says nothing: the stage can do
 	// what it is granted.
 	Needs *Needs
+	// Kubernetes, if not nil, says which release of Kubernetes the stage serves.
+	Kubernetes func() Kubernetes
 	// New builds the stage's handler, once. A nil handler declines every request.
 	// An error ends the start of the server; so does a panic.
 	New func(env *Env) (http.Handler, error)
@@ -75,6 +77,9 @@ func (s Stage) describe() *stagev1.DescribeResponse {
 		Summary:      s.Summary,
 		Standby:      true,
 		Needs:        s.Needs.toWire(),
+	}
+	if s.Kubernetes != nil {
+		d.Kubernetes = s.Kubernetes().toWire()
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

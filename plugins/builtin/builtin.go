@@ -10,17 +10,17 @@ import (
 
 // Aggregator is kube-apiserver's aggregator.
 func Aggregator() sdk.Stage {
-	return kube.Stage("aggregator", "registers API servers and merges discovery and OpenAPI of the chain", kube.NewAggregator)
+	return kube.Stage("aggregator", "registers API servers and merges discovery and OpenAPI of the chain", kube.AggregatorRelease, kube.NewAggregator)
 }
 
 // Core has kube-apiserver's built-in resources.
 func Core() sdk.Stage {
-	return kube.Stage("core", "serves Kubernetes' built-in resources", kube.NewCore)
+	return kube.Stage("core", "serves Kubernetes' built-in resources", kube.CoreRelease, kube.NewCore)
 }
 
 // Extensions has kube-apiserver's custom resources.
 func Extensions() sdk.Stage {
-	return kube.Stage("extensions", "serves custom resource definitions and custom resources", kube.NewExtensions)
+	return kube.Stage("extensions", "serves custom resource definitions and custom resources", kube.ExtensionsRelease, kube.NewExtensions)
 }
 
 // Stages are all of them.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apiserver"
 )
 
 // Group is an API group as a stage. Name, APIVersion and Resources are required.
@@ -123,7 +124,7 @@ func (g Group) server(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scheme: %w", err)
 	}
-	adapter, err := New(env)
+	adapter, err := apiserver.New(env)
 	if err != nil {
 		return nil, err
 	}
@@ -144,5 +145,5 @@ func (g Group) server(env *sdk.Env) (http.Handler, error) {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	return adapter.Serve(Server{GenericAPIServer: b.server})
+	return adapter.Serve(apiserver.Server{GenericAPIServer: b.server})
 }

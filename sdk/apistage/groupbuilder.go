@@ -17,6 +17,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/apiserver"
 	"github.com/catena-dev/catena/sdk/klogr"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
@@ -25,7 +26,7 @@ import (
 type groupBuilder struct {
 	group   Group
 	env     *sdk.Env
-	adapter *Adapter
+	adapter *apiserver.Adapter
 	scheme  *groupScheme
 	flags   *groupFlags
 	config  *genericapiserver.Config

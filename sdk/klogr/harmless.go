@@ -3,6 +3,7 @@ package klogr
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"syscall"
@@ -43,12 +44,24 @@ var harmless = []rule{
 	// A client leaves before it has the whole response.
 	{file: "status.go", message: "Unhandled Error", cause: isClientGone},
 	{file: "writers.go", message: "Unhandled Error", cause: isClientGone},
+	// A process that is replaced leaves a request of its own.
+	{file: "request.go", message: "Unexpected error when reading response body", cause: func(err error) bool { return errors.Is(err, context.Canceled) }},
+	// A process ends while its caches fill from etcd.
+	{file: "watcher.go", message: "failed to sync with latest state: context canceled"},
+	// A resource that the chain does not serve, or does no longer since a stage is of another release. Whoever cannot do without
+	// it says so in its health check.
+	{file: "reflector.go", message: "Failed to watch", cause: isNotServed, level: hclog.Debug},
 	// go-plugin ends a process by an RPC that closes the connection before its response.
 	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
 	// gRPC connects once more to a stage whose process has ended. The host logs that end.
 	{file: "logging.go", message: "[core] [Channel #", text: `grpc: addrConn.createTransport failed to connect to {Addr: "unused", ServerName: "localhost", }`},
 	// etcd does not respond: gRPC logs each of hundreds of connections, and the host logs it once.
 	{file: "logging.go", message: "[core] [Channel #", text: "grpc: addrConn.createTransport failed to connect to ", level: hclog.Debug},
+}
+
+// isNotServed reports whether a resource is unknown to the server. An object that is missing has a name.
+func isNotServed(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
 }
 
 // isClientGone goes by the text: the code that logs it does not wrap all of its errors.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -47,6 +48,14 @@ func TestHarmlessLines(t *testing.T) {
 		{"lease not updated", "ERROR", func() { fromController(errors.New("refused"), "Failed to update lease") }},
 		{"lease made by another", "INFO", func() { fromController(exists, "Failed to ensure lease exists, will retry") }},
 		{"client gone before the response", "INFO", func() { fromStatus(errors.New("not an metav1.Status: x: context canceled")) }},
+		{"own request left", "INFO", func() { fromRequest(context.Canceled, "Unexpected error when reading response body") }},
+		{"own request broken", "ERROR", func() { fromRequest(io.ErrUnexpectedEOF, "Unexpected error when reading response body") }},
+		{"watch of etcd left", "INFO", func() { fromWatcher("failed to sync with latest state: context canceled") }},
+		{"watch of etcd broken", "ERROR", func() { fromWatcher("failed to sync with latest state: etcdserver: no leader") }},
+		{"resource not served", "DEBUG", func() {
+			fromReflector(fmt.Errorf("failed to list: %w", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", leases, "", "404 page not found", 0, true)))
+		}},
+		{"resource not watched", "ERROR", func() { fromReflector(apierrors.NewForbidden(leases, "", errors.New("no"))) }},
 		{"response not written", "INFO", func() { fromWriters(fmt.Errorf("unable to write: %w", &net.OpError{Op: "write", Err: syscall.EPIPE})) }},
 		{"response not encoded", "ERROR", func() { fromWriters(errors.New("unable to write: no kind")) }},
 		{"lease not made", "ERROR", func() { fromController(conflict, "Failed to ensure lease exists, will retry") }},
@@ -142,3 +151,16 @@ func fromStatus(err error) { utilruntime.HandleError(err) }
 
 //line writers.go:1
 func fromWriters(err error) { utilruntime.HandleError(err) }
+
+//line request.go:1
+func fromRequest(err error, message string) {
+	klog.FromContext(context.Background()).Error(err, message)
+}
+
+//line watcher.go:1
+func fromWatcher(message string) { klog.Error(message) }
+
+//line reflector.go:1
+func fromReflector(err error) {
+	utilruntime.HandleErrorWithContext(context.Background(), err, "Failed to watch", "type", "x")
+}

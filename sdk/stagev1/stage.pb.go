@@ -84,7 +84,7 @@ func (x Needs_Store) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Needs_Store.Descriptor instead.
 func (Needs_Store) EnumDescriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2, 0}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{3, 0}
 }
 
 type Claim_Match int32
@@ -139,7 +139,7 @@ func (x Claim_Match) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Claim_Match.Descriptor instead.
 func (Claim_Match) EnumDescriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{10, 0}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{11, 0}
 }
 
 type DescribeRequest struct {
@@ -195,7 +195,9 @@ type DescribeResponse struct {
 	// What the stage needs from its operator. It is not started unless all of it is granted,
 	// in stages.NAME.grants of the host's configuration. A stage that leaves this out needs
 	// nothing, and can do what it is granted.
-	Needs         *Needs `protobuf:"bytes,7,opt,name=needs,proto3" json:"needs,omitempty"`
+	Needs *Needs `protobuf:"bytes,7,opt,name=needs,proto3" json:"needs,omitempty"`
+	// The release of Kubernetes that the stage serves; unset if it serves none.
+	Kubernetes    *Kubernetes `protobuf:"bytes,8,opt,name=kubernetes,proto3" json:"kubernetes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +281,114 @@ func (x *DescribeResponse) GetNeeds() *Needs {
 	return nil
 }
 
+func (x *DescribeResponse) GetKubernetes() *Kubernetes {
+	if x != nil {
+		return x.Kubernetes
+	}
+	return nil
+}
+
+// Kubernetes is a release of Kubernetes, as a stage serves it if nothing is configured. The
+// host compares those of two binaries before one takes the place of the other.
+type Kubernetes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the release, such as v1.37.0.
+	Release string `protobuf:"bytes,1,opt,name=release,proto3" json:"release,omitempty"`
+	// The minor version, such as 1.37, as which it serves.
+	EmulationVersion string `protobuf:"bytes,2,opt,name=emulation_version,json=emulationVersion,proto3" json:"emulation_version,omitempty"`
+	// The oldest minor version beside which it can serve the same objects.
+	MinCompatibilityVersion string `protobuf:"bytes,3,opt,name=min_compatibility_version,json=minCompatibilityVersion,proto3" json:"min_compatibility_version,omitempty"`
+	// Names of the API server's flags that it knows.
+	Flags []string `protobuf:"bytes,4,rep,name=flags,proto3" json:"flags,omitempty"`
+	// Feature gates that it knows, each as NAME=true or NAME=false.
+	FeatureGates []string `protobuf:"bytes,5,rep,name=feature_gates,json=featureGates,proto3" json:"feature_gates,omitempty"`
+	// Admission plugins that it knows.
+	AdmissionPlugins []string `protobuf:"bytes,6,rep,name=admission_plugins,json=admissionPlugins,proto3" json:"admission_plugins,omitempty"`
+	// Kinds of objects that it can read.
+	Kinds         []*Kubernetes_Kind `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kubernetes) Reset() {
+	*x = Kubernetes{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kubernetes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kubernetes) ProtoMessage() {}
+
+func (x *Kubernetes) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kubernetes.ProtoReflect.Descriptor instead.
+func (*Kubernetes) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Kubernetes) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *Kubernetes) GetEmulationVersion() string {
+	if x != nil {
+		return x.EmulationVersion
+	}
+	return ""
+}
+
+func (x *Kubernetes) GetMinCompatibilityVersion() string {
+	if x != nil {
+		return x.MinCompatibilityVersion
+	}
+	return ""
+}
+
+func (x *Kubernetes) GetFlags() []string {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+func (x *Kubernetes) GetFeatureGates() []string {
+	if x != nil {
+		return x.FeatureGates
+	}
+	return nil
+}
+
+func (x *Kubernetes) GetAdmissionPlugins() []string {
+	if x != nil {
+		return x.AdmissionPlugins
+	}
+	return nil
+}
+
+func (x *Kubernetes) GetKinds() []*Kubernetes_Kind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 // Needs is what a stage does beyond serving paths outside of the Kubernetes API.
 type Needs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -310,7 +420,7 @@ type Needs struct {
 
 func (x *Needs) Reset() {
 	*x = Needs{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +432,7 @@ func (x *Needs) String() string {
 func (*Needs) ProtoMessage() {}
 
 func (x *Needs) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[2]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +445,7 @@ func (x *Needs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Needs.ProtoReflect.Descriptor instead.
 func (*Needs) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Needs) GetClaims() []*Claim {
@@ -413,7 +523,7 @@ type ValidateConfigRequest struct {
 
 func (x *ValidateConfigRequest) Reset() {
 	*x = ValidateConfigRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +535,7 @@ func (x *ValidateConfigRequest) String() string {
 func (*ValidateConfigRequest) ProtoMessage() {}
 
 func (x *ValidateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[3]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +548,7 @@ func (x *ValidateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateConfigRequest.ProtoReflect.Descriptor instead.
 func (*ValidateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{3}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ValidateConfigRequest) GetConfig() []byte {
@@ -464,7 +574,7 @@ type ValidateConfigResponse struct {
 
 func (x *ValidateConfigResponse) Reset() {
 	*x = ValidateConfigResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +586,7 @@ func (x *ValidateConfigResponse) String() string {
 func (*ValidateConfigResponse) ProtoMessage() {}
 
 func (x *ValidateConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[4]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +599,7 @@ func (x *ValidateConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateConfigResponse.ProtoReflect.Descriptor instead.
 func (*ValidateConfigResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{4}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ValidateConfigResponse) GetProblems() []*ConfigProblem {
@@ -510,7 +620,7 @@ type ConfigProblem struct {
 
 func (x *ConfigProblem) Reset() {
 	*x = ConfigProblem{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +632,7 @@ func (x *ConfigProblem) String() string {
 func (*ConfigProblem) ProtoMessage() {}
 
 func (x *ConfigProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[5]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +645,7 @@ func (x *ConfigProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigProblem.ProtoReflect.Descriptor instead.
 func (*ConfigProblem) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{5}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConfigProblem) GetKey() string {
@@ -578,7 +688,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +700,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[6]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +713,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{6}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConfigureRequest) GetName() string {
@@ -667,15 +777,18 @@ type Delegate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What the delegate reported when it was configured.
-	ListedPaths   []string `protobuf:"bytes,2,rep,name=listed_paths,json=listedPaths,proto3" json:"listed_paths,omitempty"`
-	Claims        []*Claim `protobuf:"bytes,3,rep,name=claims,proto3" json:"claims,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ListedPaths []string `protobuf:"bytes,2,rep,name=listed_paths,json=listedPaths,proto3" json:"listed_paths,omitempty"`
+	Claims      []*Claim `protobuf:"bytes,3,rep,name=claims,proto3" json:"claims,omitempty"`
+	// The minor version of Kubernetes, such as 1.37, as which the delegate serves; empty if it does not
+	// describe one.
+	KubernetesVersion string `protobuf:"bytes,4,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Delegate) Reset() {
 	*x = Delegate{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +800,7 @@ func (x *Delegate) String() string {
 func (*Delegate) ProtoMessage() {}
 
 func (x *Delegate) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[7]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +813,7 @@ func (x *Delegate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegate.ProtoReflect.Descriptor instead.
 func (*Delegate) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{7}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Delegate) GetName() string {
@@ -724,6 +837,13 @@ func (x *Delegate) GetClaims() []*Claim {
 	return nil
 }
 
+func (x *Delegate) GetKubernetesVersion() string {
+	if x != nil {
+		return x.KubernetesVersion
+	}
+	return ""
+}
+
 // Host is how a stage reaches the host: HTTP/1.1 over a Unix socket, with
 // "Authorization: Bearer TOKEN".
 type Host struct {
@@ -735,7 +855,8 @@ type Host struct {
 	// The identity that requests with this credential have.
 	User   string   `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	Groups []string `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
-	// The version that the server reports at /version, such as v1.37.0.
+	// The version of Kubernetes that the host is built from, such as v1.37.0. /version has that of the
+	// stage with the built-in resources, which can change while this process runs.
 	ServerVersion string `protobuf:"bytes,5,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
 	// The address under which clients reach the server, as https://HOST:PORT.
 	ExternalUrl   string `protobuf:"bytes,6,opt,name=external_url,json=externalUrl,proto3" json:"external_url,omitempty"`
@@ -745,7 +866,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +878,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[8]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +891,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{8}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Host) GetSocket() string {
@@ -826,7 +947,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +959,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[9]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +972,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{9}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConfigureResponse) GetListedPaths() []string {
@@ -879,7 +1000,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1012,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[10]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1025,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{10}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Claim) GetPath() string {
@@ -929,7 +1050,7 @@ type PrepareRunRequest struct {
 
 func (x *PrepareRunRequest) Reset() {
 	*x = PrepareRunRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1062,7 @@ func (x *PrepareRunRequest) String() string {
 func (*PrepareRunRequest) ProtoMessage() {}
 
 func (x *PrepareRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[11]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1075,7 @@ func (x *PrepareRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRunRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRunRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{11}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{12}
 }
 
 type PrepareRunResponse struct {
@@ -974,7 +1095,7 @@ type PrepareRunResponse struct {
 
 func (x *PrepareRunResponse) Reset() {
 	*x = PrepareRunResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1107,7 @@ func (x *PrepareRunResponse) String() string {
 func (*PrepareRunResponse) ProtoMessage() {}
 
 func (x *PrepareRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[12]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1120,7 @@ func (x *PrepareRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRunResponse.ProtoReflect.Descriptor instead.
 func (*PrepareRunResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{12}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PrepareRunResponse) GetListedPaths() []string {
@@ -1064,7 +1185,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1197,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[13]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1210,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{13}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HealthCheck) GetName() string {
@@ -1142,7 +1263,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1275,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[14]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1288,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{14}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{15}
 }
 
 // Event is one change. Each field is set only if it is what changed.
@@ -1185,7 +1306,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1318,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[15]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1331,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{15}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Event) GetClaimsChanged() *ClaimsChanged {
@@ -1244,7 +1365,7 @@ type ClaimsChanged struct {
 
 func (x *ClaimsChanged) Reset() {
 	*x = ClaimsChanged{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1377,7 @@ func (x *ClaimsChanged) String() string {
 func (*ClaimsChanged) ProtoMessage() {}
 
 func (x *ClaimsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[16]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1390,7 @@ func (x *ClaimsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimsChanged.ProtoReflect.Descriptor instead.
 func (*ClaimsChanged) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{16}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClaimsChanged) GetClaims() []*Claim {
@@ -1300,7 +1421,7 @@ type ResourceSize struct {
 
 func (x *ResourceSize) Reset() {
 	*x = ResourceSize{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1433,7 @@ func (x *ResourceSize) String() string {
 func (*ResourceSize) ProtoMessage() {}
 
 func (x *ResourceSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[17]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1446,7 @@ func (x *ResourceSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSize.ProtoReflect.Descriptor instead.
 func (*ResourceSize) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{17}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResourceSize) GetResource() string {
@@ -1357,7 +1478,7 @@ type ActivateRequest struct {
 
 func (x *ActivateRequest) Reset() {
 	*x = ActivateRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1490,7 @@ func (x *ActivateRequest) String() string {
 func (*ActivateRequest) ProtoMessage() {}
 
 func (x *ActivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[18]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1503,7 @@ func (x *ActivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateRequest.ProtoReflect.Descriptor instead.
 func (*ActivateRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{18}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{19}
 }
 
 type ActivateResponse struct {
@@ -1393,7 +1514,7 @@ type ActivateResponse struct {
 
 func (x *ActivateResponse) Reset() {
 	*x = ActivateResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1526,7 @@ func (x *ActivateResponse) String() string {
 func (*ActivateResponse) ProtoMessage() {}
 
 func (x *ActivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[19]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1539,7 @@ func (x *ActivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateResponse.ProtoReflect.Descriptor instead.
 func (*ActivateResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{19}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{20}
 }
 
 type NotifyRequest struct {
@@ -1435,7 +1556,7 @@ type NotifyRequest struct {
 
 func (x *NotifyRequest) Reset() {
 	*x = NotifyRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1568,7 @@ func (x *NotifyRequest) String() string {
 func (*NotifyRequest) ProtoMessage() {}
 
 func (x *NotifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[20]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1581,7 @@ func (x *NotifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyRequest.ProtoReflect.Descriptor instead.
 func (*NotifyRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{20}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NotifyRequest) GetSignal() string {
@@ -1485,7 +1606,7 @@ type NotifyResponse struct {
 
 func (x *NotifyResponse) Reset() {
 	*x = NotifyResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1618,7 @@ func (x *NotifyResponse) String() string {
 func (*NotifyResponse) ProtoMessage() {}
 
 func (x *NotifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[21]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1631,7 @@ func (x *NotifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyResponse.ProtoReflect.Descriptor instead.
 func (*NotifyResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{21}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{22}
 }
 
 type GatherMetricsRequest struct {
@@ -1521,7 +1642,7 @@ type GatherMetricsRequest struct {
 
 func (x *GatherMetricsRequest) Reset() {
 	*x = GatherMetricsRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1654,7 @@ func (x *GatherMetricsRequest) String() string {
 func (*GatherMetricsRequest) ProtoMessage() {}
 
 func (x *GatherMetricsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[22]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1667,7 @@ func (x *GatherMetricsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatherMetricsRequest.ProtoReflect.Descriptor instead.
 func (*GatherMetricsRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{22}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{23}
 }
 
 type GatherMetricsResponse struct {
@@ -1560,7 +1681,7 @@ type GatherMetricsResponse struct {
 
 func (x *GatherMetricsResponse) Reset() {
 	*x = GatherMetricsResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1693,7 @@ func (x *GatherMetricsResponse) String() string {
 func (*GatherMetricsResponse) ProtoMessage() {}
 
 func (x *GatherMetricsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[23]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1706,7 @@ func (x *GatherMetricsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatherMetricsResponse.ProtoReflect.Descriptor instead.
 func (*GatherMetricsResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{23}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GatherMetricsResponse) GetText() []byte {
@@ -1604,7 +1725,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1737,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[24]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1750,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{24}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunHookRequest) GetName() string {
@@ -1647,7 +1768,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1780,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[25]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1793,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{25}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{26}
 }
 
 type CheckHealthRequest struct {
@@ -1685,7 +1806,7 @@ type CheckHealthRequest struct {
 
 func (x *CheckHealthRequest) Reset() {
 	*x = CheckHealthRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1818,7 @@ func (x *CheckHealthRequest) String() string {
 func (*CheckHealthRequest) ProtoMessage() {}
 
 func (x *CheckHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[26]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1831,7 @@ func (x *CheckHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckHealthRequest.ProtoReflect.Descriptor instead.
 func (*CheckHealthRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{26}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckHealthRequest) GetNames() []string {
@@ -1729,7 +1850,7 @@ type CheckHealthResponse struct {
 
 func (x *CheckHealthResponse) Reset() {
 	*x = CheckHealthResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1862,7 @@ func (x *CheckHealthResponse) String() string {
 func (*CheckHealthResponse) ProtoMessage() {}
 
 func (x *CheckHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[27]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1875,7 @@ func (x *CheckHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckHealthResponse.ProtoReflect.Descriptor instead.
 func (*CheckHealthResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{27}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CheckHealthResponse) GetResults() []*HealthResult {
@@ -1779,7 +1900,7 @@ type HealthResult struct {
 
 func (x *HealthResult) Reset() {
 	*x = HealthResult{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1912,7 @@ func (x *HealthResult) String() string {
 func (*HealthResult) ProtoMessage() {}
 
 func (x *HealthResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[28]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1925,7 @@ func (x *HealthResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResult.ProtoReflect.Descriptor instead.
 func (*HealthResult) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{28}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HealthResult) GetName() string {
@@ -1845,7 +1966,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1978,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[29]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1991,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{29}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainRequest) GetSpread() *durationpb.Duration {
@@ -1890,7 +2011,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2023,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[30]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2036,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{30}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DrainResponse) GetRunning() int64 {
@@ -1933,7 +2054,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2066,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[31]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2079,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{31}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{32}
 }
 
 type StopResponse struct {
@@ -1969,7 +2090,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[32]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2102,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sdk_stagev1_stage_proto_msgTypes[32]
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2115,87 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{32}
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{33}
+}
+
+type Kubernetes_Kind struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// API group, empty for Kubernetes' first one.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Kind  string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Versions in which an object can be read.
+	Versions []string `protobuf:"bytes,3,rep,name=versions,proto3" json:"versions,omitempty"`
+	// Those of them that are served.
+	Served []string `protobuf:"bytes,4,rep,name=served,proto3" json:"served,omitempty"`
+	// The version in which an object is written to the store.
+	StorageVersion string `protobuf:"bytes,5,opt,name=storage_version,json=storageVersion,proto3" json:"storage_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Kubernetes_Kind) Reset() {
+	*x = Kubernetes_Kind{}
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kubernetes_Kind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kubernetes_Kind) ProtoMessage() {}
+
+func (x *Kubernetes_Kind) ProtoReflect() protoreflect.Message {
+	mi := &file_sdk_stagev1_stage_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kubernetes_Kind.ProtoReflect.Descriptor instead.
+func (*Kubernetes_Kind) Descriptor() ([]byte, []int) {
+	return file_sdk_stagev1_stage_proto_rawDescGZIP(), []int{2, 0}
+}
+
+func (x *Kubernetes_Kind) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Kubernetes_Kind) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Kubernetes_Kind) GetVersions() []string {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *Kubernetes_Kind) GetServed() []string {
+	if x != nil {
+		return x.Served
+	}
+	return nil
+}
+
+func (x *Kubernetes_Kind) GetStorageVersion() string {
+	if x != nil {
+		return x.StorageVersion
+	}
+	return ""
 }
 
 var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
@@ -2002,7 +2203,7 @@ var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
 const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\n" +
 	"\x17sdk/stagev1/stage.proto\x12\x0fcatena.stage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\xd9\x01\n" +
+	"\x0fDescribeRequest\"\x96\x02\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +
@@ -2010,7 +2211,25 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\rconfig_schema\x18\x04 \x01(\tR\fconfigSchema\x12\x18\n" +
 	"\asummary\x18\x05 \x01(\tR\asummary\x12\x18\n" +
 	"\astandby\x18\x06 \x01(\bR\astandby\x12,\n" +
-	"\x05needs\x18\a \x01(\v2\x16.catena.stage.v1.NeedsR\x05needs\"\xd0\x02\n" +
+	"\x05needs\x18\a \x01(\v2\x16.catena.stage.v1.NeedsR\x05needs\x12;\n" +
+	"\n" +
+	"kubernetes\x18\b \x01(\v2\x1b.catena.stage.v1.KubernetesR\n" +
+	"kubernetes\"\xbf\x03\n" +
+	"\n" +
+	"Kubernetes\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\tR\arelease\x12+\n" +
+	"\x11emulation_version\x18\x02 \x01(\tR\x10emulationVersion\x12:\n" +
+	"\x19min_compatibility_version\x18\x03 \x01(\tR\x17minCompatibilityVersion\x12\x14\n" +
+	"\x05flags\x18\x04 \x03(\tR\x05flags\x12#\n" +
+	"\rfeature_gates\x18\x05 \x03(\tR\ffeatureGates\x12+\n" +
+	"\x11admission_plugins\x18\x06 \x03(\tR\x10admissionPlugins\x126\n" +
+	"\x05kinds\x18\a \x03(\v2 .catena.stage.v1.Kubernetes.KindR\x05kinds\x1a\x8d\x01\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bversions\x18\x03 \x03(\tR\bversions\x12\x16\n" +
+	"\x06served\x18\x04 \x03(\tR\x06served\x12'\n" +
+	"\x0fstorage_version\x18\x05 \x01(\tR\x0estorageVersion\"\xd0\x02\n" +
 	"\x05Needs\x12.\n" +
 	"\x06claims\x18\x01 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\x12\x18\n" +
 	"\arewrite\x18\x02 \x01(\bR\arewrite\x12\x1c\n" +
@@ -2043,11 +2262,12 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\tR\n" +
 	"generation\x12\x18\n" +
-	"\astandby\x18\b \x01(\bR\astandby\"q\n" +
+	"\astandby\x18\b \x01(\bR\astandby\"\xa0\x01\n" +
 	"\bDelegate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\flisted_paths\x18\x02 \x03(\tR\vlistedPaths\x12.\n" +
-	"\x06claims\x18\x03 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\"\xaa\x01\n" +
+	"\x06claims\x18\x03 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\x12-\n" +
+	"\x12kubernetes_version\x18\x04 \x01(\tR\x11kubernetesVersion\"\xaa\x01\n" +
 	"\x04Host\x12\x16\n" +
 	"\x06socket\x18\x01 \x01(\tR\x06socket\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x12\n" +
@@ -2151,97 +2371,101 @@ func file_sdk_stagev1_stage_proto_rawDescGZIP() []byte {
 }
 
 var file_sdk_stagev1_stage_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_sdk_stagev1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_sdk_stagev1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_sdk_stagev1_stage_proto_goTypes = []any{
 	(Needs_Store)(0),               // 0: catena.stage.v1.Needs.Store
 	(Claim_Match)(0),               // 1: catena.stage.v1.Claim.Match
 	(*DescribeRequest)(nil),        // 2: catena.stage.v1.DescribeRequest
 	(*DescribeResponse)(nil),       // 3: catena.stage.v1.DescribeResponse
-	(*Needs)(nil),                  // 4: catena.stage.v1.Needs
-	(*ValidateConfigRequest)(nil),  // 5: catena.stage.v1.ValidateConfigRequest
-	(*ValidateConfigResponse)(nil), // 6: catena.stage.v1.ValidateConfigResponse
-	(*ConfigProblem)(nil),          // 7: catena.stage.v1.ConfigProblem
-	(*ConfigureRequest)(nil),       // 8: catena.stage.v1.ConfigureRequest
-	(*Delegate)(nil),               // 9: catena.stage.v1.Delegate
-	(*Host)(nil),                   // 10: catena.stage.v1.Host
-	(*ConfigureResponse)(nil),      // 11: catena.stage.v1.ConfigureResponse
-	(*Claim)(nil),                  // 12: catena.stage.v1.Claim
-	(*PrepareRunRequest)(nil),      // 13: catena.stage.v1.PrepareRunRequest
-	(*PrepareRunResponse)(nil),     // 14: catena.stage.v1.PrepareRunResponse
-	(*HealthCheck)(nil),            // 15: catena.stage.v1.HealthCheck
-	(*WatchRequest)(nil),           // 16: catena.stage.v1.WatchRequest
-	(*Event)(nil),                  // 17: catena.stage.v1.Event
-	(*ClaimsChanged)(nil),          // 18: catena.stage.v1.ClaimsChanged
-	(*ResourceSize)(nil),           // 19: catena.stage.v1.ResourceSize
-	(*ActivateRequest)(nil),        // 20: catena.stage.v1.ActivateRequest
-	(*ActivateResponse)(nil),       // 21: catena.stage.v1.ActivateResponse
-	(*NotifyRequest)(nil),          // 22: catena.stage.v1.NotifyRequest
-	(*NotifyResponse)(nil),         // 23: catena.stage.v1.NotifyResponse
-	(*GatherMetricsRequest)(nil),   // 24: catena.stage.v1.GatherMetricsRequest
-	(*GatherMetricsResponse)(nil),  // 25: catena.stage.v1.GatherMetricsResponse
-	(*RunHookRequest)(nil),         // 26: catena.stage.v1.RunHookRequest
-	(*RunHookResponse)(nil),        // 27: catena.stage.v1.RunHookResponse
-	(*CheckHealthRequest)(nil),     // 28: catena.stage.v1.CheckHealthRequest
-	(*CheckHealthResponse)(nil),    // 29: catena.stage.v1.CheckHealthResponse
-	(*HealthResult)(nil),           // 30: catena.stage.v1.HealthResult
-	(*DrainRequest)(nil),           // 31: catena.stage.v1.DrainRequest
-	(*DrainResponse)(nil),          // 32: catena.stage.v1.DrainResponse
-	(*StopRequest)(nil),            // 33: catena.stage.v1.StopRequest
-	(*StopResponse)(nil),           // 34: catena.stage.v1.StopResponse
-	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(*Kubernetes)(nil),             // 4: catena.stage.v1.Kubernetes
+	(*Needs)(nil),                  // 5: catena.stage.v1.Needs
+	(*ValidateConfigRequest)(nil),  // 6: catena.stage.v1.ValidateConfigRequest
+	(*ValidateConfigResponse)(nil), // 7: catena.stage.v1.ValidateConfigResponse
+	(*ConfigProblem)(nil),          // 8: catena.stage.v1.ConfigProblem
+	(*ConfigureRequest)(nil),       // 9: catena.stage.v1.ConfigureRequest
+	(*Delegate)(nil),               // 10: catena.stage.v1.Delegate
+	(*Host)(nil),                   // 11: catena.stage.v1.Host
+	(*ConfigureResponse)(nil),      // 12: catena.stage.v1.ConfigureResponse
+	(*Claim)(nil),                  // 13: catena.stage.v1.Claim
+	(*PrepareRunRequest)(nil),      // 14: catena.stage.v1.PrepareRunRequest
+	(*PrepareRunResponse)(nil),     // 15: catena.stage.v1.PrepareRunResponse
+	(*HealthCheck)(nil),            // 16: catena.stage.v1.HealthCheck
+	(*WatchRequest)(nil),           // 17: catena.stage.v1.WatchRequest
+	(*Event)(nil),                  // 18: catena.stage.v1.Event
+	(*ClaimsChanged)(nil),          // 19: catena.stage.v1.ClaimsChanged
+	(*ResourceSize)(nil),           // 20: catena.stage.v1.ResourceSize
+	(*ActivateRequest)(nil),        // 21: catena.stage.v1.ActivateRequest
+	(*ActivateResponse)(nil),       // 22: catena.stage.v1.ActivateResponse
+	(*NotifyRequest)(nil),          // 23: catena.stage.v1.NotifyRequest
+	(*NotifyResponse)(nil),         // 24: catena.stage.v1.NotifyResponse
+	(*GatherMetricsRequest)(nil),   // 25: catena.stage.v1.GatherMetricsRequest
+	(*GatherMetricsResponse)(nil),  // 26: catena.stage.v1.GatherMetricsResponse
+	(*RunHookRequest)(nil),         // 27: catena.stage.v1.RunHookRequest
+	(*RunHookResponse)(nil),        // 28: catena.stage.v1.RunHookResponse
+	(*CheckHealthRequest)(nil),     // 29: catena.stage.v1.CheckHealthRequest
+	(*CheckHealthResponse)(nil),    // 30: catena.stage.v1.CheckHealthResponse
+	(*HealthResult)(nil),           // 31: catena.stage.v1.HealthResult
+	(*DrainRequest)(nil),           // 32: catena.stage.v1.DrainRequest
+	(*DrainResponse)(nil),          // 33: catena.stage.v1.DrainResponse
+	(*StopRequest)(nil),            // 34: catena.stage.v1.StopRequest
+	(*StopResponse)(nil),           // 35: catena.stage.v1.StopResponse
+	(*Kubernetes_Kind)(nil),        // 36: catena.stage.v1.Kubernetes.Kind
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
 }
 var file_sdk_stagev1_stage_proto_depIdxs = []int32{
-	4,  // 0: catena.stage.v1.DescribeResponse.needs:type_name -> catena.stage.v1.Needs
-	12, // 1: catena.stage.v1.Needs.claims:type_name -> catena.stage.v1.Claim
-	0,  // 2: catena.stage.v1.Needs.store:type_name -> catena.stage.v1.Needs.Store
-	7,  // 3: catena.stage.v1.ValidateConfigResponse.problems:type_name -> catena.stage.v1.ConfigProblem
-	9,  // 4: catena.stage.v1.ConfigureRequest.delegates:type_name -> catena.stage.v1.Delegate
-	10, // 5: catena.stage.v1.ConfigureRequest.host:type_name -> catena.stage.v1.Host
-	12, // 6: catena.stage.v1.Delegate.claims:type_name -> catena.stage.v1.Claim
-	12, // 7: catena.stage.v1.ConfigureResponse.claims:type_name -> catena.stage.v1.Claim
-	1,  // 8: catena.stage.v1.Claim.match:type_name -> catena.stage.v1.Claim.Match
-	12, // 9: catena.stage.v1.PrepareRunResponse.claims:type_name -> catena.stage.v1.Claim
-	15, // 10: catena.stage.v1.PrepareRunResponse.health_checks:type_name -> catena.stage.v1.HealthCheck
-	18, // 11: catena.stage.v1.Event.claims_changed:type_name -> catena.stage.v1.ClaimsChanged
-	19, // 12: catena.stage.v1.Event.resource_sizes:type_name -> catena.stage.v1.ResourceSize
-	12, // 13: catena.stage.v1.ClaimsChanged.claims:type_name -> catena.stage.v1.Claim
-	35, // 14: catena.stage.v1.NotifyRequest.at:type_name -> google.protobuf.Timestamp
-	30, // 15: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
-	35, // 16: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
-	36, // 17: catena.stage.v1.HealthResult.running:type_name -> google.protobuf.Duration
-	36, // 18: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
-	2,  // 19: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
-	5,  // 20: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
-	8,  // 21: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
-	13, // 22: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
-	16, // 23: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
-	20, // 24: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
-	22, // 25: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
-	24, // 26: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
-	26, // 27: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
-	28, // 28: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
-	26, // 29: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
-	31, // 30: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
-	33, // 31: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
-	3,  // 32: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
-	6,  // 33: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
-	11, // 34: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
-	14, // 35: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
-	17, // 36: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
-	21, // 37: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
-	23, // 38: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
-	25, // 39: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
-	27, // 40: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
-	29, // 41: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
-	27, // 42: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
-	32, // 43: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
-	34, // 44: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
-	32, // [32:45] is the sub-list for method output_type
-	19, // [19:32] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	5,  // 0: catena.stage.v1.DescribeResponse.needs:type_name -> catena.stage.v1.Needs
+	4,  // 1: catena.stage.v1.DescribeResponse.kubernetes:type_name -> catena.stage.v1.Kubernetes
+	36, // 2: catena.stage.v1.Kubernetes.kinds:type_name -> catena.stage.v1.Kubernetes.Kind
+	13, // 3: catena.stage.v1.Needs.claims:type_name -> catena.stage.v1.Claim
+	0,  // 4: catena.stage.v1.Needs.store:type_name -> catena.stage.v1.Needs.Store
+	8,  // 5: catena.stage.v1.ValidateConfigResponse.problems:type_name -> catena.stage.v1.ConfigProblem
+	10, // 6: catena.stage.v1.ConfigureRequest.delegates:type_name -> catena.stage.v1.Delegate
+	11, // 7: catena.stage.v1.ConfigureRequest.host:type_name -> catena.stage.v1.Host
+	13, // 8: catena.stage.v1.Delegate.claims:type_name -> catena.stage.v1.Claim
+	13, // 9: catena.stage.v1.ConfigureResponse.claims:type_name -> catena.stage.v1.Claim
+	1,  // 10: catena.stage.v1.Claim.match:type_name -> catena.stage.v1.Claim.Match
+	13, // 11: catena.stage.v1.PrepareRunResponse.claims:type_name -> catena.stage.v1.Claim
+	16, // 12: catena.stage.v1.PrepareRunResponse.health_checks:type_name -> catena.stage.v1.HealthCheck
+	19, // 13: catena.stage.v1.Event.claims_changed:type_name -> catena.stage.v1.ClaimsChanged
+	20, // 14: catena.stage.v1.Event.resource_sizes:type_name -> catena.stage.v1.ResourceSize
+	13, // 15: catena.stage.v1.ClaimsChanged.claims:type_name -> catena.stage.v1.Claim
+	37, // 16: catena.stage.v1.NotifyRequest.at:type_name -> google.protobuf.Timestamp
+	31, // 17: catena.stage.v1.CheckHealthResponse.results:type_name -> catena.stage.v1.HealthResult
+	37, // 18: catena.stage.v1.HealthResult.checked_at:type_name -> google.protobuf.Timestamp
+	38, // 19: catena.stage.v1.HealthResult.running:type_name -> google.protobuf.Duration
+	38, // 20: catena.stage.v1.DrainRequest.spread:type_name -> google.protobuf.Duration
+	2,  // 21: catena.stage.v1.Stage.Describe:input_type -> catena.stage.v1.DescribeRequest
+	6,  // 22: catena.stage.v1.Stage.ValidateConfig:input_type -> catena.stage.v1.ValidateConfigRequest
+	9,  // 23: catena.stage.v1.Stage.Configure:input_type -> catena.stage.v1.ConfigureRequest
+	14, // 24: catena.stage.v1.Stage.PrepareRun:input_type -> catena.stage.v1.PrepareRunRequest
+	17, // 25: catena.stage.v1.Stage.Watch:input_type -> catena.stage.v1.WatchRequest
+	21, // 26: catena.stage.v1.Stage.Activate:input_type -> catena.stage.v1.ActivateRequest
+	23, // 27: catena.stage.v1.Stage.Notify:input_type -> catena.stage.v1.NotifyRequest
+	25, // 28: catena.stage.v1.Stage.GatherMetrics:input_type -> catena.stage.v1.GatherMetricsRequest
+	27, // 29: catena.stage.v1.Stage.RunPostStartHook:input_type -> catena.stage.v1.RunHookRequest
+	29, // 30: catena.stage.v1.Stage.CheckHealth:input_type -> catena.stage.v1.CheckHealthRequest
+	27, // 31: catena.stage.v1.Stage.RunPreShutdownHook:input_type -> catena.stage.v1.RunHookRequest
+	32, // 32: catena.stage.v1.Stage.Drain:input_type -> catena.stage.v1.DrainRequest
+	34, // 33: catena.stage.v1.Stage.Stop:input_type -> catena.stage.v1.StopRequest
+	3,  // 34: catena.stage.v1.Stage.Describe:output_type -> catena.stage.v1.DescribeResponse
+	7,  // 35: catena.stage.v1.Stage.ValidateConfig:output_type -> catena.stage.v1.ValidateConfigResponse
+	12, // 36: catena.stage.v1.Stage.Configure:output_type -> catena.stage.v1.ConfigureResponse
+	15, // 37: catena.stage.v1.Stage.PrepareRun:output_type -> catena.stage.v1.PrepareRunResponse
+	18, // 38: catena.stage.v1.Stage.Watch:output_type -> catena.stage.v1.Event
+	22, // 39: catena.stage.v1.Stage.Activate:output_type -> catena.stage.v1.ActivateResponse
+	24, // 40: catena.stage.v1.Stage.Notify:output_type -> catena.stage.v1.NotifyResponse
+	26, // 41: catena.stage.v1.Stage.GatherMetrics:output_type -> catena.stage.v1.GatherMetricsResponse
+	28, // 42: catena.stage.v1.Stage.RunPostStartHook:output_type -> catena.stage.v1.RunHookResponse
+	30, // 43: catena.stage.v1.Stage.CheckHealth:output_type -> catena.stage.v1.CheckHealthResponse
+	28, // 44: catena.stage.v1.Stage.RunPreShutdownHook:output_type -> catena.stage.v1.RunHookResponse
+	33, // 45: catena.stage.v1.Stage.Drain:output_type -> catena.stage.v1.DrainResponse
+	35, // 46: catena.stage.v1.Stage.Stop:output_type -> catena.stage.v1.StopResponse
+	34, // [34:47] is the sub-list for method output_type
+	21, // [21:34] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_sdk_stagev1_stage_proto_init() }
@@ -2255,7 +2479,7 @@ func file_sdk_stagev1_stage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sdk_stagev1_stage_proto_rawDesc), len(file_sdk_stagev1_stage_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,11 +33,16 @@ func TestOptions(t *testing.T) { runProfile(t, "testdata/options") }
 func runProfile(t *testing.T, dir string) {
 	t.Parallel() // each has servers of its own
 	p := loadProfile(t, dir)
-	reference, subject := startPair(t, cluster.Options{Flags: p.flags})
+	profile, but := filepath.Base(dir), loadExceptions(t)
+	but.check(t, profile, p)
+	reference, subject := startPair(t, cluster.Options{Flags: p.flags, Release: *kube})
 	for _, file := range p.files {
 		t.Run(file.name, func(t *testing.T) {
 			for _, tc := range file.cases {
-				t.Run(tc.Name, func(t *testing.T) { compare(t, tc, reference, subject) })
+				t.Run(tc.Name, func(t *testing.T) {
+					tc, differs, status := but.applied(profile+"/"+file.name+"/"+tc.Name, tc)
+					compare(t, tc, reference, subject, differs, status)
+				})
 			}
 		})
 	}
@@ -54,7 +60,7 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 		out := make(chan started, 1)
 		go func() {
 			if catena {
-				c, err := cluster.StartCatena(context.Background(), forCatena(o))
+				c, err := startCatena(context.Background(), o)
 				if err != nil {
 					out <- started{err: err}
 					return
@@ -93,6 +99,17 @@ func startPair(t *testing.T, o cluster.Options) (reference, subject *client) {
 	return clients[0], clients[1]
 }
 
+// startCatena starts Catena, with stages of another release if there is -kube.
+func startCatena(ctx context.Context, o cluster.Options) (*cluster.Catena, error) {
+	o = forCatena(o)
+	set, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	o.Set = append(o.Set, set...)
+	return cluster.StartCatena(ctx, o)
+}
+
 // forCatena replaces flags of kube-apiserver by the keys that Catena has for them.
 func forCatena(o cluster.Options) cluster.Options {
 	const flag = "etcd-compaction-interval"
@@ -104,7 +121,9 @@ func forCatena(o cluster.Options) cluster.Options {
 	return o
 }
 
-func compare(t *testing.T, tc testCase, reference, subject *client) {
+// compare sends the request of a case to both servers. With stages of another release, the responses may have to differ, with
+// Catena's status then.
+func compare(t *testing.T, tc testCase, reference, subject *client, differs bool, status int) {
 	wanted, got, err := runBoth(t.Context(), tc, reference, subject)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +142,12 @@ func compare(t *testing.T, tc testCase, reference, subject *client) {
 		got.dropFraming()
 	}
 	want, have := wanted.text(tc, reference), got.text(tc, subject)
-	if want != have {
+	switch {
+	case differs && want == have:
+		t.Errorf("the responses are equal: testdata/kube-%s.yaml says that they differ", *kube)
+	case differs && got.status != status:
+		t.Errorf("%s responds with %d, want %d", subject.server.Name, got.status, status)
+	case !differs && want != have:
 		t.Errorf("%s%s\n%s", tc.Request, tc.Raw, difference(want, have, subject.server.Name))
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/catena-dev/catena/plugins/internal/delegates"
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 )
 
 // NewAggregator is the constructor of the stage aggregator: APIServices, and
@@ -29,7 +29,7 @@ func NewAggregator(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	return a.adapter.Serve(apistage.Server{
+	return a.adapter.Serve(apiserver.Server{
 		GenericAPIServer: a.server.GenericAPIServer,
 		Prepare:          a.prepare,
 		Claims:           a.claims.current,
@@ -52,6 +52,9 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
 	if err != nil {
 		return nil, err
+	}
+	if core, ok := builtInStage(env.Delegates()); ok {
+		b.serveAs(core.KubernetesVersion)
 	}
 	shared, err := b.buildShared()
 	if err != nil {
@@ -145,6 +148,7 @@ func (a *aggregator) prepare() error {
 // returns the stages as the aggregator is to see them.
 func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 	downstream := a.env.Delegates()
+	core, hasCore := builtInStage(downstream)
 	for i, delegate := range downstream {
 		if !delegates.ServesAPI(delegate) {
 			warnUndiscovered(a.env, delegate)
@@ -153,7 +157,11 @@ func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 		}
 		d := delegates.NewDiscovery(delegate, a.generic.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
 		d.Log = func(err error) { logDiscovery(a.env, d, err) }
-		downstream[i].Handler = untilPrepared(&a.prepared, &validateOpenAPI{next: d.Gate(), log: a.env.Log.With("delegate", delegate.Name)})
+		documents := d.Gate()
+		if hasCore && delegate.Name != core.Name {
+			documents = withoutServerDocuments(documents)
+		}
+		downstream[i].Handler = untilPrepared(&a.prepared, &validateOpenAPI{next: documents, log: a.env.Log.With("delegate", delegate.Name)})
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
 			if err := a.pokeOnCRD(d); err != nil {

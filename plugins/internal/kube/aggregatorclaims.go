@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -34,7 +35,8 @@ func newAggregatorClaims(env *sdk.Env, server *aggregatorapiserver.APIAggregator
 		UpdateFunc: func(any, any) { c.update() },
 		DeleteFunc: func(any) { c.update() },
 	})
-	go c.await(server.GenericAPIServer.MuxAndDiscoveryCompleteSignals())
+	// The server adds to its own map when others register signals.
+	go c.await(maps.Clone(server.GenericAPIServer.MuxAndDiscoveryCompleteSignals()))
 	return c
 }
 

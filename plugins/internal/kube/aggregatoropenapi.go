@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"k8s.io/apiserver/pkg/util/responsewriter"
+	"k8s.io/kube-openapi/pkg/handler3"
 )
 
 const (
@@ -47,6 +48,31 @@ func untilPrepared(prepared *atomic.Bool, next http.Handler) http.Handler {
 			return
 		}
 		send(w, response.RespCode(), response.Header(), response.Data())
+	})
+}
+
+// serverDocuments are the OpenAPI v3 documents of paths that each server has, in each release another.
+var serverDocuments = []string{"apis", "version"}
+
+// withoutServerDocuments leaves them out of the index of a stage: Kubernetes would take each now from one stage and then from another.
+func withoutServerDocuments(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != openAPIIndex {
+			next.ServeHTTP(w, r)
+			return
+		}
+		response := responsewriter.NewInMemoryResponseWriter()
+		next.ServeHTTP(response, r)
+		var index handler3.OpenAPIV3Discovery
+		if response.RespCode() != http.StatusOK || json.Unmarshal(response.Data(), &index) != nil {
+			send(w, response.RespCode(), response.Header(), response.Data())
+			return
+		}
+		for _, name := range serverDocuments {
+			delete(index.Paths, name)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(index)
 	})
 }
 

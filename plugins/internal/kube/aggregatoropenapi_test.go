@@ -44,6 +44,32 @@ func TestUntilPrepared(t *testing.T) {
 	}
 }
 
+// Of the documents that each server has, a stage that is not core keeps none in its index; what is no index is passed on as it is.
+func TestWithoutServerDocuments(t *testing.T) {
+	t.Parallel()
+	code, body := 0, ""
+	h := withoutServerDocuments(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}))
+	const index = `{"paths":{"apis":{"serverRelativeURL":"/a"},"apis/x/v1":{"serverRelativeURL":"/x"},"version":{"serverRelativeURL":"/v"}}}`
+	for _, step := range []struct {
+		path, body string
+		code       int
+		want       string
+	}{
+		{openAPIIndex, index, 200, `{"paths":{"apis/x/v1":{"serverRelativeURL":"/x"}}}` + "\n"},
+		{openAPIIndex, index, 503, index}, {openAPIIndex, "nonsense", 200, "nonsense"}, {openAPIIndex + "/version", index, 200, index},
+	} {
+		code, body = step.code, step.body
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, step.path, nil))
+		if w.Code != step.code || w.Body.String() != step.want {
+			t.Errorf("%+v: got %d %q", step, w.Code, w.Body)
+		}
+	}
+}
+
 func TestWithoutOpenAPI(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]int{openAPIv2: 200, openAPIIndex: 200, openAPIIndex + "/apis/a/v1": 404} {

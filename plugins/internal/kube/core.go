@@ -9,7 +9,7 @@ import (
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 )
 
 // NewCore is the constructor of the stage core: Kubernetes' built-in resources.
@@ -45,7 +45,7 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)
 	namespaces := namespaceGate{namespaces: b.client.CoreV1().Namespaces()}
-	handler, err := b.adapter.Serve(apistage.Server{
+	handler, err := b.adapter.Serve(apiserver.Server{
 		GenericAPIServer:    instance.ControlPlane.GenericAPIServer,
 		BeforePostStartHook: namespaces.await,
 		// They take the server's address and leases out of the cluster.

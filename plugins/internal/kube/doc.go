@@ -9,8 +9,7 @@
 //
 //   - stage.go makes an sdk.Stage of a constructor: NewCore, NewExtensions or NewAggregator.
 //   - options.go parses kube-apiserver's flags, and applies what is global in a process.
-//   - generic.go makes of them what the configurations of all three servers have in common;
-//     informers.go makes its informers fit for a chain without core.
+//   - generic.go makes of them what the configurations of all three servers have in common.
 //   - shared.go makes what core makes for the other two servers in kube-apiserver.
 //   - core.go, extensions.go and aggregator.go each build their server, and hand it to
 //     apistage. Files that begin with one of these names are about that server alone.

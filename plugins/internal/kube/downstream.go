@@ -20,7 +20,7 @@ import (
 
 	"github.com/catena-dev/catena/plugins/internal/delegates"
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -28,6 +28,7 @@ import (
 // In a chain without the aggregator, the first stage with an API gets clients' requests for these documents, and has
 // to merge them with those of the API stages downstream. The aggregator asks each stage for its own, by requests that are for
 // that stage alone: these are next's. So nothing is merged, and no stage downstream asked, where the aggregator does it.
+// Alone, extensions needs it too: Kubernetes' server leaves groups of custom resources at /apis to the aggregator.
 func (b *base) withDownstream(next http.Handler, server *genericapiserver.GenericAPIServer, v2 *common.Config) http.Handler {
 	var downstream []sdk.Delegate
 	for _, d := range b.env.Delegates() {
@@ -35,11 +36,8 @@ func (b *base) withDownstream(next http.Handler, server *genericapiserver.Generi
 			downstream = append(downstream, d)
 		}
 	}
-	if len(downstream) == 0 {
-		return next
-	}
 	merged := sync.OnceValues(func() (http.Handler, error) {
-		own := sdk.Delegate{Name: b.env.Name, ListedPaths: apistage.OwnPaths(server), Handler: server.UnprotectedHandler()}
+		own := sdk.Delegate{Name: b.env.Name, ListedPaths: apiserver.OwnPaths(server), Handler: server.UnprotectedHandler()}
 		return b.newMerged(append([]sdk.Delegate{own}, downstream...), v2)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

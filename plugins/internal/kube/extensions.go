@@ -9,7 +9,7 @@ import (
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 )
 
 // NewExtensions is the constructor of the stage extensions: custom resource
@@ -42,14 +42,10 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	groups := &customGroups{manager: server.GenericAPIServer.DiscoveryGroupManager, served: map[string]map[string][]string{}}
-	if err := groups.follow(server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()); err != nil {
-		return nil, fmt.Errorf("extensions: groups of custom resources: %w", err)
-	}
 	if err := addStorageVersionHook(server.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	handler, err := b.adapter.Serve(apistage.Server{GenericAPIServer: server.GenericAPIServer})
+	handler, err := b.adapter.Serve(apiserver.Server{GenericAPIServer: server.GenericAPIServer})
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}

@@ -12,21 +12,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
-	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/filters"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/openapi"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -41,15 +39,16 @@ import (
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 	"github.com/catena-dev/catena/sdk/gctune"
 	"github.com/catena-dev/catena/sdk/kubeversion"
+	"github.com/catena-dev/catena/sdk/servedinformers"
 )
 
 // base is what the configurations of the three servers have in common.
 type base struct {
 	env       *sdk.Env
-	adapter   *apistage.Adapter
+	adapter   *apiserver.Adapter
 	options   options.CompletedOptions
 	generic   *genericapiserver.Config
 	client    kubernetes.Interface
@@ -70,7 +69,7 @@ func newBase(env *sdk.Env, definitions common.GetOpenAPIDefinitions) (*base, err
 	if err != nil {
 		return nil, err
 	}
-	adapter, err := apistage.New(env)
+	adapter, err := apiserver.New(env)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +95,7 @@ func newBase(env *sdk.Env, definitions common.GetOpenAPIDefinitions) (*base, err
 }
 
 func (b *base) buildGeneric() error {
-	codecs := legacyscheme.Codecs
-	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.CBORServingAndStorage) {
-		codecs = serializer.NewCodecFactory(legacyscheme.Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
-	}
-	b.generic = genericapiserver.NewConfig(codecs)
+	b.generic = genericapiserver.NewConfig(codecs())
 	if b.generic.APIServerID != "" {
 		id, err := serverIdentity(b.env.Host().ExternalURL)
 		if err != nil {
@@ -123,6 +118,31 @@ func (b *base) buildGeneric() error {
 	b.generic.LoopbackClientConfig.UserAgent = userAgent()
 	withStorageVersions(b.generic)
 	return nil
+}
+
+// serveAs makes the server one of those that serve as a version of Kubernetes, which another stage has: that stage's is the path /version,
+// and the merged OpenAPI document has its version.
+func (b *base) serveAs(minor string) {
+	b.generic.EffectiveVersion = withoutInfo{b.generic.EffectiveVersion}
+	b.generic.OpenAPIConfig.Info.Version = minor
+}
+
+// withoutInfo is the version of a server that does not serve /version.
+type withoutInfo struct {
+	basecompatibility.EffectiveVersion
+}
+
+func (withoutInfo) Info() *version.Info { return nil }
+
+// builtInStage returns the stage with the built-in resources, if there is one that says as which version of Kubernetes it serves.
+func builtInStage(all []sdk.Delegate) (sdk.Delegate, bool) {
+	i := slices.IndexFunc(all, func(d sdk.Delegate) bool {
+		return d.KubernetesVersion != "" && slices.Contains(d.ListedPaths, "/api/v1")
+	})
+	if i < 0 {
+		return sdk.Delegate{}, false
+	}
+	return all[i], true
 }
 
 // register registers metrics of the process, of which the first of a name counts.
@@ -150,11 +170,8 @@ func (b *base) buildClient() error {
 	b.client = client
 	// The name in the metrics, which only one server of a process can have.
 	name, _ := cache.NewInformerName("kube-apiserver")
-	b.informers = tolerant{
-		SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, informerResync,
-			informers.WithTransform(withoutManagedFields), informers.WithInformerName(name)),
-		served: served(client.Discovery()),
-	}
+	b.informers = servedinformers.New(informers.NewSharedInformerFactoryWithOptions(client, informerResync,
+		informers.WithTransform(withoutManagedFields), informers.WithInformerName(name)), client.Discovery().RESTClient())
 	return nil
 }
 

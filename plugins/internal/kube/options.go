@@ -71,14 +71,7 @@ func logVersions() {
 }
 
 func parse(flags []string) (*options.ServerRunOptions, error) {
-	// As kube-apiserver's main does; it fails where flags have been parsed before.
-	_ = logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)
-	o := options.NewServerRunOptions()
-	set := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
-	named := o.Flags()
-	for _, f := range named.FlagSets {
-		set.AddFlagSet(f)
-	}
+	o, set := newFlags()
 	arguments := make([]string, len(flags))
 	for i, f := range flags {
 		arguments[i] = "--" + f
@@ -87,4 +80,17 @@ func parse(flags []string) (*options.ServerRunOptions, error) {
 		return nil, fmt.Errorf("flags of the API server: %w", err)
 	}
 	return o, nil
+}
+
+// newFlags returns kube-apiserver's options, and the flags that set them.
+func newFlags() (*options.ServerRunOptions, *pflag.FlagSet) {
+	// As kube-apiserver's main does; it fails where flags have been parsed before.
+	_ = logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)
+	o := options.NewServerRunOptions()
+	set := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	named := o.Flags()
+	for _, f := range named.FlagSets {
+		set.AddFlagSet(f)
+	}
+	return o, set
 }

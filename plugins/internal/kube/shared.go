@@ -40,7 +40,7 @@ func (b *base) buildShared() (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, all, err := controlplaneapiserver.CreateConfig(b.options.CompletedOptions, b.generic, b.informers, slices, b.storage, resolver, initializers)
+	config, all, err := b.createConfig(slices, resolver, initializers)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Stage returns one of the three stages, which constructor builds.
-func Stage(name, summary string, constructor func(*sdk.Env) (http.Handler, error)) sdk.Stage {
+func Stage(name, summary string, release func() sdk.Kubernetes, constructor func(*sdk.Env) (http.Handler, error)) sdk.Stage {
 	return sdk.Stage{
 		Name:     name,
 		Version:  kubeversion.Release(),
@@ -18,7 +18,8 @@ func Stage(name, summary string, constructor func(*sdk.Env) (http.Handler, error
 		Needs: &sdk.Needs{
 			Claims: []sdk.Claim{sdk.Prefix("/")}, SystemRequests: true, Store: sdk.StoreRegistry, Flags: []string{"*"}, Keys: true, Network: true,
 		},
-		New: constructor,
+		Kubernetes: release,
+		New:        constructor,
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/generated/openapi"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -44,7 +44,7 @@ var _ genericrest.Getter = gadget{}
 // gadgetStage is a third-party stage: an API server with a
 // group of its own and without any of Kubernetes' packages for the control plane.
 var gadgetStage = sdk.Stage{Name: "gadgets", New: func(env *sdk.Env) (http.Handler, error) {
-	adapter, err := apistage.New(env)
+	adapter, err := apiserver.New(env)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ var gadgetStage = sdk.Stage{Name: "gadgets", New: func(env *sdk.Env) (http.Handl
 	if err := server.InstallAPIGroup(&group); err != nil {
 		return nil, err
 	}
-	return adapter.Serve(apistage.Server{GenericAPIServer: server})
+	return adapter.Serve(apiserver.Server{GenericAPIServer: server})
 }}
 
 // TestOtherAPIServerInTheChain is about a group that Kubernetes does not know,

@@ -48,3 +48,34 @@ func Tool(name string) (string, error) {
 	bin, err := Bin()
 	return filepath.Join(bin, "tools", name), err
 }
+
+// ToolOf returns the path of a binary of a minor release of Kubernetes, such as 1.36, "" for that of go.mod.
+// "make tools KUBE=1.36" builds those of another release.
+func ToolOf(name, release string) (string, error) {
+	if release == "" {
+		return Tool(name)
+	}
+	return ofRelease(release, "tools", filepath.Join("tools", name))
+}
+
+// Stage returns the binary of a stage of a minor release of Kubernetes, "" for that of go.mod. "make core
+// KUBE=1.36" builds one of another release.
+func Stage(name, release string) (string, error) {
+	if release == "" {
+		bin, err := Bin()
+		return filepath.Join(bin, "plugins", "catena-stage-"+name), err
+	}
+	return ofRelease(release, name, "catena-stage-"+name)
+}
+
+func ofRelease(release, target, path string) (string, error) {
+	bin, err := Bin()
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(bin, "kube-"+release, path)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("make %s KUBE=%s builds it: %w", target, release, err)
+	}
+	return path, nil
+}

@@ -23,6 +23,8 @@ type Options struct {
 	Beside *KubeAPIServer
 	// Peers makes the server pass requests on to others of its cluster. (NewKubeAPIServer only)
 	Peers bool
+	// Release is the minor release of Kubernetes, that of go.mod by default. (StartKubeAPIServer only)
+	Release string
 	// ConfigFile is the configuration of Catena; configs/catena.yaml by default.
 	ConfigFile string
 	// PluginDirs are directories with plugins besides bin/plugins. (Catena only)
@@ -163,9 +165,18 @@ func (c *Catena) locate() error {
 // Stages are the processes of the stages by the names of the stages.
 func (c *Catena) Stages() map[string]int {
 	stages := map[string]int{}
+	for pid, name := range c.StageProcesses() {
+		stages[name] = pid
+	}
+	return stages
+}
+
+// StageProcesses returns the ids of all processes of stages, with the name of the stage: there may be several of one.
+func (c *Catena) StageProcesses() map[int]string {
+	stages := map[int]string{}
 	for pid, command := range Children(c.process.PID()) {
 		if name, ok := strings.CutPrefix(command, "catena-stage-"); ok {
-			stages[name] = pid
+			stages[pid] = name
 		}
 	}
 	return stages

@@ -22,13 +22,16 @@ type Status struct {
 		Generation string
 		PID        int
 		Restarts   int
-		Failure    string
-		Standby    *struct {
+		// Version is the stage's, and Emulates the minor release of Kubernetes as which it serves if that is another one.
+		Version, Emulates string
+		Failure           string
+		Standby           *struct {
 			Generation, State string
 			PID               int
 		}
-		Others   []struct{ PID int }
-		LastSwap *struct {
+		Others    []struct{ PID int }
+		Probation *struct{ Until time.Time }
+		LastSwap  *struct {
 			At             time.Time
 			Result, Reason string
 		}

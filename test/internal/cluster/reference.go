@@ -17,7 +17,7 @@ import (
 // StartKubeAPIServer starts kube-apiserver on an etcd of its own and returns when it
 // is ready.
 func StartKubeAPIServer(ctx context.Context, o Options) (*Server, error) {
-	path, err := Tool("kube-apiserver")
+	path, err := ToolOf("kube-apiserver", o.Release)
 	if err != nil {
 		return nil, err
 	}

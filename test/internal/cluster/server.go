@@ -29,7 +29,8 @@ const (
 	Bob   = "bob"   // no group
 )
 
-const tokenFile = `admin-token,admin,admin-uid,"system:masters"
+// Tokens is the file of --token-auth-file with these users.
+const Tokens = `admin-token,admin,admin-uid,"system:masters"
 alice-token,alice,alice-uid,"devs"
 bob-token,bob,bob-uid
 `
@@ -107,7 +108,7 @@ func newServer(name string) (*Server, error) {
 	}
 	s := &Server{Name: name, Dir: dir}
 	s.closers = append(s.closers, func() error { return os.RemoveAll(dir) })
-	return s, os.WriteFile(s.tokens(), []byte(tokenFile), 0o600)
+	return s, os.WriteFile(s.tokens(), []byte(Tokens), 0o600)
 }
 
 func (s *Server) tokens() string { return filepath.Join(s.Dir, "tokens.csv") }
@@ -134,15 +135,18 @@ func (s *Server) awaitReady(ctx context.Context, locate func() error) error {
 	}
 }
 
-func (s *Server) ready(ctx context.Context) error {
-	client, err := rest.HTTPClientFor(s.Config(Admin))
+func (s *Server) ready(ctx context.Context) error { return Ready(ctx, s.Config(Admin)) }
+
+// Ready asks a server whether it is ready.
+func Ready(ctx context.Context, c *rest.Config) error {
+	client, err := rest.HTTPClientFor(c)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Host+"/readyz", nil)
 	if err != nil {
 		return err
 	}
@@ -153,7 +157,7 @@ func (s *Server) ready(ctx context.Context) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("/readyz: %s\n%s", resp.Status, body)
+		err = fmt.Errorf("%s/readyz: %s\n%s", c.Host, resp.Status, body)
 	}
 	return err
 }

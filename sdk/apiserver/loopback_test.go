@@ -1,4 +1,4 @@
-package apistage
+package apiserver
 
 import (
 	"crypto/tls"
@@ -84,14 +84,14 @@ func TestTLSBridgeIsTrustedByItsOwnCertificateOnly(t *testing.T) {
 	}
 }
 
-func TestPlaceholderKnowsTheExternalPort(t *testing.T) {
+func TestNoListenerKnowsTheExternalPort(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"https://10.0.0.1:6443":    "10.0.0.1:6443",
 		"https://[fd00::1]:6443":   "[fd00::1]:6443",
 		"https://api.example.test": "api.example.test:443",
 	} {
-		listener, err := newPlaceholder(url)
+		listener, err := newNoListener(url)
 		if err != nil || listener.Addr().String() != want {
 			t.Errorf("%s: address %v (%v), want %s", url, listener.address, err, want)
 		}

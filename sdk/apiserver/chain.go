@@ -1,4 +1,4 @@
-package apistage
+package apiserver
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package apistage_test
+package apiserver_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // actAsStage makes the test binary a stage whose hook fails.
-const actAsStage = "APISTAGE_TEST_STAGE"
+const actAsStage = "APISERVER_TEST_STAGE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(actAsStage) == "" {

@@ -1,4 +1,4 @@
-package apistage_test
+package apiserver_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
 
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -76,7 +76,7 @@ func TestPostStartHooksRunOneByOne(t *testing.T) {
 func TestBeforePostStartHook(t *testing.T) {
 	t.Parallel()
 	var before []string // the stage runs hooks that the host asks for one after the other
-	stage := stagetest.Launch(t, apiStageOf(func(server *apistage.Server) {
+	stage := stagetest.Launch(t, apiStageOf(func(server *apiserver.Server) {
 		server.BeforePostStartHook = func(_ context.Context, name string) { before = append(before, "before "+name) }
 		server.AddPostStartHookOrDie("mine", func(genericapiserver.PostStartHookContext) error {
 			before = append(before, "mine")
@@ -126,7 +126,7 @@ func TestPreShutdownWithServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var ran atomic.Bool
-			stage := stagetest.Start(t, apiStageOf(func(server *apistage.Server) {
+			stage := stagetest.Start(t, apiStageOf(func(server *apiserver.Server) {
 				server.PreShutdownWithServer = c.withServer
 				server.AddPreShutdownHookOrDie("leave", func() error { ran.Store(true); return nil })
 			}), stagetest.Options{})

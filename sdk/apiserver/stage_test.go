@@ -1,4 +1,4 @@
-package apistage_test
+package apiserver_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -27,16 +27,16 @@ import (
 // apiStage returns a stage with a server that has no API groups. setup adds to
 // the server what the test is about.
 func apiStage(setup func(*genericapiserver.GenericAPIServer)) sdk.Stage {
-	return apiStageOf(func(server *apistage.Server) {
+	return apiStageOf(func(server *apiserver.Server) {
 		if setup != nil {
 			setup(server.GenericAPIServer)
 		}
 	})
 }
 
-func apiStageOf(setup func(*apistage.Server)) sdk.Stage {
+func apiStageOf(setup func(*apiserver.Server)) sdk.Stage {
 	return sdk.Stage{Name: "api", New: func(env *sdk.Env) (http.Handler, error) {
-		adapter, err := apistage.New(env)
+		adapter, err := apiserver.New(env)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func apiStageOf(setup func(*apistage.Server)) sdk.Stage {
 		if err != nil {
 			return nil, err
 		}
-		server := apistage.Server{GenericAPIServer: generic, StartupChecks: []string{"late"}}
+		server := apiserver.Server{GenericAPIServer: generic, StartupChecks: []string{"late"}}
 		setup(&server)
 		return adapter.Serve(server)
 	}}

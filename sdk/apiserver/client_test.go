@@ -1,4 +1,4 @@
-package apistage_test
+package apiserver_test
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func namesOf(list []*corev1.Namespace, err error) (names []string, two bool) {
 
 // await asks until the response is good or ctx ends.
 func await(ctx context.Context, ask func() ([]string, bool)) []string {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		got, ok := ask()

@@ -1,4 +1,4 @@
-package apistage_test
+package apiserver_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package apistage
+package apiserver
 
 import (
 	"context"
@@ -50,25 +50,25 @@ func newLoopback(socket, token string) (*rest.Config, error) {
 	}, nil
 }
 
-// placeholder is a listener that listens to nothing. Kubernetes asks
+// noListener is a listener that listens to nothing. Kubernetes asks
 // SecureServingInfo for the port that clients use; only the host has it.
-type placeholder struct{ address net.Addr }
+type noListener struct{ address net.Addr }
 
-func newPlaceholder(externalURL string) (placeholder, error) {
+func newNoListener(externalURL string) (noListener, error) {
 	u, err := url.Parse(externalURL)
 	if err != nil {
-		return placeholder{}, fmt.Errorf("external address of the server: %w", err)
+		return noListener{}, fmt.Errorf("external address of the server: %w", err)
 	}
 	port := u.Port()
 	if port == "" {
 		port = "443"
 	}
-	return placeholder{address: externalAddress(net.JoinHostPort(u.Hostname(), port))}, nil
+	return noListener{address: externalAddress(net.JoinHostPort(u.Hostname(), port))}, nil
 }
 
-func (placeholder) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-func (placeholder) Close() error              { return nil }
-func (p placeholder) Addr() net.Addr          { return p.address }
+func (noListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (noListener) Close() error              { return nil }
+func (p noListener) Addr() net.Addr          { return p.address }
 
 // externalAddress is HOST:PORT, where HOST may be a name.
 type externalAddress string
