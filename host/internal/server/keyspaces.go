@@ -17,7 +17,7 @@ type keyspaces struct {
 	runtimeDir string
 
 	mu     sync.Mutex
-	open   map[string]*store.Keyspace
+	open   map[string]*store.Server
 	closed bool
 }
 
@@ -49,7 +49,7 @@ func (k *keyspaces) serve(stage, socket string) error {
 		return errors.Join(err, l.Close())
 	}
 	if k.open == nil {
-		k.open = map[string]*store.Keyspace{}
+		k.open = map[string]*store.Server{}
 	}
 	k.open[stage] = served
 	return nil

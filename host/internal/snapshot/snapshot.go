@@ -140,10 +140,15 @@ func Restore(dataDir, file string, replace bool) (r Restored, err error) {
 		return r, err
 	}
 	r.Manifest = c.Manifest
-	if err := c.checkEmpty(dataDir); err != nil {
-		if !replace {
-			return r, fmt.Errorf("%w; --replace moves what is there into a directory beside it, and deletes nothing", err)
-		}
+	full := c.checkEmpty(dataDir)
+	if full != nil && !replace {
+		return r, fmt.Errorf("%w; --replace moves what is there into a directory beside it, and deletes nothing", full)
+	}
+	if err := store.PrepareRestore(dataDir, c.database); err != nil {
+		return r, err
+	}
+	// If it is interrupted from now on, the next start says so, and the restore can be repeated.
+	if full != nil {
 		if r.Replaced, err = moveAway(dataDir); err != nil {
 			return r, err
 		}
@@ -153,7 +158,7 @@ func Restore(dataDir, file string, replace bool) (r Restored, err error) {
 			return r, err
 		}
 	}
-	return r, store.RestoreSnapshot(dataDir, c.database)
+	return r, store.FinishRestore(dataDir)
 }
 
 // checkEmpty returns an error if a data directory has data, or keys that are not those of the snapshot.

@@ -8,7 +8,7 @@ import (
 )
 
 // keyspace maps the keys that a client of its own part of the store sees to those in
-// etcd, which all begin with the prefix.
+// etcd, which all begin with the prefix. The zero value maps all keys to themselves.
 type keyspace struct {
 	prefix []byte
 	// end is the first key after all that begin with prefix.
@@ -31,7 +31,7 @@ func (k keyspace) add(key, end []byte) (fullKey, fullEnd []byte) {
 	switch {
 	case len(end) == 0:
 		return fullKey, nil
-	case bytes.Equal(end, all):
+	case bytes.Equal(end, all) && len(k.prefix) > 0:
 		return fullKey, k.end
 	default:
 		return fullKey, bytes.Join([][]byte{k.prefix, end}, nil)

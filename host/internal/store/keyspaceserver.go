@@ -15,40 +15,46 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Keyspace is an etcd server for a part of the store: its clients see the keys that begin with
-// a prefix, without it, and no others. It serves reads, writes, transactions, watches and
-// leases as etcd does. What is about the whole store is refused: compaction, snapshots,
-// members, users.
-type Keyspace struct {
+// Server is an etcd server in front of the store, for the stages that may not have all of it.
+type Server struct {
 	client *clientv3.Client
 	server *grpc.Server
 }
 
-// maxKeyspaceRequest bounds one request, in bytes; etcd's own bound is 1.5 MiB by default.
-const maxKeyspaceRequest = 16 << 20
+// maxServedRequest bounds one request, in bytes; etcd's own bound is 1.5 MiB by default.
+const maxServedRequest = 16 << 20
 
-// ServeKeyspace serves the part of the store with a prefix, which ends with a slash, on a
-// listener, until Close.
-func ServeKeyspace(o Options, prefix string, l net.Listener) (*Keyspace, error) {
+// serve serves what register adds on a listener, until Close.
+func serve(o Options, l net.Listener, register func(s *grpc.Server, conn *grpc.ClientConn)) (*Server, error) {
 	client, err := o.Connect()
 	if err != nil {
 		return nil, err
 	}
-	k := &Keyspace{client: client, server: grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxKeyspaceRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32))}
-	conn, keys := client.ActiveConnection(), newKeyspace(prefix)
-	etcdserverpb.RegisterKVServer(k.server, keyspaceKV{keyspace: keys, kv: etcdserverpb.NewKVClient(conn)})
-	etcdserverpb.RegisterWatchServer(k.server, keyspaceWatch{keyspace: keys, watch: etcdserverpb.NewWatchClient(conn)})
-	etcdserverpb.RegisterLeaseServer(k.server, keyspaceLease{keyspace: keys, lease: etcdserverpb.NewLeaseClient(conn)})
-	etcdserverpb.RegisterMaintenanceServer(k.server, keyspaceMaintenance{maintenance: etcdserverpb.NewMaintenanceClient(conn)})
-	go func() { _ = k.server.Serve(l) }()
-	return k, nil
+	s := &Server{client: client, server: grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxServedRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32))}
+	conn := client.ActiveConnection()
+	register(s.server, conn)
+	etcdserverpb.RegisterMaintenanceServer(s.server, keyspaceMaintenance{maintenance: etcdserverpb.NewMaintenanceClient(conn)})
+	go func() { _ = s.server.Serve(l) }()
+	return s, nil
 }
 
 // Close ends the server, with all that its clients have under way.
-func (k *Keyspace) Close() error {
-	k.server.Stop()
-	return k.client.Close()
+func (s *Server) Close() error {
+	s.server.Stop()
+	return s.client.Close()
+}
+
+// ServeKeyspace serves the part of the store with a prefix, which ends with a slash, on a listener, until Close: its clients
+// see the keys that begin with the prefix, without it, and no others. It serves reads, writes, transactions, watches and
+// leases as etcd does. What is about the whole store is refused: compaction, snapshots, members, users.
+func ServeKeyspace(o Options, prefix string, l net.Listener) (*Server, error) {
+	keys := newKeyspace(prefix)
+	return serve(o, l, func(s *grpc.Server, conn *grpc.ClientConn) {
+		etcdserverpb.RegisterKVServer(s, keyspaceKV{keyspace: keys, kv: etcdserverpb.NewKVClient(conn)})
+		etcdserverpb.RegisterWatchServer(s, keyspaceWatch{keyspace: keys, watch: etcdserverpb.NewWatchClient(conn)})
+		etcdserverpb.RegisterLeaseServer(s, keyspaceLease{keyspace: keys, lease: etcdserverpb.NewLeaseClient(conn)})
+	})
 }
 
 // receiveAll allows responses as large as etcd sends them.

@@ -36,6 +36,8 @@ const (
 	// question and the end of an etcd that is restored from a backup can hide that the backup is older.
 	monitorInterval  = 2 * time.Second
 	troubledInterval = time.Second
+	// embeddedInterval is that of an embedded etcd, which can only become full.
+	embeddedInterval = 10 * time.Second
 )
 
 // Run asks etcd until ctx ends.
@@ -47,6 +49,9 @@ func (m *Monitor) Run(ctx context.Context, o Options) error {
 	for {
 		m.observe(ctx)
 		interval := monitorInterval
+		if len(o.Endpoints) == 0 {
+			interval = embeddedInterval
+		}
 		if !m.silent.IsZero() || !m.full.IsZero() {
 			interval = troubledInterval
 		}
@@ -83,19 +88,21 @@ func (m *Monitor) observe(ctx context.Context) {
 		m.Responds(time.Since(m.silent))
 		m.silent = time.Time{}
 	}
-	if m.cluster != 0 && (header.GetClusterId() != m.cluster || header.GetRevision() < m.revision) {
-		m.Restored(m.revision, header.GetRevision())
+	if header != nil {
+		if m.cluster != 0 && (header.ClusterId != m.cluster || header.Revision < m.revision) {
+			m.Restored(m.revision, header.Revision)
+		}
+		m.cluster, m.revision = header.ClusterId, header.Revision
 	}
-	m.cluster, m.revision = header.GetClusterId(), header.GetRevision()
 	m.checkQuota(ctx)
 }
 
-// ask reads what needs the quorum of the cluster.
+// ask reads what needs the quorum of the cluster. The header is nil if etcd responds that this user may not.
 func (m *Monitor) ask(ctx context.Context) (*etcdserverpb.ResponseHeader, error) {
 	resp, err := m.client.Get(ctx, "catena/health", clientv3.WithCountOnly())
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return &etcdserverpb.ResponseHeader{}, nil // it has responded; what this user may read does not matter here
+		return nil, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("no response within %s", attemptTimeout)
 	case err != nil:

@@ -64,12 +64,9 @@ func Data(dir string) (Contents, error) {
 // again. Etcd's documentation recommends it for Kubernetes, for a week of writes between snapshot and restore.
 const revisionBump = 1e9
 
-// RestoreSnapshot makes a snapshot the data of the embedded server in a data directory that has none. The caller has its
-// lock. If that is interrupted, Open refuses the directory until it is repeated.
-func RestoreSnapshot(dir, file string) error {
-	if HasData(dir) {
-		return fmt.Errorf("data directory %s has data already", dir)
-	}
+// PrepareRestore makes data of the embedded server from a snapshot, beside those in the data directory, whose lock the caller
+// has. FinishRestore puts them in place.
+func PrepareRestore(dir, file string) error {
 	restoring := filepath.Join(dir, restoringName)
 	if err := os.RemoveAll(restoring); err != nil {
 		return err
@@ -85,9 +82,18 @@ func RestoreSnapshot(dir, file string) error {
 		RevisionBump: revisionBump, MarkCompacted: true,
 	})
 	if err != nil {
-		return fmt.Errorf("restore etcd: %w", err)
+		return errors.Join(fmt.Errorf("restore etcd: %w", err), os.RemoveAll(restoring))
 	}
-	return errors.Join(os.Chmod(restoring, 0o700), os.Rename(restoring, DataDir(dir)))
+	return os.Chmod(restoring, 0o700)
+}
+
+// FinishRestore makes what PrepareRestore has made the data of the embedded server, of which there must be none. Until it
+// is called, Open refuses a directory without data.
+func FinishRestore(dir string) error {
+	if HasData(dir) {
+		return fmt.Errorf("data directory %s has data already", dir)
+	}
+	return os.Rename(filepath.Join(dir, restoringName), DataDir(dir))
 }
 
 // checkRestored returns an error if the data of the embedded server were moved away for a restore that was interrupted.
