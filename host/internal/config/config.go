@@ -102,9 +102,12 @@ type Stage struct {
 	Grants     Grants        `koanf:"grants"`
 	Limits     Limits        `koanf:"limits"`
 	// Isolation is a name of isolation.Modes.
-	Isolation string            `koanf:"isolation"`
-	Env       map[string]string `koanf:"env"`
-	Config    map[string]any    `koanf:"config"` // fit for JSON; nil: none
+	Isolation string `koanf:"isolation"`
+	// APIServer has the flags of kube-apiserver that differ for this stage, as Config.APIServer has them. One without
+	// values is not set.
+	APIServer map[string][]string `koanf:"apiserver"`
+	Env       map[string]string   `koanf:"env"`
+	Config    map[string]any      `koanf:"config"` // fit for JSON; nil: none
 }
 
 // Identity is the user as which a stage calls the API server.

@@ -209,6 +209,10 @@
 //	    means of this machine, `required` by all means or not at all, `off` by none.
 //	    See [Isolation](security.md#isolation).
 //	    Default: auto
+//	stages.*.apiserver.* (value or list of values)
+//	    A flag of kube-apiserver for this stage alone, in the place of
+//	    `apiserver.FLAG`; an empty list is none. A stage of another release may know
+//	    flags that the host does not, or lack some.
 //	stages.*.config (mapping)
 //	    The stage's own configuration, with keys as the stage defines them.
 package config

@@ -107,6 +107,10 @@ func envPath(name string, names map[string][]string, stages []string) []string {
 	}
 	var path []string
 	for _, stage := range stages { // the longest name that fits wins
+		flag, ok := strings.CutPrefix(name, envVar([]string{"stages", stage, "apiserver"})+"_")
+		if ok && flag != "" && (path == nil || len(stage) > len(path[1])) {
+			path = []string{"stages", stage, "apiserver", strings.ToLower(strings.ReplaceAll(flag, "_", "-"))}
+		}
 		rest, ok := strings.CutPrefix(name, envVar([]string{"stages", stage, "env"})+"_")
 		if ok && rest != "" && (path == nil || len(stage) > len(path[1])) {
 			path = []string{"stages", stage, "env", rest}

@@ -190,6 +190,8 @@ func stageKeys() []Key {
 			Doc: "A variable for the environment of the stage's process, which otherwise gets a short list of the host's."},
 		{Path: "stages.*.isolation", Type: String, Choices: isolation.Modes(), Default: "auto",
 			Doc: "How the kernel keeps the stage from what it was not granted: `auto` by all means of this machine, `required` by all means or not at all, `off` by none. See [Isolation](security.md#isolation)."},
+		{Path: "stages.*.apiserver.*", Type: Flag,
+			Doc: "A flag of kube-apiserver for this stage alone, in the place of `apiserver.FLAG`; an empty list is none. A stage of another release may know flags that the host does not, or lack some."},
 		{Path: "stages.*.config", Type: Object,
 			Doc: "The stage's own configuration, with keys as the stage defines them."},
 	}

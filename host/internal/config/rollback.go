@@ -3,8 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/catena-dev/catena/host/internal/percent"
 )
 
 // Rollback is what makes a swap go back to the previous generation.
@@ -21,16 +22,16 @@ func ParseRollback(conditions []string) (Rollback, error) {
 	var r Rollback
 	var errs []error
 	for _, c := range conditions {
-		percent, isRate := strings.CutPrefix(c, "errors=")
+		rate, isRate := strings.CutPrefix(c, "errors=")
 		switch {
 		case c == "health" && !r.Health:
 			r.Health = true
 		case isRate && r.ErrorRate == 0:
-			rate, err := errorRate(percent)
+			share, err := percent.Parse(rate, 1)
 			if err != nil {
-				errs = append(errs, err)
+				errs = append(errs, fmt.Errorf("errors: %w", err))
 			}
-			r.ErrorRate = rate
+			r.ErrorRate = share
 		case c == "health" || isRate:
 			errs = append(errs, fmt.Errorf("has %q after another of its kind", c))
 		default:
@@ -38,15 +39,6 @@ func ParseRollback(conditions []string) (Rollback, error) {
 		}
 	}
 	return r, errors.Join(errs...)
-}
-
-func errorRate(percent string) (float64, error) {
-	digits, ok := strings.CutSuffix(percent, "%")
-	n, err := strconv.ParseFloat(digits, 64)
-	if !ok || err != nil || !(n > 0 && n <= 100) { // NaN too
-		return 0, fmt.Errorf("want errors=N%% with a number above 0 and up to 100, have \"errors=%s\"", percent)
-	}
-	return n / 100, nil
 }
 
 func rollbackOn(v any) error {

@@ -26,6 +26,7 @@ func newSchema(keys []Key) *schema {
 	}
 	root.fields["apiserver"].rule = flagName
 	root.fields["stages"].rule = stageName
+	root.fields["stages"].any.fields["apiserver"].rule = flagName
 	root.fields["stages"].any.fields["env"].rule = variableName
 	return root
 }

@@ -23,6 +23,11 @@ func (m *merger) validate(c *Config) {
 		if _, ok := c.APIServer[flag]; ok {
 			m.blame([]string{"apiserver", flag}, "the host sets this flag itself; use %s", hostFlags[flag])
 		}
+		for _, name := range slices.Sorted(maps.Keys(c.Stages)) {
+			if _, ok := c.Stages[name].APIServer[flag]; ok {
+				m.blame([]string{"stages", name, "apiserver", flag}, "the host sets this flag itself, for all stages; use %s", hostFlags[flag])
+			}
+		}
 	}
 	if !m.problems.incomplete {
 		m.validateOrder(c, named)
