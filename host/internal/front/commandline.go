@@ -74,15 +74,6 @@ func (r *recorder) Set(value string) error {
 	return nil
 }
 
-// takesOne reports whether another use of a flag of this type replaces the earlier ones.
-func takesOne(kind string) bool {
-	switch kind {
-	case "string", "Level", "bool", "duration", "float32", "float64", "int", "int32", "int64", "uint", "ip", "portRange", "quantity":
-		return true
-	}
-	return false
-}
-
 // Given returns the flags that are given, by name without dashes, each with one value for each of its uses that
 // counts.
 func (c *CommandLine) Given() map[string][]string { return c.given }

@@ -56,6 +56,17 @@ func TestOwnPaths(t *testing.T) {
 			}
 		}
 	}
+
+	s.SetVersion(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "core: "+r.URL.Path) }))
+	for path, want := range map[string]string{"/version": "core: /version", "/version/": "core: /version/", "/version/x": "core: /version/x", "/versions": "stage: /versions"} {
+		if a := admin.get(t, path); a.code != http.StatusOK || a.body != want {
+			t.Errorf("%s: %d %q, want %q", path, a.code, a.body, want)
+		}
+	}
+	s.SetVersion(nil)
+	if a := admin.get(t, "/version"); !strings.Contains(a.body, `"gitVersion": "v1.37.0"`) {
+		t.Errorf("without a stage that has it, /version is %q", a.body)
+	}
 }
 
 func TestAuthentication(t *testing.T) {

@@ -122,14 +122,23 @@ func elements(flag *pflag.Flag, values []string) ([]string, error) {
 	if len(values) == 1 {
 		return values, nil
 	}
-	switch kind := flag.Value.Type(); kind {
-	case "string", "pattern=N,...":
+	switch kind := flag.Value.Type(); {
+	case kind == "string", kind == "pattern=N,...":
 		return []string{strings.Join(values, ",")}, nil
-	case "Level", "bool", "duration", "float32", "float64", "int", "int32", "int64", "uint", "ip", "portRange", "quantity":
+	case takesOne(kind):
 		return nil, fmt.Errorf("%s: takes one value, not %d", key(flag.Name), len(values))
 	default:
 		return values, nil
 	}
+}
+
+// takesOne reports whether another use of a flag of this type replaces the earlier ones.
+func takesOne(kind string) bool {
+	switch kind {
+	case "string", "Level", "bool", "duration", "float32", "float64", "int", "int32", "int64", "uint", "ip", "portRange", "quantity":
+		return true
+	}
+	return false
 }
 
 func (f *Flags) setDefault(d Default) error {

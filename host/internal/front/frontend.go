@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,10 +18,15 @@ import (
 	"k8s.io/apiserver/pkg/server/routes"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/sdk/kubeversion"
+	"github.com/catena-dev/catena/sdk/servedinformers"
 )
+
+// versionPath is where clients read the release of Kubernetes.
+const versionPath = "/version"
 
 // Options are the options of a Frontend.
 type Options struct {
@@ -51,6 +57,7 @@ type Frontend struct {
 	health      health
 	signals     signals
 	audit       *auditPolicy
+	clients     clients
 	// contents are the files of flags as they were at the start.
 	contents map[[2]string]digest
 
@@ -60,7 +67,8 @@ type Frontend struct {
 	drained   <-chan struct{}
 	requests  requests
 
-	chain atomic.Pointer[http.Handler]
+	chain, version atomic.Pointer[http.Handler]
+
 	paths atomic.Pointer[[]string]
 
 	// failed ends with the error that fail is called with.
@@ -103,7 +111,11 @@ func (f *Frontend) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.informers = &filterInformers{SharedInformerFactory: informers}
+	client, err := discovery.NewDiscoveryClientForConfig(config.LoopbackClientConfig)
+	if err != nil {
+		return fmt.Errorf("loopback client: %w", err)
+	}
+	f.informers = &filterInformers{SharedInformerFactory: servedinformers.New(informers, client.RESTClient())}
 	f.longRunning = config.LongRunningFunc
 	f.contents = f.opts.Flags.contents()
 	if f.audit, err = newAuditPolicy(completed.Audit.PolicyFile); err != nil {
@@ -119,7 +131,7 @@ func (f *Frontend) build(ctx context.Context) error {
 	f.health.created, f.health.livezGrace = time.Now(), config.LivezGracePeriod
 	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return build(f.health.handler(api), config)
+		return build(f.health.handler(f.withVersion(api)), config)
 	}
 
 	delegate := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))
@@ -149,10 +161,33 @@ func (f *Frontend) serveChain(w http.ResponseWriter, r *http.Request) {
 		f.writer.starting(w, r)
 		return
 	}
+	f.clients.seen(r)
+	f.serveStages(*chain, w, r)
+}
+
+// serveStages has stages serve a request that has passed the filters.
+func (f *Frontend) serveStages(stages http.Handler, w http.ResponseWriter, r *http.Request) {
 	w, r = f.trailed(w, r)
 	f.propagator.prepare(r)
 	w, r = trackWatch(w, r)
-	(*chain).ServeHTTP(w, r)
+	stages.ServeHTTP(w, r)
+}
+
+// SetVersion sets the handler of /version: the stage whose release of Kubernetes clients are to see. It is the front's own
+// if stage is nil.
+func (f *Frontend) SetVersion(stage http.Handler) { f.version.Store(&stage) }
+
+// withVersion serves /version as SetVersion wants it, and the rest with next.
+func (f *Frontend) withVersion(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == versionPath || strings.HasPrefix(r.URL.Path, versionPath+"/") {
+			if stage := f.version.Load(); stage != nil && *stage != nil {
+				f.serveStages(*stage, w, r)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // SetListedPaths sets the paths that the stages of the chain list: they are in the index
@@ -204,7 +239,7 @@ func (f *Frontend) LocalURL() string {
 	return "https://" + net.JoinHostPort(ip.String(), strconv.Itoa(addr.Port))
 }
 
-// Version returns the Kubernetes release that the server reports at /version.
+// Version returns the Kubernetes release of this program.
 func (f *Frontend) Version() string { return kubeversion.Info(f.server.EffectiveVersion).GitVersion }
 
 // Close releases the port of a front that is not going to Run.

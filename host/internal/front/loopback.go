@@ -20,6 +20,11 @@ func WithLoopbackUser(ctx context.Context, name string, groups []string) context
 	})
 }
 
+// WithServerUser returns a context whose requests, given to Handler, are those of the server itself.
+func WithServerUser(ctx context.Context) context.Context {
+	return WithLoopbackUser(ctx, user.APIServerUser, []string{user.SystemPrivilegedGroup})
+}
+
 // loopbackAuthenticator authenticates requests with the context of WithLoopbackUser, and
 // passes all others on.
 type loopbackAuthenticator struct {

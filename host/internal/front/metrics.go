@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests of the filters' clients, as kube-apiserver has them
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
@@ -28,9 +29,9 @@ type Metrics struct {
 	registry metrics.KubeRegistry
 	stages   *stageCollector
 
-	hops, swaps, reloads, refusals, limits *metrics.CounterVec
-	starts                                 *metrics.HistogramVec
-	configured                             *metrics.Gauge
+	hops, swaps, reloads, refusals, limits, shadows *metrics.CounterVec
+	starts                                          *metrics.HistogramVec
+	configured                                      *metrics.Gauge
 }
 
 // newMetrics registers the metrics that the flags do not disable.
@@ -58,6 +59,10 @@ func newMetrics() *Metrics {
 			Name: "catena_stage_requests_refused_total", Help: "Requests that a stage made and is not granted to make, by the grant in stages.NAME.grants that is missing.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "grant"}),
+		shadows: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_shadow_requests_total", Help: "Requests of a sample that were to be compared by catena shadow, by stage and result: equal, different, or why they were not.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"stage", "result"}),
 		starts: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "catena_stage_start_duration_seconds", Help: "Time from the launch of a process of a stage until it took over.",
 			Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60}, StabilityLevel: metrics.ALPHA,
@@ -68,7 +73,7 @@ func newMetrics() *Metrics {
 		}),
 	}
 	m.registry.CustomMustRegister(m.stages)
-	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.starts, m.configured)
+	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.starts, m.configured)
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -122,6 +127,11 @@ func (m *Metrics) ObserveSwap(stage, result string) { m.swaps.WithLabelValues(st
 // ObserveLimit counts that a stage has come to a limit.
 func (m *Metrics) ObserveLimit(stage, limit string) { m.limits.WithLabelValues(stage, limit).Inc() }
 
+// ObserveShadow counts a request of a sample by what became of it.
+func (m *Metrics) ObserveShadow(stage, result string) {
+	m.shadows.WithLabelValues(stage, result).Inc()
+}
+
 // ObserveReload counts a reload of the configuration: Succeeded or Failed.
 func (m *Metrics) ObserveReload(result string, at time.Time) {
 	m.reloads.WithLabelValues(result).Inc()
@@ -159,6 +169,14 @@ type StageState struct {
 	CPU      time.Duration
 	// Isolation has the names of what isolates its process.
 	Isolation []string
+	// Canary is nil unless a canary is under way.
+	Canary *CanaryState
+}
+
+// CanaryState is how far a canary is.
+type CanaryState struct {
+	Share      float64
+	Difference canary.Difference
 }
 
 // stageCollector collects the metrics of a Supervision.
@@ -168,6 +186,9 @@ type stageCollector struct {
 	state, restarts, held *metrics.Desc
 	memory, cpu           *metrics.Desc
 	isolated              *metrics.Desc
+	canaryShare           *metrics.Desc
+	canaryRequests        *metrics.Desc
+	canaryDifference      *metrics.Desc
 }
 
 func newStageCollector() *stageCollector {
@@ -182,6 +203,12 @@ func newStageCollector() *stageCollector {
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
 		isolated: metrics.NewDesc("catena_stage_isolated", "1 for each means of the kernel that isolates the process of a stage.",
 			[]string{"stage", "means"}, nil, metrics.ALPHA, ""),
+		canaryShare: metrics.NewDesc("catena_canary_share", "Share of the requests that goes to the new process of a canary, from 0 to 1.",
+			[]string{"stage"}, nil, metrics.ALPHA, ""),
+		canaryRequests: metrics.NewDesc("catena_canary_requests_total", "Requests of a canary by side, old or new, and outcome: served, failed or refused, which is a write that was not accepted.",
+			[]string{"stage", "side", "outcome"}, nil, metrics.ALPHA, ""),
+		canaryDifference: metrics.NewDesc("catena_canary_difference", "By how much larger the share of failed or refused requests is on the new side of a canary, or by which part latency is.",
+			[]string{"stage", "of"}, nil, metrics.ALPHA, ""),
 		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
 	}
 }
@@ -194,6 +221,9 @@ func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- c.cpu
 	ch <- c.held
 	ch <- c.isolated
+	ch <- c.canaryShare
+	ch <- c.canaryRequests
+	ch <- c.canaryDifference
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -218,6 +248,22 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 		for _, means := range st.Isolation {
 			ch <- metrics.NewLazyConstMetric(c.isolated, metrics.GaugeValue, 1, st.Stage, means)
 		}
+		if st.Canary != nil {
+			c.collectCanary(ch, st.Stage, st.Canary)
+		}
 	}
 	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))
+}
+
+func (c *stageCollector) collectCanary(ch chan<- metrics.Metric, stage string, state *CanaryState) {
+	d := state.Difference
+	ch <- metrics.NewLazyConstMetric(c.canaryShare, metrics.GaugeValue, state.Share, stage)
+	for side, counts := range map[string]canary.Counts{"old": d.Old, "new": d.New} {
+		for outcome, n := range map[string]int64{"served": counts.Requests - counts.Failed - counts.Refused, "failed": counts.Failed, "refused": counts.Refused} {
+			ch <- metrics.NewLazyConstMetric(c.canaryRequests, metrics.CounterValue, float64(n), stage, side, outcome)
+		}
+	}
+	for of, difference := range map[string]float64{"failed": d.Failed, "refused": d.Refused, "latency": d.Latency} {
+		ch <- metrics.NewLazyConstMetric(c.canaryDifference, metrics.GaugeValue, difference, stage, of)
+	}
 }

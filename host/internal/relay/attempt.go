@@ -65,6 +65,9 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 	if x.response.Declined {
 		return x.decline()
 	}
+	if x.beyondMissing && x.response.Status == http.StatusNotFound && x.upload == nil {
+		return declined // its body is dropped with the connection
+	}
 	if x.isLate() {
 		return x.fail(Canceled, context.DeadlineExceeded) // the filter that has set the deadline responds
 	}
@@ -206,7 +209,11 @@ func (x *request) respond() verdict {
 		x.closeClient()
 	}
 	x.w.WriteHeader(x.response.Status)
-	if err := x.writeBody(); err != nil {
+	err := x.writeBody()
+	if errors.Is(err, h1.ErrCutOff) {
+		return responded // its connection is dropped
+	}
+	if err != nil {
 		if errors.Is(err, errClientGone) || errors.Is(x.r.Context().Err(), context.Canceled) {
 			return clientGone
 		}

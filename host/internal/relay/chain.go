@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -52,6 +53,9 @@ type Config struct {
 	System func(*http.Request) bool
 	// Observe is called at the end of each attempt to have a stage serve a request.
 	Observe func(Hop)
+	// Watch reports whether the response to a request is a watch, which may end at any time: its client goes on with another.
+	// Without it, none is.
+	Watch func(*http.Request) bool
 	// User returns whose request that is, so that one user cannot have all the room of those
 	// that wait. It is called for requests that have to wait only.
 	User func(*http.Request) string
@@ -69,6 +73,9 @@ type Hop struct {
 	Outcome Outcome
 	// Status is that of the stage's response; 0 if there was none.
 	Status int
+	// Request is set, and Began is when the stage got it, while requests are split, unless a stage has made it; see Split.
+	Request *http.Request
+	Began   time.Time
 }
 
 // Failed reports whether the stage has not done its work: it responded with a status of
@@ -97,6 +104,19 @@ type Stage struct {
 	Held bool
 }
 
+// Split sends a part of the requests another way: to other processes of some stages. What a stage asks for by itself goes the
+// way of its process, see Caller.Canary, until all does.
+type Split struct {
+	Tables Tables
+	Stages []Stage
+	// Share is how large the part is; 1 is all requests, whatever Includes reports.
+	Share float64
+	// Includes reports whether a request of a client is of that part. It may be called by any goroutine for as long as the request takes.
+	Includes func(*http.Request) bool
+	// Spread is the time over which watches end whose side has changed with the share.
+	Spread time.Duration
+}
+
 // Chain is an http.Handler that relays each request to the stage that owns it.
 type Chain struct {
 	config   Config
@@ -104,7 +124,10 @@ type Chain struct {
 	state    atomic.Pointer[snapshot]
 	inFlight inFlight
 	draining draining
+	watches  watches
 	heads    heads
+	// rounds is how often requests have been split. Only Set and SetSplit use it.
+	rounds int
 	// maxGiveWay is the constant; tests change it.
 	maxGiveWay time.Duration
 }
@@ -115,6 +138,33 @@ type snapshot struct {
 	targets []target
 	// replaced is closed when another snapshot takes its place.
 	replaced chan struct{}
+	// canary is the chain of the requests that includes has, which are that share; nil if requests are not split.
+	canary   *snapshot
+	includes func(*http.Request) bool
+	share    float64
+	// isCanary says that it is that of another snapshot.
+	isCanary bool
+	// round is the number of the split, the same on both sides and for all its shares; 0 if requests are not split.
+	round int
+}
+
+// side returns the snapshot by which a request goes that comes now.
+func (s *snapshot) side(r *http.Request) *snapshot {
+	if s == nil || s.canary == nil {
+		return s
+	}
+	included := s.share >= 1
+	if !included {
+		if call := callFrom(r.Context()); call != nil {
+			included = call.canary
+		} else {
+			included = s.includes(r)
+		}
+	}
+	if included {
+		return s.canary
+	}
+	return s
 }
 
 // target is a stage of a snapshot.
@@ -153,39 +203,75 @@ func NewChain(config Config) *Chain {
 // and for those that are sent once more. A stage keeps its connections for as long as it
 // has the same socket. Those of a socket that is gone are closed once its requests have
 // ended; see AwaitEmpty. Set is called by one goroutine at a time.
-func (c *Chain) Set(tables Tables, stages []Stage) {
-	old := map[string]*endpoint{}
+func (c *Chain) Set(tables Tables, stages []Stage) { c.set(tables, stages, nil) }
+
+// SetSplit is Set, but for the requests that split has. The stages have the same names on both sides.
+func (c *Chain) SetSplit(tables Tables, stages []Stage, split Split) {
+	before := c.state.Load()
+	c.set(tables, stages, &split)
+	if before == nil || before.share != split.Share {
+		go c.endMoved(split.Share, split.Spread)
+	}
+}
+
+func (c *Chain) set(tables Tables, stages []Stage, split *Split) {
+	endpoints := map[socketOf]*endpoint{}
 	if s := c.state.Load(); s != nil {
-		for _, t := range s.targets {
+		for _, t := range s.all() {
 			if t.endpoint != nil {
-				old[t.stage] = t.endpoint
+				endpoints[socketOf{t.stage, t.endpoint.socket}] = t.endpoint
 			}
 		}
 	}
-	s := &snapshot{tables: tables, targets: make([]target, len(stages)), replaced: make(chan struct{})}
-	for i, st := range stages {
-		e := old[st.Name]
-		switch {
-		case st.Socket == "":
-			e = nil
-		case e == nil || e.socket != st.Socket:
-			e = c.endpoint(st.Name, st.Socket)
-			e.refusal = st.Refusal
-		default:
-			delete(old, st.Name)
+	used := map[*endpoint]bool{}
+	s := &snapshot{tables: tables, targets: c.targets(stages, endpoints, used), replaced: make(chan struct{})}
+	if split != nil {
+		if now := c.state.Load(); now == nil || now.canary == nil {
+			c.rounds++
 		}
-		if e != nil {
-			e.setHeld(st.Held)
-		}
-		s.targets[i] = target{stage: st.Name, endpoint: e}
+		s.canary = &snapshot{tables: split.Tables, targets: c.targets(split.Stages, endpoints, used), replaced: s.replaced, isCanary: true, round: c.rounds}
+		s.includes, s.share, s.round = split.Includes, split.Share, c.rounds
 	}
 	if before := c.state.Swap(s); before != nil {
 		close(before.replaced)
 	}
-	for _, e := range old {
-		c.draining.add(e)
-		e.close()
+	for _, e := range endpoints {
+		if !used[e] {
+			c.draining.add(e)
+			e.close()
+		}
 	}
+}
+
+// socketOf is the data socket of a stage.
+type socketOf struct{ stage, socket string }
+
+// targets takes the endpoints of stages from those that there are, and adds to them what is new.
+func (c *Chain) targets(stages []Stage, endpoints map[socketOf]*endpoint, used map[*endpoint]bool) []target {
+	targets := make([]target, len(stages))
+	for i, st := range stages {
+		var e *endpoint
+		if st.Socket != "" {
+			key := socketOf{st.Name, st.Socket}
+			if e = endpoints[key]; e == nil {
+				e = c.endpoint(st.Name, st.Socket)
+				e.refusal = st.Refusal
+				endpoints[key] = e
+			}
+			e.setHeld(st.Held)
+			used[e] = true
+		}
+		targets[i] = target{stage: st.Name, endpoint: e}
+	}
+	return targets
+}
+
+// all are the targets of both sides. One that both have comes twice.
+func (s *snapshot) all() []target {
+	if s.canary == nil {
+		return s.targets
+	}
+	return slices.Concat(s.targets, s.canary.targets)
 }
 
 // AwaitEmpty returns when no request is left at a socket that Set has taken out of the
@@ -203,7 +289,7 @@ func (c *Chain) AwaitEmpty(ctx context.Context, socket string) error {
 func (c *Chain) SetHold(limits Limits) {
 	c.hold.Store(&limits)
 	if s := c.state.Load(); s != nil {
-		for _, t := range s.targets {
+		for _, t := range s.all() {
 			if t.endpoint != nil {
 				t.endpoint.setLimits(limits)
 			}
@@ -230,6 +316,12 @@ func (c *Chain) Loads() []Load {
 		loads[i].Stage = t.stage
 		if t.endpoint != nil {
 			loads[i].InFlight, loads[i].Waiting = t.endpoint.load()
+		}
+		if s.canary != nil {
+			if e := s.canary.targets[i].endpoint; e != nil && e != t.endpoint {
+				inFlight, waiting := e.load()
+				loads[i].InFlight, loads[i].Waiting = loads[i].InFlight+inFlight, loads[i].Waiting+waiting
+			}
 		}
 	}
 	return loads
@@ -285,7 +377,7 @@ var (
 // snapshot returns the state of the chain if the named stage is in it; if not, it
 // responds to the request and returns nil.
 func (c *Chain) snapshot(w http.ResponseWriter, r *http.Request, stage string) *snapshot {
-	s := c.state.Load()
+	s := c.state.Load().side(r)
 	err := errNoChain
 	if s != nil {
 		if stage == "" || s.index(stage) >= 0 {
@@ -297,9 +389,18 @@ func (c *Chain) snapshot(w http.ResponseWriter, r *http.Request, stage string) *
 	return nil
 }
 
-// target returns a stage as it is now, if the chain has it.
-func (c *Chain) target(stage string) (target, bool) {
-	s := c.state.Load()
+// present returns what has taken the place of a snapshot: that of the same side, if requests are split still.
+func (c *Chain) present(s *snapshot) *snapshot {
+	now := c.state.Load()
+	if s.isCanary && now.canary != nil {
+		return now.canary
+	}
+	return now
+}
+
+// target returns a stage of a snapshot as it is now, if the chain has it.
+func (c *Chain) target(s *snapshot, stage string) (target, bool) {
+	s = c.present(s)
 	if i := s.index(stage); i >= 0 {
 		return s.targets[i], true
 	}

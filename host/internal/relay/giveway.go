@@ -20,7 +20,7 @@ func (x *request) giveWay(from *endpoint) {
 		case <-ctx.Done():
 		}
 	}
-	s := x.chain.state.Load()
+	s := x.chain.present(x.snapshot)
 	if i := s.index(x.stage); i < 0 || s.targets[i].endpoint != from {
 		return // another has its place already
 	}

@@ -106,3 +106,24 @@ func (l *HopLog) String() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// WithHops returns a context with which a request records its hops, and where: in the log that ctx has, if it has one.
+func WithHops(ctx context.Context) (context.Context, *HopLog) {
+	if l, ok := ctx.Value(hopLogKey{}).(*HopLog); ok {
+		return ctx, l
+	}
+	l := &HopLog{}
+	return WithHopLog(ctx, l), l
+}
+
+// Took reports whether a stage has taken the request: it has responded, or has called the next one.
+func (l *HopLog) Took(stage string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.hops {
+		if h.Stage == stage && (h.Outcome == Served || h.Outcome == Called) {
+			return true
+		}
+	}
+	return false
+}

@@ -54,21 +54,26 @@ type Caller struct {
 	// MayRewrite and MayDelegate are what it is granted: to hand on requests with another
 	// method, path or query, and to call delegates for more than discovery and OpenAPI.
 	MayRewrite, MayDelegate bool
+	// ReadOnly refuses all requests of the process that could write.
+	ReadOnly bool
 	// Delegates are the downstream stages that the process was configured with. It may
 	// call them whatever the chain has become since.
 	Delegates []string
 	// Staged are the processes, by stage, that join the chain together with this one and do
 	// not serve in it yet. Calls of delegates go to them.
 	Staged map[string]Staged
+	// Canary says that the process is one of those to which a Split sends requests: its own go there too.
+	Canary bool
 }
 
 // Staged is a process that does not serve in the chain yet.
 type Staged struct {
 	Socket string
+	// Claims are its own: what no stage of the chain serves may be among them, since the stage is new in it or of another version.
 	Claims []claim.Claim
-	// Added reports that the chain does not have the stage yet: what no stage of the chain
-	// serves may be its.
-	Added bool
+	// OtherAPI says that its stage serves other resources in the chain under the same paths: what is not found there may
+	// be served by it.
+	OtherAPI bool
 }
 
 func (s Staged) covers(path string) bool {
@@ -89,6 +94,10 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			delete(r.Header, key)
 		}
 	}
+	if caller.ReadOnly && initialized == "" && mayWrite(r) {
+		http.Error(w, "this process of stage "+strconv.Quote(caller.Stage)+" may not write", http.StatusForbidden)
+		return
+	}
 	switch {
 	case next != "":
 		h.serveNext(w, r, caller, next)
@@ -97,12 +106,21 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case initialized != "":
 		h.serveInitialized(w, caller.Stage, initialized)
 	default:
-		r = h.As(r, caller)
-		if len(caller.Staged) > 0 {
-			r = withCall(r, &call{staged: caller.Staged})
-		}
-		h.API.ServeHTTP(w, r)
+		h.API.ServeHTTP(w, withCall(h.As(r, caller), &call{staged: caller.Staged, canary: caller.Canary}))
 	}
+}
+
+// mayWrite reports whether a request could have an effect: it is no read, no review of an access or a token, and no dry run.
+func mayWrite(r *http.Request) bool {
+	switch {
+	case h1.UpgradeOf(r) != "":
+		return true
+	case safeMethod(r.Method):
+		return false
+	case r.Method == http.MethodPost && (strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") || strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")):
+		return false
+	}
+	return !slices.Equal(r.URL.Query()["dryRun"], []string{"All"})
 }
 
 // serveInitialized takes the message that a watch has sent its initial events. One that has
@@ -124,9 +142,21 @@ type call struct {
 	staged map[string]Staged
 	// delegate is the stage that is called; empty if it is the API.
 	delegate string
+	// canary is Caller.Canary.
+	canary bool
 }
 
 type callKey struct{}
+
+// WithStage returns a context whose requests go to one stage, whatever it claims: to the process that serves or, if socket is
+// not empty, to the one that has it.
+func WithStage(ctx context.Context, stage, socket string) context.Context {
+	c := &call{delegate: stage}
+	if socket != "" {
+		c.staged = map[string]Staged{stage: {Socket: socket}}
+	}
+	return context.WithValue(ctx, callKey{}, c)
+}
 
 func withCall(r *http.Request, c *call) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callKey{}, c))
@@ -199,7 +229,7 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 		http.Error(w, "stage "+strconv.Quote(delegate)+" is not downstream of stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
 	}
-	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate})
+	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate, canary: caller.Canary})
 	switch {
 	case isDiscovery(r):
 		h.Chain.ServeHTTP(w, r)

@@ -36,20 +36,23 @@ type host struct {
 	*httptest.Server
 	chain  *Chain
 	socket string
+	// initialized gets the path of each watch of which a stage says that its initial events are sent.
+	initialized chan string
 }
 
-// newHost starts a host; the token of each stage is token-STAGE, or token-STAGE-ungranted.
+// newHost starts a host; the token of each stage is token-STAGE, token-STAGE-ungranted or token-STAGE-readonly.
 func newHost(t testing.TB, stages ...string) *host {
 	chain := newChain(t, Config{Propagator: userPropagator{}}, stages...)
 	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
-	h := &host{chain: chain}
+	h := &host{chain: chain, initialized: make(chan string, 10)}
 	h.socket = serveStage(t, &HostHandler{
 		Chain: chain,
 		Caller: func(_ *http.Request, token string) (Caller, bool) {
 			stage, ok := strings.CutPrefix(token, "token-")
 			stage, refused := strings.CutSuffix(stage, "-ungranted")
+			stage, readOnly := strings.CutSuffix(stage, "-readonly")
 			granted := !refused
-			return Caller{Stage: stage, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted}, ok
+			return Caller{Stage: stage, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted, ReadOnly: readOnly}, ok
 		},
 		Authorize: func(w http.ResponseWriter, r *http.Request, stage string) (*http.Request, bool) {
 			if strings.Contains(r.URL.Path, "secret") {
@@ -61,6 +64,7 @@ func newHost(t testing.TB, stages ...string) *host {
 		Refuse: func(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
 			http.Error(w, refusal.Stage+" may not "+refusal.Reason+": "+refusal.Grant, http.StatusForbidden)
 		},
+		Initialized: func(ctx context.Context) { h.initialized <- fmt.Sprint(ctx.Value(watchKey{})) },
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if c := callFrom(r.Context()); c != nil && c.delegate != "" {
 				w.Header().Set("X-Filtered", "true")
@@ -404,6 +408,47 @@ func TestNextUpgrades(t *testing.T) {
 	}
 }
 
+// watchKey has the name of a watch in the context of its request.
+type watchKey struct{}
+
+// TestInitialized shows which watch a stage can say of that its initial events are sent.
+func TestInitialized(t *testing.T) {
+	t.Parallel()
+	var h *host
+	var id string
+	say := func(token, id string) int {
+		resp, err := h.call(t.Context(), token, stagev1.HeaderInitialized, id, "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	check := func(when, token, id string, status int, watch string) {
+		t.Helper()
+		got := ""
+		code := say(token, id)
+		select {
+		case got = <-h.initialized:
+		default:
+		}
+		if code != status || got != watch {
+			t.Errorf("%s: %d, watch %q; want %d, %q", when, code, got, status, watch)
+		}
+	}
+	h = newHost(t, serveStage(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		id = r.Header.Get(stagev1.HeaderRequest)
+		check("its own watch", "token-a", id, 204, "pods")
+		check("the watch of another stage", "token-b", id, 204, "")
+		check("another id", "token-a", "12345", 204, "")
+		check("no id", "token-a", "all", 400, "")
+		check("no stage", "nobody", id, 401, "")
+	})))
+	ctx := context.WithValue(t.Context(), watchKey{}, "pods")
+	h.chain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/x", nil).WithContext(ctx))
+	check("a watch that has ended", "token-a", id, 204, "")
+}
+
 // TestInFlight shows who can use an id, and when.
 func TestInFlight(t *testing.T) {
 	var f inFlight
@@ -443,5 +488,54 @@ func TestInFlight(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { f.set(id, inFlightRequest{stage: "a", r: r, called: &called}); f.remove(id) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A process that may read only gets nothing done that could have an effect, in whichever way it asks.
+func TestReadOnlyCaller(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "a", "b")
+	for _, c := range []struct {
+		method, target, header string
+		allowed                bool
+	}{
+		{"GET", "/api/v1/pods", "", true},
+		{"HEAD", "/api/v1/pods", "", true},
+		{"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "", true},
+		{"POST", "/api/v1/pods?dryRun=All", "", true},
+		{"POST", "/api/v1/pods", "", false},
+		{"POST", "/api/v1/pods?dryRun=All&dryRun=x", "", false},
+		{"PUT", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "", false},
+		{"DELETE", "/api/v1/pods", "", false},
+		{"POST", "/x", stagev1.HeaderDelegate, false},
+		{"PATCH", "/x", stagev1.HeaderNext, false},
+		{"GET", "/api/v1/pods/a/exec", "Upgrade", false},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, "http://host"+c.target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer token-a-readonly")
+		if c.header != "" {
+			r.Header.Set(c.header, "b")
+		}
+		if c.header == "Upgrade" {
+			r.Header.Set("Connection", "Upgrade")
+		}
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", h.socket)
+		}}}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		client.CloseIdleConnections()
+		if refused := resp.StatusCode == http.StatusForbidden && strings.Contains(string(body), "may not write"); refused == c.allowed {
+			t.Errorf("%s %s %s: %d %s", c.method, c.target, c.header, resp.StatusCode, body)
+		}
 	}
 }

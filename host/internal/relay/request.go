@@ -26,6 +26,8 @@ type request struct {
 	alone bool
 	// asked are the stages that have declined.
 	asked []string
+	// beyondMissing: a response that something is not found counts as declined.
+	beyondMissing bool
 	// more: another stage could get the request if this one declines.
 	more bool
 
@@ -52,8 +54,9 @@ type request struct {
 	called *atomic.Bool
 	mark   atomic.Bool
 
-	// The current attempt.
+	// The current attempt. Of began, see Hop.
 	stage    string
+	began    time.Time
 	endpoint *endpoint
 	conn     *h1.Conn
 	unwatch  func() bool // ends the watch over the context; false if it has ended

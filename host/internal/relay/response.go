@@ -100,6 +100,11 @@ func (x *request) writeBody() error {
 	if !x.response.HasBody(x.r.Method) {
 		return nil
 	}
+	if x.isWatch() {
+		id := x.id
+		x.chain.addWatch(id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
+		defer x.chain.watches.remove(id)
+	}
 	if err := x.conn.CopyBody(x, &x.response); err != nil {
 		return err
 	}
@@ -107,6 +112,12 @@ func (x *request) writeBody() error {
 		x.Flush() // keeps the server from finding out the length
 	}
 	return nil
+}
+
+// isWatch reports whether the response is a watch of a client. What a stage hands on of one ends with it.
+func (x *request) isWatch() bool {
+	watch := x.chain.config.Watch
+	return x.response.Chunked && watch != nil && x.after == "" && watch(x.r) && callFrom(x.r.Context()) == nil
 }
 
 // errClientGone reports that the client takes no more of the response.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
@@ -17,6 +18,7 @@ func (c *Chain) relayAfter(w http.ResponseWriter, r *http.Request, s *snapshot, 
 	x := newRequest(c, w, r, s)
 	defer x.release()
 	x.after = after
+	x.beyondMissing = x.stagedMayServe()
 	if !x.askSnapshot() && !x.askAdded() && !x.askStaged() {
 		x.notFound()
 	}
@@ -57,8 +59,8 @@ func (x *request) askSnapshot() (taken bool) {
 		next := table.Next(path, i)
 		x.more = next >= 0
 		to, ok := s.targets[i], true
-		if x.chain.state.Load() != s {
-			to, ok = x.chain.target(to.stage)
+		if x.chain.present(s) != s {
+			to, ok = x.chain.target(s, to.stage)
 		}
 		if ok && x.hop(s, to) {
 			return true
@@ -83,7 +85,7 @@ var errMoved = errors.New("what serves the path has changed while the request wa
 // the request came: a path that the stages of then no longer serve may be served by these
 // now, and must not be reported as not found.
 func (x *request) askAdded() (taken bool) {
-	now := x.chain.state.Load()
+	now := x.chain.present(x.snapshot)
 	if now == x.snapshot {
 		return false
 	}
@@ -112,7 +114,7 @@ func (x *request) askAdded() (taken bool) {
 	return false
 }
 
-// askStaged asks the stages that are about to be added, if the request is from a process
+// askStaged asks the processes that are about to serve in the chain, if the request is from one
 // which is brought up together with them: its own API may be among what it needs before it
 // is ready.
 func (x *request) askStaged() (taken bool) {
@@ -120,15 +122,31 @@ func (x *request) askStaged() (taken bool) {
 	if call == nil {
 		return false
 	}
+	x.beyondMissing = false
 	staged := call.staged
 	for _, stage := range slices.Sorted(maps.Keys(staged)) {
 		st := staged[stage]
-		if !st.Added || !st.covers(x.r.URL.Path) || x.consumed {
+		if !st.covers(x.r.URL.Path) || x.consumed {
 			continue
 		}
 		e := x.chain.endpoint(stage, st.Socket)
 		defer e.close()
 		if x.hop(x.snapshot, target{stage: stage, endpoint: e}) {
+			return true
+		}
+	}
+	return false
+}
+
+// stagedMayServe reports whether askStaged may find what the chain does not: a resource of another release. Only reads are
+// asked for twice.
+func (x *request) stagedMayServe() bool {
+	call := callFrom(x.r.Context())
+	if call == nil || x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+		return false
+	}
+	for _, st := range call.staged {
+		if st.OtherAPI && st.covers(x.r.URL.Path) {
 			return true
 		}
 	}
@@ -146,7 +164,7 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 	e := to.endpoint
 	v := x.try(e, false)
 	for n, lost, received := 0, false, 0; v == failed && x.mayReplay() && n < maxReplays; n++ {
-		now, _ := x.chain.target(x.stage)
+		now, _ := x.chain.target(x.snapshot, x.stage)
 		// A process that another has replaced may break off what it has not responded to.
 		moved := now.endpoint != nil && now.endpoint != e
 		isLost := x.failure.kind == Lost && !moved
@@ -189,7 +207,10 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 
 // beginHop records that the stage gets the request.
 func (x *request) beginHop(s *snapshot, stage string) {
-	x.stage, x.logged, x.called = stage, nil, &x.mark
+	x.stage, x.logged, x.called, x.began = stage, nil, &x.mark, time.Time{}
+	if s.round > 0 && callFrom(x.r.Context()) == nil {
+		x.began = time.Now()
+	}
 	if l, ok := x.r.Context().Value(hopLogKey{}).(*HopLog); ok {
 		x.logged = l.begin(stage)
 		x.called = &x.logged.called
@@ -222,7 +243,10 @@ func safe(r *http.Request) bool { return safeMethod(r.Method) && h1.UpgradeOf(r)
 
 // observe reports how the hop ended, or an attempt that another follows.
 func (x *request) observe(e *endpoint, o Outcome) {
-	h := Hop{Stage: x.stage, Outcome: o}
+	h := Hop{Stage: x.stage, Outcome: o, Began: x.began}
+	if !x.began.IsZero() {
+		h.Request = x.r
+	}
 	if e != nil {
 		h.Socket = e.socket
 	}

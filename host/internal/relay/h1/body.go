@@ -102,6 +102,7 @@ func (b *body) fill(stream bool) error {
 // copyChunks passes on a chunked body with its trailers.
 func (b *body) copyChunks() error {
 	var d chunks
+	var cut cutOff
 	for {
 		p := b.c.buffered()
 		n, used, err := d.decode(p)
@@ -118,7 +119,11 @@ func (b *body) copyChunks() error {
 		if d.ended {
 			return b.copyTrailers()
 		}
-		if err := b.fill(true); err != nil {
+		err = b.fill(true)
+		if b.c.cut.Load() {
+			err = cut.next(b.c, err, d.between() && len(b.c.buffered()) == 0)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -129,12 +134,12 @@ func (b *body) copyTrailers() error {
 	for left := MaxHead; ; {
 		if len(b.c.buffered()) == 0 {
 			if err := b.fill(true); err != nil {
-				return err
+				return b.c.cutOr(err)
 			}
 		}
 		line, err := b.c.until("\r\n", left)
 		if err != nil {
-			return err
+			return b.c.cutOr(err)
 		}
 		left -= len(line)
 		if MaxHead-left > bufferSize && len(line) <= bufferSize { // until has counted longer ones

@@ -16,6 +16,9 @@ type chunks struct {
 	ended bool  // the last chunk has been read; trailers follow
 }
 
+// between reports whether all chunks that have begun are complete.
+func (d *chunks) between() bool { return d.left == 0 && d.tail == 0 }
+
 // decode moves the bytes of the body that are in p to the start of p, so that
 // what came as many chunks goes out at once. It returns how many these are and how
 // many bytes of p it has used; what is left of p is the beginning of a line.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -54,6 +55,8 @@ type Conn struct {
 	peeked [1]byte
 	// taken is what the present response has taken of Heads.
 	taken int64
+	// cut is set by CutOff.
+	cut atomic.Bool
 }
 
 // Dial connects to a stage's socket. The error is syscall.EAGAIN if the backlog of the

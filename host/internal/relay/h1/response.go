@@ -75,7 +75,7 @@ func (resp *Response) HasBody(method string) bool {
 // to one with that method, whose body has been copied unless it is a decline.
 func (c *Conn) Reusable(resp *Response, method string) bool {
 	switch {
-	case resp.last || len(c.buffered()) > 0:
+	case resp.last || len(c.buffered()) > 0 || c.cut.Load():
 		return false
 	case !resp.HasBody(method):
 		return true

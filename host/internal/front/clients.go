@@ -1,0 +1,102 @@
+package front
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// Client is a program that has used a resource.
+type Client struct {
+	// UserAgent is the first product of it, such as kubectl/v1.37.0.
+	UserAgent string
+	Requests  int64
+}
+
+// clients counts who has used which resource since the start, by user agent.
+type clients struct {
+	mu  sync.RWMutex
+	all map[usedResource]map[string]*atomic.Int64
+}
+
+type usedResource struct{ group, version, resource string }
+
+const (
+	// maxClients bounds the user agents of one resource, maxUsedResources the resources: both are what clients say.
+	maxClients       = 100
+	maxUsedResources = 10_000
+	maxUserAgent     = 100
+)
+
+// seen counts a request. Those of Kubernetes' own servers, which follow what they serve, do not count.
+func (c *clients) seen(r *http.Request) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok || !info.IsResourceRequest {
+		return
+	}
+	if u, ok := request.UserFrom(r.Context()); ok && u.GetName() == user.APIServerUser {
+		return
+	}
+	agent, _, _ := strings.Cut(r.UserAgent(), " ")
+	agent = agent[:min(len(agent), maxUserAgent)]
+	resource := info.Resource
+	if info.Subresource != "" {
+		resource += "/" + info.Subresource
+	}
+	key := usedResource{info.APIGroup, info.APIVersion, resource}
+	c.mu.RLock()
+	n := c.all[key][agent]
+	c.mu.RUnlock()
+	if n == nil {
+		n = c.add(key, agent)
+	}
+	if n != nil {
+		n.Add(1)
+	}
+}
+
+// add makes the counter of a client; it is nil if there are too many.
+func (c *clients) add(key usedResource, agent string) *atomic.Int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.all[key][agent]; n != nil {
+		return n
+	}
+	if c.all[key] == nil {
+		if len(c.all) == maxUsedResources {
+			return nil
+		}
+		if c.all == nil {
+			c.all = map[usedResource]map[string]*atomic.Int64{}
+		}
+		c.all[key] = map[string]*atomic.Int64{}
+	}
+	if len(c.all[key]) == maxClients {
+		return nil
+	}
+	n := &atomic.Int64{}
+	c.all[key][strings.Clone(agent)] = n
+	return n
+}
+
+// Clients returns who has used a resource since the start, those with most requests first. A subresource is written with a
+// slash, as in pods/log.
+func (f *Frontend) Clients(group, version, resource string) []Client {
+	c := &f.clients
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var all []Client
+	for agent, n := range c.all[usedResource{group, version, resource}] {
+		all = append(all, Client{UserAgent: agent, Requests: n.Load()})
+	}
+	slices.SortFunc(all, func(a, b Client) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.UserAgent, b.UserAgent))
+	})
+	return all
+}

@@ -1,0 +1,78 @@
+package relay
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
+)
+
+// watches are those of clients that stages are serving, by the ids of their requests.
+type watches struct {
+	mu sync.Mutex
+	m  map[uint64]openWatch
+}
+
+type openWatch struct {
+	r    *http.Request
+	conn *h1.Conn
+	// canary and round are those of the snapshot by which the watch went.
+	canary bool
+	round  int
+}
+
+// moved reports whether a watch that began now would be on the other side.
+func (o openWatch) moved(s *snapshot) bool {
+	return s.canary != nil && s.side(o.r).isCanary != (o.canary && o.round == s.round)
+}
+
+// addWatch adds a watch that begins. The sides may have changed on its way.
+func (c *Chain) addWatch(id uint64, o openWatch) {
+	w := &c.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.m == nil {
+		w.m = map[uint64]openWatch{}
+	}
+	w.m[id] = o
+	if o.moved(c.state.Load()) {
+		o.conn.CutOff()
+	}
+}
+
+func (w *watches) remove(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.m, id)
+}
+
+// cutMoved cuts a watch off if it has moved, and is not over: its connection is of another request then.
+func (w *watches) cutMoved(id uint64, s *snapshot) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o, ok := w.m[id]; ok && o.moved(s) {
+		o.conn.CutOff()
+	}
+}
+
+// endMoved ends the watches whose side has changed with the share, one after the other, for as long as that lasts. Their clients begin others.
+func (c *Chain) endMoved(share float64, spread time.Duration) {
+	s := c.state.Load()
+	var moved []uint64
+	c.watches.mu.Lock()
+	for id, o := range c.watches.m {
+		if o.moved(s) {
+			moved = append(moved, id)
+		}
+	}
+	c.watches.mu.Unlock()
+	for _, id := range moved {
+		time.Sleep(spread / time.Duration(len(moved)+1))
+		now := c.state.Load()
+		if now.share != share || now.round != s.round {
+			return
+		}
+		c.watches.cutMoved(id, now)
+	}
+}
