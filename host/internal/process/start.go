@@ -251,6 +251,9 @@ func (p *Process) describe(ctx context.Context) error {
 // printableDescription makes what people read of a description fit for one line each.
 func printableDescription(d *stagev1.DescribeResponse) *stagev1.DescribeResponse {
 	d.Version, d.Sdk, d.Summary = printable(d.GetVersion()), printable(d.GetSdk()), printable(d.GetSummary())
+	if k := d.GetKubernetes(); k != nil {
+		k.Release = printable(k.GetRelease())
+	}
 	return d
 }
 

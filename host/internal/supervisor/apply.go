@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/canary"
 )
 
 // Applied says what Apply has changed.
@@ -56,6 +58,8 @@ type SwapOptions struct {
 	// Rollback says when the old generation gets its place back. It takes the place of
 	// that of the Spec if it is not zero.
 	Rollback Rollback
+	// Canary says how the requests move step by step; nil if all do at once.
+	Canary *canary.Plan
 }
 
 // Swapped says how a swap went.
@@ -72,6 +76,8 @@ type Swapped struct {
 	Also []string `json:"also,omitempty"`
 	// Probation is how long the old generation can take its place again.
 	Probation time.Duration `json:"probationNanoseconds,omitempty"`
+	// Canary is how the requests move, if not all at once.
+	Canary *canary.Plan `json:"canary,omitempty"`
 }
 
 // Swap brings up a new generation of a stage beside the one that serves, waits
@@ -94,6 +100,9 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 		return nil, fmt.Errorf("stage %q: %w", name, ErrBusy)
 	}
 	defer s.changing.Release(1)
+	if err := s.UnderCanary(); err != nil {
+		return nil, err
+	}
 	s.endProbation(anotherChange)
 	specs := s.Specs()
 	for i := range specs {
@@ -102,8 +111,11 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 			opts.Change(&specs[i])
 		}
 	}
-	r := request{specs: specs, swap: name}
-	if opts.Rollback.wanted() {
+	r := request{specs: specs, swap: name, canary: opts.Canary}
+	if opts.Canary != nil {
+		r.also = upstream(specs, name)
+	}
+	if opts.Rollback.wanted() || opts.Canary != nil {
 		r.rollback = &opts.Rollback
 	}
 	c, err := s.change(ctx, r)
@@ -113,8 +125,23 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 	return c.swapped(), nil
 }
 
+// upstream are the stages before one that the host starts. In a canary each side has its own: what they know of a stage downstream,
+// such as discovery, is then that of their side.
+func upstream(specs []Spec, name string) []string {
+	var names []string
+	for _, spec := range specs {
+		if spec.Name == name {
+			break
+		}
+		if spec.Attach == "" {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
+}
+
 func (c *change) swapped() *Swapped {
-	r := &Swapped{Stage: c.swap, Ready: c.ready}
+	r := &Swapped{Stage: c.swap, Ready: c.ready, Canary: c.canary}
 	for _, m := range c.moved {
 		if m.stage.name != c.swap {
 			r.Also = append(r.Also, m.stage.name)

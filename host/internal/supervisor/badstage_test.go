@@ -122,7 +122,7 @@ func TestClaimsThatChangeAllTheTime(t *testing.T) {
 	f, err := start(t, func(o *Options) {
 		o.Chain[1].Env[envFault] = "claims"
 		publish := o.Publish
-		o.Publish = func(p []Published) { publications.Add(1); publish(p) }
+		o.Publish = func(p []Published, split *Split) { publications.Add(1); publish(p, split) }
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // onProbation swaps b, and returns the probation that it is on from then on.
@@ -44,7 +46,7 @@ func TestRollbackToADeadProcess(t *testing.T) {
 	old, next := p.moved[0].old, p.moved[0].next
 	kill(t, old.PID())
 	eventually(t, "the process has ended", func() bool { return old.Err() != nil })
-	if p.rollBack("it is bad") {
+	if p.rollBack(hclog.Error, "it is bad") {
 		t.Error("taken back")
 	}
 	f.clients(t, "/b")()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -31,6 +32,8 @@ type request struct {
 	reason string
 	// rollback takes the place of those in the specs if it is not nil.
 	rollback *Rollback
+	// canary is how the requests move, nil if all do at once.
+	canary *canary.Plan
 }
 
 // change is a planned change of the chain under way: a rollout of stages beside those that
@@ -47,7 +50,7 @@ type change struct {
 	// added are the stages that were not in the chain before.
 	added map[*stage]bool
 	// staged are the generations that are prepared.
-	staged map[string]generation.Staged
+	staged map[string]*generation.Generation
 	// before and moved are set by move.
 	before []*stage
 	moved  []moved
@@ -103,6 +106,9 @@ func (s *Supervisor) plan(r request) (plan, error) {
 	if err != nil || p.empty() || on == nil {
 		return p, err
 	}
+	if on.canary != nil {
+		return p, on.canary.busy()
+	}
 	s.endProbation(anotherChange)
 	return r.plan(s.standing())
 }
@@ -141,7 +147,7 @@ func (s *Supervisor) adopt(specs []Spec) {
 // newChange makes the stages that are new, and keeps all that are concerned from being
 // brought up by others.
 func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change, error) {
-	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]generation.Staged{}}
+	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
 	c.rollout = &rollout{supervisor: s, ready: true, outdated: c.cascade, prepared: c.makeReachable, tolerate: c.tolerable}
 	for _, spec := range r.specs {
 		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
@@ -246,7 +252,7 @@ func (c *change) begun(m *member, why string) {
 }
 
 // cascade makes a stage part of the change that was to be left alone, if the stages
-// downstream of it list other paths than its process was told of.
+// downstream of it list other paths, or are of another release of Kubernetes, than its process was told of.
 func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error {
 	s := c.supervisor
 	s.lock()
@@ -256,21 +262,21 @@ func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.
 	if !outdated {
 		return nil
 	}
-	m.stage.log.Info("stage is swapped too, since stages downstream of it list other paths now")
+	m.stage.log.Info("stage is swapped too, since stages downstream of it list other paths, or are of another release, now")
 	if err := c.hold(ctx, m.stage); err != nil {
 		return err
 	}
 	m.launching = true
 	c.plan.swapped = append(c.plan.swapped, m.spec.Name)
-	c.begun(m, "stages downstream of it list other paths")
+	c.begun(m, "stages downstream of it list other paths, or are of another release")
 	return m.launch(ctx)
 }
 
 // makeReachable lets all generations of the change call one that is prepared: as a delegate,
-// and, if its stage is new, what it claims through the API of the server.
+// and what it claims and no stage of the chain serves through the API of the server.
 func (c *change) makeReachable(prepared *member) error {
 	staged := maps.Clone(c.staged)
-	staged[prepared.spec.Name] = generation.Staged{Generation: prepared.generation, Added: c.added[prepared.stage]}
+	staged[prepared.spec.Name] = prepared.generation
 	c.staged = staged
 	for _, m := range c.members {
 		if m.generation != nil {
@@ -326,6 +332,9 @@ func (c *change) move() (*probation, error) {
 		if err := m.stage.state.CanServe(m.generation.ID(), m.stage.state.Current()); err != nil {
 			return nil, err
 		}
+		if c.canary != nil && m.stage.state.State(m.stage.state.Current()) != lifecycle.Serving {
+			return nil, fmt.Errorf("stage %q has no process that serves, beside which a canary could", m.stage.name)
+		}
 	}
 	c.before = s.chain
 	chain := make([]*stage, len(c.members))
@@ -355,8 +364,9 @@ func (c *change) move() (*probation, error) {
 		st.endStandby()
 	}
 	s.chain = chain
+	p := c.probation()
 	s.publish()
-	return c.probation(), nil
+	return p, nil
 }
 
 // settle reports what has moved, and ends what is not needed any more, at once or when
@@ -368,6 +378,8 @@ func (c *change) settle(p *probation) {
 		case m.next == nil:
 			m.stage.log.Info("stage removed")
 			s.announce(Event{Kind: StageRemoved, Stage: m.stage.name, From: id(m.old)})
+		case p != nil && p.canary != nil:
+			p.announceShare(m)
 		case c.added[m.stage]:
 			m.stage.log.Info("stage added", "generation", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
 			s.announce(Event{Kind: StageAdded, Stage: m.stage.name, To: m.next.ID(), Took: c.ready})
@@ -404,7 +416,7 @@ func (s *Supervisor) retireOld(all []moved) {
 // swapEnded keeps how a swap has ended, and reports it. The caller holds the lock.
 func (s *Supervisor) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
 	result := map[EventKind]string{
-		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapAccepted: "done",
+		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapAccepted: "done", CanaryStep: "canary",
 	}[kind]
 	now := time.Now()
 	st.lastSwap = &SwapResult{From: from, To: to, At: now, Result: result, Reason: reason}

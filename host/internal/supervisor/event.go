@@ -22,6 +22,8 @@ const (
 	SwapRolledBack EventKind = "swap-rolled-back"
 	// SwapAccepted: the probation of a generation is over.
 	SwapAccepted EventKind = "swap-accepted"
+	// CanaryStep: a share of the requests, which Reason says, goes to a generation, To, from now on, the others to From.
+	CanaryStep EventKind = "canary-step"
 	// StageAdded and StageRemoved: the chain has a stage more or less.
 	StageAdded   EventKind = "stage-added"
 	StageRemoved EventKind = "stage-removed"

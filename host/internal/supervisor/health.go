@@ -26,7 +26,7 @@ func (s *Supervisor) Checks() []Check {
 }
 
 func (s *Supervisor) checks(st *stage) []Check {
-	required, g := st.spec.Required, st.current()
+	required, g := st.spec.Required, s.main(st)
 	if g == nil {
 		return []Check{{
 			Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required,
@@ -74,7 +74,7 @@ func (s *Supervisor) hasComeUp(st *stage) error {
 
 func (s *Supervisor) postStartHook(st *stage, name string) error {
 	s.lock()
-	g := st.current()
+	g := s.main(st)
 	s.unlock()
 	if g == nil {
 		return fmt.Errorf("stage %q is not running", st.name)
@@ -86,7 +86,7 @@ func (s *Supervisor) postStartHook(st *stage, name string) error {
 func (s *Supervisor) serving(st *stage) (*generation.Generation, error) {
 	s.lock()
 	defer s.unlock()
-	g := st.current()
+	g := s.main(st)
 	if g == nil {
 		return nil, fmt.Errorf("stage %q is not running", st.name)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -39,7 +40,13 @@ func stages(published []Published) []relay.Stage {
 // serve makes the relay, and the socket on which the stages call it.
 func (f *fixture) serve(t *testing.T, socket string) {
 	t.Helper()
-	f.relay = relay.NewChain(relay.Config{Observe: func(h relay.Hop) { f.Observe(h.Socket, h.Failed()) }})
+	f.relay = relay.NewChain(relay.Config{Observe: func(h relay.Hop) {
+		if h.Began.IsZero() {
+			f.Observe(h.Socket, h.Failed())
+		} else if h.Outcome != relay.Replayed {
+			f.Compare(h.Socket, canary.Kind{Verb: h.Request.Method}, canary.Outcome{Failed: h.Failed(), Took: time.Since(h.Began)})
+		}
+	}})
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -49,12 +56,12 @@ func (f *fixture) serve(t *testing.T, socket string) {
 		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true }, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
 		Caller: func(_ *http.Request, token string) (relay.Caller, bool) {
 			id, ok := f.Authenticate(token)
-			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates, MayRewrite: true, MayDelegate: true}
+			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates, MayRewrite: true, MayDelegate: true, Canary: id.Canary}
 			for name, st := range id.Staged {
 				if caller.Staged == nil {
 					caller.Staged = map[string]relay.Staged{}
 				}
-				caller.Staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Added: st.Added}
+				caller.Staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims)}
 			}
 			return caller, ok
 		},
@@ -74,11 +81,21 @@ func (f *fixture) ask(method, target, body string) (int, string) {
 // the returned function is called, which returns how many requests got a response.
 func (f *fixture) clients(t *testing.T, paths ...string) (stop func() int64) {
 	t.Helper()
+	return f.clientsThat(t, []string{"GET", "POST"}, paths...)
+}
+
+// clientsThat are clients with the given methods.
+func (f *fixture) clientsThat(t *testing.T, methods []string, paths ...string) (stop func() int64) {
+	t.Helper()
 	var all sync.WaitGroup
 	var answered atomic.Int64
 	done := make(chan struct{})
 	for _, path := range paths {
-		for _, method := range []string{"GET", "POST"} {
+		for _, method := range methods {
+			sent := ""
+			if method == "POST" {
+				sent = "!" // a request whose body has been read is not sent again, whatever its method
+			}
 			all.Go(func() {
 				for {
 					select {
@@ -86,7 +103,7 @@ func (f *fixture) clients(t *testing.T, paths ...string) (stop func() int64) {
 						return
 					default:
 					}
-					if status, body := f.ask(method, path, "!"); status != http.StatusOK || method == "POST" && !strings.HasSuffix(body, "!") {
+					if status, body := f.ask(method, path, sent); status != http.StatusOK || method == "POST" && !strings.HasSuffix(body, "!") {
 						t.Errorf("%s %s: %d %s", method, path, status, body)
 						return
 					}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
@@ -39,9 +40,9 @@ type Options struct {
 	// back, before they are refused.
 	HoldTimeout time.Duration
 	// Publish is called with the whole chain, from head to tail, whenever what
-	// the relay has to know of it has changed. Calls come one at a time; they must return
-	// soon and must not call the supervisor.
-	Publish func([]Published)
+	// the relay has to know of it has changed. Split is nil unless a part of the requests goes another way.
+	// Calls come one at a time; they must return soon and must not call the supervisor.
+	Publish func(chain []Published, split *Split)
 	// AwaitEmpty, if it is not nil, returns when the relay has no request left at a
 	// socket that is published no longer, or with an error when ctx ends.
 	AwaitEmpty func(ctx context.Context, socket string) error
@@ -77,10 +78,24 @@ type Published struct {
 	// socket in a moment: requests are to wait.
 	Held   bool
 	Claims []*stagev1.Claim
+	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
+	// does not describe one.
+	KubernetesVersion string
 	// Grants are what the stage may do.
 	Grants grants.Grants
 	// Paths are for the index at /.
 	Paths []string
+}
+
+// Split is a part of the requests that goes to other processes of some stages.
+type Split struct {
+	// Chain is the whole chain for these requests.
+	Chain []Published
+	// Share is how large the part is, and By what is on one side or the other as a whole. At 1 it is all requests.
+	Share float64
+	By    canary.By
+	// Spread is the time over which the watches end whose side has changed.
+	Spread time.Duration
 }
 
 // Identity is who calls the host with a generation's token.
@@ -92,18 +107,23 @@ type Identity struct {
 	Groups []string
 	// Grants are what the stage may do.
 	Grants grants.Grants
+	// ReadOnly says that the process may not write.
+	ReadOnly bool
 	// Delegates are the stages downstream of the generation, as it was told when it was
 	// configured: those that it may call, whatever the chain has become since.
 	Delegates []string
 	// Staged are the processes, by stage, that come into the chain together with the
 	// generation, itself among them, and do not serve in it yet.
 	Staged map[string]Staged
+	// Canary says that the process is one of those to which the Split goes.
+	Canary bool
 }
 
 // Staged is a process that does not serve in the chain yet.
 type Staged struct {
 	Socket string
 	Claims []*stagev1.Claim
-	// Added says that the chain does not have the stage yet.
-	Added bool
+	// OtherAPI says that it may serve other resources than the process that serves in the chain: it is of another release of
+	// Kubernetes, or has other flags.
+	OtherAPI bool
 }

@@ -2,8 +2,11 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
@@ -22,13 +25,15 @@ const (
 const anotherChange = "another change of the chain has begun"
 
 // probation is the time after a change in which it can be taken back: the generations
-// that were before are kept as they were, without requests.
+// that were before are kept as they were, without requests or, in a canary, with a part of them.
 type probation struct {
 	supervisor *Supervisor
 	before     []*stage
 	moved      []moved
 	length     time.Duration
 	until      time.Time
+	// canary is how the requests move; nil if all have.
+	canary *canaryRun
 	// watched are the new generations by their sockets.
 	watched map[string]*watched
 	// over is closed when the probation has ended.
@@ -58,7 +63,9 @@ func (c *change) probation() *probation {
 		if c.rollback != nil {
 			limit = *c.rollback
 		}
-		if !limit.wanted() {
+		if c.canary != nil {
+			limit = canaryLimits(limit, c.canary)
+		} else if !limit.wanted() {
 			continue
 		}
 		p.length = max(p.length, limit.Probation)
@@ -66,6 +73,10 @@ func (c *change) probation() *probation {
 	}
 	if len(p.watched) == 0 {
 		return nil
+	}
+	if c.canary != nil {
+		p.canary = newCanaryRun(c, p)
+		p.length = p.canary.plan.Length()
 	}
 	p.until = time.Now().Add(p.length)
 	for _, m := range p.moved {
@@ -82,7 +93,7 @@ func (p *probation) begin() {
 	if s.probation.Load() == p {
 		for _, m := range p.moved {
 			if m.stage.lastSwap != nil && m.next != nil {
-				m.stage.lastSwap.Result = "on probation"
+				m.stage.lastSwap.Result = p.result()
 			}
 		}
 	}
@@ -105,12 +116,19 @@ func (p *probation) run() {
 			p.accept("")
 			return
 		}
+		if p.canary != nil {
+			if reason := p.canary.exceeded(); reason != "" {
+				p.rollBack(hclog.Error, reason)
+				return
+			}
+			p.advance(time.Now())
+		}
 		err := p.unhealthy()
 		if strikes++; err == nil {
 			strikes = 0
 		}
 		if strikes >= healthStrikes {
-			p.rollBack(err.Error())
+			p.rollBack(hclog.Error, err.Error())
 			return
 		}
 	}
@@ -134,14 +152,14 @@ func (p *probation) unhealthy() error {
 // is a response with a status of 500 or more, or no response.
 func (s *Supervisor) Observe(socket string, failed bool) {
 	p := s.probation.Load()
-	if p == nil {
+	if p == nil || p.canary != nil {
 		return
 	}
 	if w := p.watched[socket]; w != nil {
 		if reason := w.count(failed); reason != "" && s.begin() {
 			go func() {
 				defer s.running.Done()
-				p.rollBack(reason)
+				p.rollBack(hclog.Error, reason)
 			}()
 		}
 	}
@@ -161,6 +179,43 @@ func (w *watched) count(failed bool) string {
 	return ""
 }
 
+// Conclude ends the probation or the canary of a swap of a stage before its time: the new generation stays, or the old one
+// gets its place back.
+func (s *Supervisor) Conclude(name string, keep bool) error {
+	s.lock()
+	_, err := s.stage(name)
+	s.unlock()
+	if err != nil {
+		return err
+	}
+	if !s.begin() {
+		return errStopping
+	}
+	defer s.running.Done()
+	p := s.probation.Load()
+	if p == nil || !p.concerns(name) {
+		return fmt.Errorf("stage %q: no swap is on probation, and no canary is under way", name)
+	}
+	const asked = "it was asked for"
+	if keep && !p.accept(asked) || !keep && !p.rollBack(hclog.Info, asked) {
+		return fmt.Errorf("stage %q: it has ended already, see catena status", name)
+	}
+	return nil
+}
+
+// concerns reports whether the stage is part of the change.
+func (p *probation) concerns(name string) bool {
+	return slices.ContainsFunc(p.moved, func(m moved) bool { return m.stage.name == name })
+}
+
+// result is that of the swap so far.
+func (p *probation) result() string {
+	if p.canary != nil {
+		return "canary"
+	}
+	return "on probation"
+}
+
 // endProbation makes the latest change final, if it is on probation.
 func (s *Supervisor) endProbation(reason string) {
 	if p := s.probation.Load(); p != nil {
@@ -171,22 +226,27 @@ func (s *Supervisor) endProbation(reason string) {
 // rollBack takes the latest change back, if it is on probation. It reports whether it has.
 func (s *Supervisor) rollBack(reason string) bool {
 	p := s.probation.Load()
-	return p != nil && p.rollBack(reason)
+	return p != nil && p.rollBack(hclog.Error, reason)
 }
 
-// accept makes the change final. Reason says why that is before the time is over.
-func (p *probation) accept(reason string) {
+// accept makes the change final, and reports whether it has. Reason says why that is before the time is over.
+func (p *probation) accept(reason string) bool {
 	s := p.supervisor
 	s.lock()
 	if s.probation.Load() != p {
 		s.unlock()
-		return
+		return false
 	}
 	p.finish()
+	kind, took := SwapAccepted, p.length
+	if p.canary != nil {
+		kind, took = SwapDone, p.canary.ready
+		s.publish()
+	}
 	for _, m := range p.moved {
 		m.stage.state.EndProbation()
 		if m.next != nil {
-			s.swapEnded(m.stage, SwapAccepted, id(m.old), m.next.ID(), reason, p.length)
+			s.swapEnded(m.stage, kind, id(m.old), m.next.ID(), reason, took)
 		}
 	}
 	s.unlock()
@@ -197,6 +257,10 @@ func (p *probation) accept(reason string) {
 		s.renewStandby(m.stage)
 	}
 	s.retireOld(p.moved)
+	if p.canary != nil {
+		s.reconcile()
+	}
+	return true
 }
 
 // finish ends the probation. The caller holds the lock.
@@ -207,8 +271,8 @@ func (p *probation) finish() {
 
 // rollBack lets requests go the old way again, at one point in time, and ends the new
 // generations. It reports whether it has. A process that is not there any more cannot get
-// its place back: the new ones stay then.
-func (p *probation) rollBack(reason string) bool {
+// its place back: the new ones stay then. Level is that of the log.
+func (p *probation) rollBack(level hclog.Level, reason string) bool {
 	s := p.supervisor
 	s.lock()
 	if s.probation.Load() != p || s.stopping {
@@ -236,7 +300,7 @@ func (p *probation) rollBack(reason string) bool {
 	s.publish()
 	s.unlock()
 	for _, m := range p.moved {
-		m.stage.log.Error("swap rolled back", "from", id(m.next), "to", id(m.old), "reason", reason)
+		m.stage.log.Log(level, "swap rolled back", "from", id(m.next), "to", id(m.old), "reason", reason)
 		s.lock()
 		has := m.stage.state.HasStandby()
 		s.unlock()
@@ -245,5 +309,8 @@ func (p *probation) rollBack(reason string) bool {
 		}
 	}
 	s.retireOld(back)
+	if p.canary != nil {
+		s.reconcile()
+	}
 	return true
 }

@@ -16,6 +16,9 @@ func (s *Supervisor) reconcile() {
 		}
 		defer s.changing.Release(1)
 		if len(s.outdated()) > 0 {
+			if s.UnderCanary() != nil {
+				return // it is done when that ends
+			}
 			s.endProbation(anotherChange)
 		}
 		names := s.outdated()

@@ -83,7 +83,7 @@ func (s *Supervisor) decided(st *stage, g *generation.Generation, d lifecycle.De
 	case lifecycle.Restart:
 		s.publish()
 		s.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
-	case lifecycle.Refuse:
+	case lifecycle.Refuse, lifecycle.Accept: // all requests go to the new generation, if only a share did
 		s.publish()
 	}
 }

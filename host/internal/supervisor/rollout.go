@@ -272,7 +272,7 @@ func (m *member) report() generation.Report {
 func (s *Supervisor) follow(st *stage, g *generation.Generation) {
 	g.Follow(s.background, func(c generation.Change) {
 		s.lock()
-		serves := c.Report && st.current() == g
+		serves := c.Report && (st.current() == g || s.isBeside(g))
 		s.unlock()
 		if serves {
 			s.publishSoon()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // TestSettingsOutliveAProcess changes what needs no other process, and then the process is
@@ -24,7 +26,7 @@ func TestSettingsOutliveAProcess(t *testing.T) {
 		}},
 		"rollback": {nil, func(t *testing.T, f *fixture) func() int {
 			p := f.onProbation(t)
-			return func() int { p.rollBack("it is bad"); return p.moved[0].old.PID() }
+			return func() int { p.rollBack(hclog.Error, "it is bad"); return p.moved[0].old.PID() }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +58,7 @@ func (f *fixture) rollingBack(t *testing.T) (p *probation, specs []Spec, done fu
 	p = f.Supervisor.probation.Load()
 	specs = f.Specs()
 	f.gate.Lock()
-	f.running.Go(func() { p.rollBack("it is bad") })
+	f.running.Go(func() { p.rollBack(hclog.Error, "it is bad") })
 	<-p.over
 	return p, specs, f.gate.Unlock
 }

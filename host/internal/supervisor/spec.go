@@ -10,6 +10,9 @@ import (
 // Process is what the process of a stage is made from.
 type Process = generation.Spec
 
+// EmulatedVersion is the flag by which a stage serves as an older release of Kubernetes.
+const EmulatedVersion = generation.EmulatedVersion
+
 // Spec is one stage of the chain as the configuration declares it.
 type Spec struct {
 	// Process cannot change without another process.

@@ -16,8 +16,8 @@ func TestFieldsOfASpec(t *testing.T) {
 	t.Parallel()
 	all := Spec{
 		Process{
-			Name: "x", Binary: "x", SHA256: "x", Attach: "x", Digest: "x", Config: map[string]any{"x": 1},
-			Env: map[string]string{"x": "y"}, OpenFiles: 1, KernelLimits: cgroup.Limits{CPU: 1}, User: "x", Groups: []string{"x"}, Grants: grants.All(), Isolation: isolation.Spec{Mode: isolation.Auto},
+			Name: "x", Binary: "x", SHA256: "x", Attach: "x", Digest: "x", Config: map[string]any{"x": 1}, Flags: map[string][]string{"x": {"y"}},
+			Env: map[string]string{"x": "y"}, OpenFiles: 1, KernelLimits: cgroup.Limits{CPU: 1}, User: "x", Groups: []string{"x"}, Grants: grants.All(), Isolation: isolation.Spec{Mode: isolation.Auto}, ReadOnly: true,
 		},
 		Policy{StartTimeout: 1, LivenessTimeout: 1, DrainTimeout: 1, DrainSpread: 1, Required: true, LastClaims: []*stagev1.Claim{{}}, Standby: true, Limits: Limits{Memory: 1}, Rollback: Rollback{Health: true}},
 	}
@@ -34,7 +34,7 @@ func TestFieldsOfASpec(t *testing.T) {
 	if !reflect.DeepEqual(st.spec.Policy, all.Policy) || !st.spec.Process.Equal(Process{}) {
 		t.Errorf("adopted %+v", st.spec)
 	}
-	empty := Process{Config: map[string]any{}, Env: map[string]string{}, Groups: []string{}}
+	empty := Process{Config: map[string]any{}, Flags: map[string][]string{}, Env: map[string]string{}, Groups: []string{}}
 	if !empty.Equal(Process{}) {
 		t.Error("what is empty needs another process")
 	}

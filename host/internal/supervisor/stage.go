@@ -102,20 +102,32 @@ func (s *stage) adopt(spec Spec) (standbyChanged bool) {
 	return standbyChanged
 }
 
+// publishedOf is what the relay has to know of a generation.
+func (s *stage) publishedOf(g *generation.Generation) Published {
+	r := g.Report()
+	return Published{
+		Name: s.name, Claims: r.Claims, Paths: r.Paths, KubernetesVersion: r.KubernetesVersion, Grants: g.Spec().Grants,
+		Socket: g.Listener().Path(), Refusal: g.Listener().Refusal(),
+	}
+}
+
 // published is what the relay has to know of the stage.
 func (s *stage) published() Published {
-	p := Published{Name: s.name, Failure: s.failure, Grants: s.spec.Grants}
 	g := s.current()
 	if g == nil {
+		p := Published{Name: s.name, Failure: s.failure, Grants: s.spec.Grants}
 		if !s.spec.Required {
 			p.Absent, p.Claims = true, assumed(s.spec.LastClaims)
 		}
 		return p
 	}
-	r := g.Report()
-	p.Claims, p.Paths, p.Grants = r.Claims, r.Paths, g.Spec().Grants
-	if requests := s.state.Requests(); requests != lifecycle.Refused {
-		p.Socket, p.Refusal, p.Held = g.Listener().Path(), g.Listener().Refusal(), requests == lifecycle.Held
+	p := s.publishedOf(g)
+	p.Failure = s.failure
+	switch s.state.Requests() {
+	case lifecycle.Refused:
+		p.Socket, p.Refusal = "", ""
+	case lifecycle.Held:
+		p.Held = true
 	}
 	return p
 }

@@ -24,6 +24,8 @@ type Status struct {
 	// Isolation has the names of what isolates the process, empty if nothing does.
 	Isolation []string `json:"isolation"`
 	Version   string   `json:"version,omitempty"`
+	// Emulates is the minor release of Kubernetes as which the process serves, empty if it is that of Version.
+	Emulates string `json:"emulates,omitempty"`
 	// Usage is what the process used when that was last measured.
 	Usage  *Usage    `json:"usage,omitempty"`
 	Binary string    `json:"binary"`
@@ -67,6 +69,8 @@ type Probation struct {
 	Until    time.Time `json:"until"`
 	Requests int64     `json:"requests"`
 	Failed   int64     `json:"failed"`
+	// Canary is set if only a share of the requests has moved, or the last step of a canary is on.
+	Canary *CanaryStatus `json:"canary,omitempty"`
 }
 
 // SwapResult is how a swap ended.
@@ -74,7 +78,7 @@ type SwapResult struct {
 	From string    `json:"from,omitempty"`
 	To   string    `json:"to,omitempty"`
 	At   time.Time `json:"at"`
-	// Result is "done", "failed", "on probation" or "rolled back".
+	// Result is "done", "failed", "on probation", "canary" or "rolled back".
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -119,6 +123,7 @@ func (s *stage) status() Status {
 		st.Isolation = append(st.Isolation, g.Isolation()...)
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
 		st.Usage = s.usageOf(g)
+		st.Emulates = g.Spec().Emulates()
 		if s.state.Requests() == lifecycle.Refused {
 			st.State = Down
 		}
@@ -155,6 +160,11 @@ func (p *probation) status(st *stage) *Probation {
 			continue
 		}
 		status := &Probation{From: id(m.old), To: id(m.next), Until: p.until}
+		if p.canary != nil {
+			status.Canary = p.canary.status(st.name)
+			status.Requests, status.Failed = status.Canary.Difference.New.Requests, status.Canary.Difference.New.Failed
+			return status
+		}
 		if m.next != nil {
 			if w := p.watched[m.next.Listener().Path()]; w != nil {
 				status.Requests, status.Failed = w.requests.Load(), w.failed.Load()

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -155,7 +156,11 @@ func (s *Supervisor) publish() {
 	for i, st := range s.chain {
 		published[i] = st.published()
 	}
-	s.opts.Publish(published)
+	if p := s.probation.Load(); p != nil && p.splits() {
+		s.opts.Publish(p.chainBefore(published), &Split{Chain: published, Share: p.canary.share(), By: p.canary.plan.By, Spread: p.canary.spread})
+	} else {
+		s.opts.Publish(published, nil)
+	}
 	if s.started && !s.isComplete && s.incomplete() == "" {
 		s.isComplete = true
 		close(s.complete)
@@ -173,14 +178,31 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	spec := g.Spec()
 	id := Identity{
 		Stage: spec.Name, Generation: g.ID(), PID: g.PID(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
+		ReadOnly: spec.ReadOnly,
 	}
-	for name, st := range g.Staged() {
+	if p := s.probation.Load(); p != nil && p.canary != nil {
+		id.Canary = p.watched[g.Listener().Path()] != nil
+	}
+	for name, staged := range g.Staged() {
 		if id.Staged == nil {
 			id.Staged = map[string]Staged{}
 		}
-		id.Staged[name] = Staged{Socket: st.Listener().Path(), Claims: st.Report().Claims, Added: st.Added}
+		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, OtherAPI: s.servesOtherAPI(staged)}
 	}
 	return id, true
+}
+
+// servesOtherAPI reports whether a generation may serve other resources than the current one of its stage.
+func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
+	s.lock()
+	defer s.unlock()
+	st, err := s.stage(g.Name())
+	if err != nil || st.current() == nil {
+		return false
+	}
+	serving := st.current()
+	return serving.Description().GetKubernetes().GetRelease() != g.Description().GetKubernetes().GetRelease() ||
+		!maps.EqualFunc(serving.Spec().Flags, g.Spec().Flags, slices.Equal)
 }
 
 // Incomplete returns the name of a stage that may have paths which it does not know

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
@@ -56,13 +57,20 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	log := hclog.New(&hclog.LoggerOptions{Output: newTestLog(t), Level: hclog.Debug})
 	opts := Options{
 		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log, HoldTimeout: patience,
-		Publish: func(chain []Published) {
+		Publish: func(chain []Published, split *Split) {
 			f.gate.Lock() // a test can hold it
 			defer f.gate.Unlock()
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.published = chain
-			f.relay.Set(relay.Tables{All: table(chain)}, stages(chain))
+			if split == nil {
+				f.relay.Set(relay.Tables{All: table(chain)}, stages(chain))
+				return
+			}
+			f.relay.SetSplit(relay.Tables{All: table(chain)}, stages(chain), relay.Split{
+				Tables: relay.Tables{All: table(split.Chain)}, Stages: stages(split.Chain),
+				Includes: func(r *http.Request) bool { return canary.Includes(r.URL.Query().Get("client"), split.Share) },
+			})
 		},
 		AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
 		HostSocket: filepath.Join(run, "host.sock"),

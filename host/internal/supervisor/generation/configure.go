@@ -3,6 +3,7 @@ package generation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func (g *Generation) ValidateConfig(ctx context.Context) error {
 	if err := g.spec.Grants.Check(g.Name(), g.needs()); err != nil {
 		return err
 	}
-	flags, err := g.flags()
+	flags, err := g.Flags()
 	if err != nil {
 		return err
 	}
@@ -76,13 +77,19 @@ func (g *Generation) checkClaims(claims []*stagev1.Claim) error {
 	return g.spec.Grants.CheckClaims(g.Name(), stagev1.DecodeClaims(claims))
 }
 
-// flags are those of the API server that the stage gets.
-func (g *Generation) flags() ([]string, error) {
+// errOwnKeys is why a stage that has keys of its own is not brought up to read only.
+var errOwnKeys = errors.New("grants.store: a process that is to write nothing cannot have keys of its own in the store")
+
+// Flags are those of the API server that the stage gets, each as name=value.
+func (g *Generation) Flags() ([]string, error) {
 	var own func() ([]string, error)
 	if g.opts.OwnStore != nil {
 		own = func() ([]string, error) { return g.opts.OwnStore(g.Name()) }
 	}
-	flags, err := g.spec.Grants.SelectFlags(g.needs(), g.opts.Flags, own)
+	if g.spec.ReadOnly {
+		own = func() ([]string, error) { return nil, errOwnKeys }
+	}
+	flags, err := g.spec.Grants.SelectFlags(g.needs(), g.spec.flags(g.opts.Flags), own)
 	if err != nil {
 		return nil, fmt.Errorf("stages.%s.%w", g.Name(), err)
 	}
@@ -109,10 +116,32 @@ func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Repor
 		return Report{}, err
 	}
 	r := Report{Paths: resp.GetListedPaths(), Claims: g.granted(resp.GetClaims()), configured: resp.GetListedPaths()}
+	if k := g.Description().GetKubernetes(); k != nil {
+		r.KubernetesVersion = kubernetesVersion(k, req.GetFlags())
+		if slices.Contains(r.Paths, "/api/v1") {
+			r.builtIn = k.GetRelease() + " as " + r.KubernetesVersion
+		}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.report = r
 	return r, nil
+}
+
+// kubernetesVersion is the minor version as which a stage serves that is of a release and gets these flags; empty if it is of none.
+func kubernetesVersion(k *stagev1.Kubernetes, flags []string) string {
+	major, rest, ok := strings.Cut(strings.TrimPrefix(k.GetRelease(), "v"), ".")
+	if !ok {
+		return ""
+	}
+	minor, _, _ := strings.Cut(rest, ".")
+	for _, flag := range flags {
+		if value, ok := strings.CutPrefix(flag, EmulatedVersion+"="); ok {
+			value, _, _ = strings.Cut(strings.TrimPrefix(value, "kube="), ",")
+			return value
+		}
+	}
+	return major + "." + minor
 }
 
 func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*stagev1.ConfigureRequest, error) {
@@ -120,7 +149,7 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 	if err != nil {
 		return nil, err
 	}
-	flags, err := g.flags()
+	flags, err := g.Flags()
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +171,7 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 	}
 	for _, d := range downstream {
 		req.Delegates = append(req.Delegates, &stagev1.Delegate{
-			Name: d.Stage, ListedPaths: d.Report.Paths, Claims: d.Report.Claims,
+			Name: d.Stage, ListedPaths: d.Report.Paths, Claims: d.Report.Claims, KubernetesVersion: d.Report.KubernetesVersion,
 		})
 	}
 	return req, nil
@@ -155,6 +184,8 @@ func (g *Generation) storeSockets() ([]string, error) {
 	switch {
 	case g.spec.Grants.Store == grants.NoStore:
 		return nil, nil
+	case g.spec.ReadOnly:
+		flags = g.spec.flags(flags)
 	case g.opts.OwnStore != nil:
 		own, err := g.opts.OwnStore(g.Name())
 		if err != nil {

@@ -3,6 +3,7 @@ package generation
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,5 +57,26 @@ func TestFilesOfFlags(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// A flag of the stage takes the place of that of all stages; one without values is not set.
+func TestFlagsOfTheStage(t *testing.T) {
+	t.Parallel()
+	all := []string{"audit-log-path=-", "feature-gates=A=true", "feature-gates=B=true", "v=2"}
+	for _, c := range []struct {
+		own  map[string][]string
+		want []string
+	}{
+		{nil, all},
+		{map[string][]string{"v": {"4"}, "emulated-version": {"kube=1.36"}}, []string{"audit-log-path=-", "emulated-version=kube=1.36", "feature-gates=A=true", "feature-gates=B=true", "v=4"}},
+		{map[string][]string{"feature-gates": {"C=true", "A=false"}, "audit-log-path": {}}, []string{"feature-gates=C=true", "feature-gates=A=false", "v=2"}},
+	} {
+		if got := (Spec{Flags: c.own}).flags(all); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %q, want %q", c.own, got, c.want)
+		}
+	}
+	if (Spec{Flags: map[string][]string{"v": {"4"}}}).Equal(Spec{}) || !(Spec{Flags: map[string][]string{}}).Equal(Spec{}) {
+		t.Error("flags do not tell whether a stage needs another process")
 	}
 }

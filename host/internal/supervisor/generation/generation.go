@@ -61,7 +61,7 @@ type Generation struct {
 	// downstream is what the stage was told of the stages downstream.
 	downstream []lifecycle.Report[Report]
 	// staged are the generations that are brought up in the same change and do not serve yet.
-	staged map[string]Staged
+	staged map[string]*Generation
 	// hooks has what became of each post-start hook.
 	hooks map[string]error
 }
@@ -196,6 +196,9 @@ func (g *Generation) Reached() cgroup.Reached { return g.process.Reached() }
 
 // Version is that of the stage, as it describes itself.
 func (g *Generation) Version() string { return g.process.Description().GetVersion() }
+
+// Description is what the stage describes itself as.
+func (g *Generation) Description() *stagev1.DescribeResponse { return g.process.Description() }
 
 // CanStandBy reports whether the stage knows how to wait for Activate.
 func (g *Generation) CanStandBy() bool { return g.process.Description().GetStandby() }

@@ -200,6 +200,31 @@ func TestKnowsComparesWhatConfigureReported(t *testing.T) {
 	if !g.Knows(reports("c", "/y", "/x", "/x")) || g.Knows(reports("c", "/x")) || g.Knows(reports("d", "/x", "/y")) || g.Knows(nil) {
 		t.Error("other paths, or another stage, are taken for the same")
 	}
+	other := reports("c", "/x", "/y")
+	if other[0].Report.builtIn = "v1.37.0 as 1.36"; g.Knows(other) {
+		t.Error("built-in resources of another release are taken for the same")
+	}
+}
+
+// TestKubernetesVersion is the release of the binary, unless a flag emulates another.
+func TestKubernetesVersion(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		release string
+		flags   []string
+		want    string
+	}{
+		{"", nil, ""}, {"nonsense", nil, ""}, {"v1.37.0", []string{"v=2"}, "1.37"}, {"v1.37.0-rc.1+x", nil, "1.37"},
+		{"v1.37.0", []string{"emulated-version=kube=1.36", "v=2"}, "1.36"}, {"v1.37.0", []string{"emulated-version=1.36"}, "1.36"},
+		{"v1.37.0", []string{"emulated-version=kube=1.36,other=1.2"}, "1.36"}, {"", []string{"emulated-version=1.36"}, ""},
+	} {
+		if got := kubernetesVersion(&stagev1.Kubernetes{Release: c.release}, c.flags); got != c.want {
+			t.Errorf("%q with %v: %q, want %q", c.release, c.flags, got, c.want)
+		}
+	}
+	if got := kubernetesVersion(nil, nil); got != "" {
+		t.Errorf("without a release: %q", got)
+	}
 }
 
 // TestFullBacklog probes a stage that responds to calls and takes no connections.

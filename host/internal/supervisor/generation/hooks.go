@@ -60,6 +60,17 @@ func (g *Generation) RunPostStartHooks(ctx context.Context, finished func(error)
 	})
 }
 
+// RunPostStartHook runs one post-start hook of a process whose others do not run.
+func (g *Generation) RunPostStartHook(ctx context.Context, name string) error {
+	ctx, cancel := g.withStartTimeout(ctx)
+	defer cancel()
+	_, err := g.process.Client().RunPostStartHook(ctx, &stagev1.RunHookRequest{Name: name})
+	if err != nil {
+		return fmt.Errorf("post-start hook %q: %w", name, err)
+	}
+	return nil
+}
+
 // endGrace is how long the end of a process may be later than that of its connections.
 const endGrace = time.Second
 

@@ -12,6 +12,12 @@ type Report struct {
 	// Paths are for the index at /.
 	Paths  []string
 	Claims []*stagev1.Claim
+	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
+	// does not describe one.
+	KubernetesVersion string
+	// builtIn is the release of Kubernetes that the built-in resources are of, and the version as which they are served;
+	// empty if the stage does not have them.
+	builtIn string
 	// configured are the paths that Configure reported: those that the stages upstream
 	// are told of.
 	configured []string
@@ -78,12 +84,13 @@ func (g *Generation) Delegates() []string {
 	return names
 }
 
-// Knows reports whether the stage was told of these stages downstream, with these paths.
+// Knows reports whether the stage was told of these stages downstream, with these paths, and with
+// built-in resources of the same release of Kubernetes, whose documents it may keep.
 func (g *Generation) Knows(downstream []lifecycle.Report[Report]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.EqualFunc(g.downstream, downstream, func(a, b lifecycle.Report[Report]) bool {
-		return a.Stage == b.Stage && samePaths(a.Report.configured, b.Report.configured)
+		return a.Stage == b.Stage && a.Report.builtIn == b.Report.builtIn && samePaths(a.Report.configured, b.Report.configured)
 	})
 }
 
@@ -91,23 +98,16 @@ func samePaths(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// Staged is a generation that is brought up in the same change as another.
-type Staged struct {
-	*Generation
-	// Added says that the chain does not have its stage yet.
-	Added bool
-}
-
 // Stage makes the generations known, by stage, that are brought up in the same change and
 // do not serve yet; nil when that is over.
-func (g *Generation) Stage(staged map[string]Staged) {
+func (g *Generation) Stage(staged map[string]*Generation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.staged = staged
 }
 
 // Staged returns what Stage made known. The map must not be changed.
-func (g *Generation) Staged() map[string]Staged {
+func (g *Generation) Staged() map[string]*Generation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.staged

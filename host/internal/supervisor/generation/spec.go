@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/hashicorp/go-hclog"
@@ -29,6 +30,8 @@ type Spec struct {
 	Digest string
 	// Config is the stage's own configuration; nil if there is none.
 	Config map[string]any
+	// Flags are those of the API server, by name, that differ from Options.Flags. One without values is not set.
+	Flags map[string][]string
 	// Env is added to the environment of the process.
 	Env map[string]string
 	// OpenFiles is how many files the process may have open; 0 is as many as the host.
@@ -43,6 +46,8 @@ type Spec struct {
 	Groups []string
 	// Grants are what the stage may do.
 	Grants grants.Grants
+	// ReadOnly keeps the process from writing through the host. Flags lead it to a store that it can only read.
+	ReadOnly bool
 }
 
 // Equal reports whether a process that is made from the one does for the other.
@@ -52,6 +57,9 @@ func (s Spec) Equal(other Spec) bool { return reflect.DeepEqual(s.normal(), othe
 func (s Spec) normal() Spec {
 	if len(s.Config) == 0 {
 		s.Config = nil
+	}
+	if len(s.Flags) == 0 {
+		s.Flags = nil
 	}
 	if len(s.Env) == 0 {
 		s.Env = nil
@@ -66,10 +74,45 @@ func (s Spec) normal() Spec {
 	return s
 }
 
-// Clone returns a copy whose environment, groups and files can be changed.
+// Clone returns a copy whose flags, environment, groups and files can be changed.
 func (s Spec) Clone() Spec {
+	s.Flags = maps.Clone(s.Flags)
 	s.Env, s.Groups, s.Isolation.Files = maps.Clone(s.Env), slices.Clone(s.Groups), slices.Clone(s.Isolation.Files)
 	return s
+}
+
+// EmulatedVersion is the flag by which a stage serves as an older release of Kubernetes.
+const EmulatedVersion = "emulated-version"
+
+// Emulates is the minor release as which the stage serves, empty if it is its own, or that of all stages.
+func (s Spec) Emulates() string {
+	if values := s.Flags[EmulatedVersion]; len(values) > 0 {
+		return strings.TrimPrefix(values[0], "kube=")
+	}
+	return ""
+}
+
+// flags returns those that all stages have, each as name=value, as they are for this one, sorted.
+func (s Spec) flags(all []string) []string {
+	if len(s.Flags) == 0 {
+		return all
+	}
+	own := slices.DeleteFunc(slices.Clone(all), func(flag string) bool {
+		name, _, _ := strings.Cut(flag, "=")
+		_, differs := s.Flags[name]
+		return differs
+	})
+	for name, values := range s.Flags {
+		for _, value := range values {
+			own = append(own, name+"="+value)
+		}
+	}
+	slices.SortStableFunc(own, func(a, b string) int {
+		nameA, _, _ := strings.Cut(a, "=")
+		nameB, _, _ := strings.Cut(b, "=")
+		return strings.Compare(nameA, nameB)
+	})
+	return own
 }
 
 // Options are what all generations of a stage have in common.

@@ -1,0 +1,197 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/canary"
+	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+)
+
+// canaryErrors is by how much more requests may fail on the new side of a canary for which no condition is given.
+const canaryErrors = 0.01
+
+// canaryRun is what makes a probation a canary. The new generations are the current ones from its beginning: their ends take it back, and
+// the ends of those before make it final. But requests go to both, see Split, and health checks and metrics are those of the generations before,
+// until all requests of clients have moved.
+type canaryRun struct {
+	stage  string // that is swapped
+	plan   canary.Plan
+	spread time.Duration
+	// ready is how long the new generations took to come up.
+	ready time.Duration
+	// comparisons are by stage, sides by socket.
+	comparisons map[string]*canary.Comparison
+	sides       map[string]side
+
+	// step is the present one, until when it lasts. The supervisor's lock guards them.
+	step  int
+	until time.Time
+}
+
+// side is a generation that is compared.
+type side struct {
+	comparison *canary.Comparison
+	side       canary.Side
+}
+
+// canaryLimits are the conditions of a canary: some errors if none is given, and health in any case.
+func canaryLimits(r Rollback, plan *canary.Plan) Rollback {
+	if r.ErrorRate == 0 && !r.Health && plan.Limits == (canary.Limits{}) {
+		r.ErrorRate = canaryErrors
+	}
+	r.Health = true
+	return r
+}
+
+func newCanaryRun(c *change, p *probation) *canaryRun {
+	run := &canaryRun{stage: c.swap, plan: *c.canary, ready: c.ready, comparisons: map[string]*canary.Comparison{}, sides: map[string]side{}, until: time.Now().Add(c.canary.For)}
+	for _, m := range p.moved {
+		of := &canary.Comparison{}
+		run.comparisons[m.stage.name] = of
+		run.sides[m.old.Listener().Path()] = side{of, canary.Old}
+		run.sides[m.next.Listener().Path()] = side{of, canary.New}
+		if m.stage.name == c.swap {
+			run.spread = m.stage.spec.DrainSpread
+			run.plan.Limits.Failed = p.watched[m.next.Listener().Path()].limit.ErrorRate
+		}
+	}
+	return run
+}
+
+// busy is why the chain cannot be changed.
+func (r *canaryRun) busy() error {
+	return fmt.Errorf("a canary of stage %q is under way, which \"catena swap %[1]s --promote\" or \"--rollback\" ends: %w", r.stage, ErrBusy)
+}
+
+// share is that of the present step. The caller holds the lock.
+func (r *canaryRun) share() float64 { return r.plan.Shares[r.step] }
+
+// splits reports whether requests can go to the generations before, too. The caller holds the lock.
+func (p *probation) splits() bool {
+	return p.canary != nil && !slices.ContainsFunc(p.moved, func(m moved) bool { return m.old.Err() != nil })
+}
+
+// main is the generation of a stage that most requests go to: that before while a canary has not come to all of them.
+// The caller holds the lock.
+func (s *Supervisor) main(st *stage) *generation.Generation {
+	if p := s.probation.Load(); p != nil && p.splits() && p.canary.share() < 1 {
+		for _, m := range p.moved {
+			if m.stage == st {
+				return m.old
+			}
+		}
+	}
+	return st.current()
+}
+
+// UnderCanary returns an error if a canary is under way.
+func (s *Supervisor) UnderCanary() error {
+	if p := s.probation.Load(); p != nil && p.canary != nil {
+		return p.canary.busy()
+	}
+	return nil
+}
+
+// EndCanary takes a canary back if one is under way.
+func (s *Supervisor) EndCanary(reason string) {
+	if p := s.probation.Load(); p != nil && p.canary != nil {
+		p.rollBack(hclog.Warn, reason)
+	}
+}
+
+// isBeside reports whether a generation serves beside the current one. The caller holds the lock.
+func (s *Supervisor) isBeside(g *generation.Generation) bool {
+	p := s.probation.Load()
+	return p != nil && p.canary != nil && slices.ContainsFunc(p.moved, func(m moved) bool { return m.old == g })
+}
+
+// chainBefore is a published chain with the generations before in the place of the new ones.
+func (p *probation) chainBefore(published []Published) []Published {
+	before := slices.Clone(published)
+	for i := range before {
+		for _, m := range p.moved {
+			if m.stage.name == before[i].Name {
+				before[i] = m.stage.publishedOf(m.old)
+			}
+		}
+	}
+	return before
+}
+
+// advance begins the next step of a canary when the present one is over.
+func (p *probation) advance(now time.Time) {
+	s, r := p.supervisor, p.canary
+	s.lock()
+	due := s.probation.Load() == p && r.step+1 < len(r.plan.Shares) && !now.Before(r.until)
+	if due {
+		r.step++
+		r.until = r.until.Add(r.plan.For)
+		for _, c := range r.comparisons {
+			c.Begin(r.share() >= 1) // the old side gets no more
+		}
+		s.publish()
+	}
+	s.unlock()
+	if due {
+		for _, m := range p.moved {
+			p.announceShare(m)
+		}
+	}
+}
+
+// announceShare reports the share that a generation gets from now on.
+func (p *probation) announceShare(m moved) {
+	s, r := p.supervisor, p.canary
+	s.lock()
+	if s.probation.Load() != p { // it has ended since
+		s.unlock()
+		return
+	}
+	share, until := percent.Format(r.share()), r.until
+	s.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share+" of the requests", 0)
+	s.unlock()
+	m.stage.log.Info("canary", "share", share, "by", r.plan.By, "from", m.old.ID(), "to", m.next.ID(), "version", m.next.Version(), "until", until.Format(time.TimeOnly))
+}
+
+// Compare counts one request that the process behind a data socket has had while a part of the requests goes to another.
+func (s *Supervisor) Compare(socket string, kind canary.Kind, o canary.Outcome) {
+	p := s.probation.Load()
+	if p == nil || p.canary == nil {
+		return
+	}
+	if of, ok := p.canary.sides[socket]; ok {
+		of.comparison.Add(of.side, kind, o)
+	}
+}
+
+// exceeded returns the limit that a new generation is beyond; empty if none is.
+func (r *canaryRun) exceeded() string {
+	for name, of := range r.comparisons {
+		if reason := r.plan.Limits.Exceeded(canary.Compare(of.Rows())); reason != "" {
+			return fmt.Sprintf("stage %q: %s", name, reason)
+		}
+	}
+	return ""
+}
+
+// CanaryStatus is how far a canary is.
+type CanaryStatus struct {
+	canary.Plan
+	// Step is the present one, from 0, which lasts until Until.
+	Step  int       `json:"step"`
+	Until time.Time `json:"until"`
+	// Difference is what Rows, one for each kind of requests, come to together.
+	Difference canary.Difference `json:"difference"`
+	Rows       []canary.Row      `json:"rows"`
+}
+
+// status is that of a stage. The caller holds the lock.
+func (r *canaryRun) status(stage string) *CanaryStatus {
+	rows := r.comparisons[stage].Rows()
+	return &CanaryStatus{Plan: r.plan, Step: r.step, Until: r.until, Difference: canary.Compare(rows), Rows: rows}
+}

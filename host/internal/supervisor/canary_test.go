@@ -1,0 +1,233 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/canary"
+)
+
+// shares returns a plan of steps that each take the given time.
+func shares(each time.Duration, shares ...float64) *canary.Plan {
+	return &canary.Plan{Shares: shares, For: each, By: canary.Client}
+}
+
+// sides asks for b as many clients, and returns which process each has.
+func (f *fixture) sides(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for i := range 40 {
+		client := fmt.Sprint("client-", i)
+		status, body := f.ask("GET", "/b?client="+client, "")
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", client, status, body)
+		}
+		all[client], _, _ = strings.Cut(body, " ")
+	}
+	return all
+}
+
+// processes are those that clients have.
+func processes(sides map[string]string) []string {
+	return slices.Compact(slices.Sorted(maps.Values(sides)))
+}
+
+// TestCanary lets the share of a new generation grow.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	old := fmt.Sprint(f.pid("b"))
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(400*time.Millisecond, 0.25, 0.75, 1)})
+	if err != nil || swapped.Canary == nil || !slices.Equal(swapped.Also, []string{"a"}) { // each side of b has its own a
+		t.Fatalf("%+v, %v", swapped, err)
+	}
+	next := fmt.Sprint(f.pid("b"))
+	stop := f.clients(t, "/a", "/b?client=client-1", "/c")
+	moved := map[string]bool{}
+	for _, share := range []float64{0.25, 0.75, 1} {
+		step := slices.Index([]float64{0.25, 0.75, 1}, share)
+		eventually(t, fmt.Sprintf("the share is %g", share), func() bool {
+			p := f.Status()[1].Probation
+			return p != nil && p.Canary != nil && p.Canary.Step == step
+		})
+		before := f.Status()[1].Probation.Canary.Step
+		sides := f.sides(t)
+		if after := f.Status()[1].Probation; after == nil || after.Canary.Step != before {
+			continue // the step has ended in the middle
+		}
+		for client, pid := range sides {
+			if want := canary.Includes(client, share); pid != map[bool]string{false: old, true: next}[want] {
+				t.Errorf("at %g %s has the process %s; the old one is %s, the new one %s", share, client, pid, old, next)
+			}
+			if moved[client] && pid == old {
+				t.Errorf("%s went back", client)
+			}
+			moved[client] = moved[client] || pid == next
+		}
+	}
+	f.settled(t)
+	stop()
+	if got := processes(f.sides(t)); !slices.Equal(got, []string{next}) {
+		t.Errorf("after the canary, clients have the processes %v, not %s alone", got, next)
+	}
+	if st := f.Status()[1]; st.Probation != nil || st.LastSwap.Result != "done" {
+		t.Errorf("%+v, last swap %+v", st, st.LastSwap)
+	}
+	if got, want := f.kinds(CanaryStep, SwapDone, SwapAccepted, SwapRolledBack), []string{
+		"canary-step a", "canary-step b", "canary-step a", "canary-step b", "canary-step a", "canary-step b", "swap-done a", "swap-done b",
+	}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// TestCanaryEnds ends a canary in each way, with clients on both sides none of whose requests may fail.
+func TestCanaryEnds(t *testing.T) {
+	t.Parallel()
+	half := func() *canary.Plan { return shares(time.Minute, 0.5, 1) }
+	for name, tc := range map[string]struct {
+		options SwapOptions
+		end     func(t *testing.T, f *fixture, old, next int)
+		stays   bool
+		reason  string
+	}{
+		"promoted": {SwapOptions{}, func(t *testing.T, f *fixture, _, _ int) {
+			if err := f.Conclude("b", true); err != nil {
+				t.Error(err)
+			}
+		}, true, "it was asked for"},
+		"rolled back": {SwapOptions{}, func(t *testing.T, f *fixture, _, _ int) {
+			if err := f.Conclude("b", false); err != nil {
+				t.Error(err)
+			}
+		}, false, "it was asked for"},
+		"the new generation ends": {SwapOptions{}, func(t *testing.T, _ *fixture, _, next int) {
+			if err := syscall.Kill(next, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}, false, `the new generation of stage "b" has ended`},
+		"the old generation ends": {SwapOptions{}, func(t *testing.T, _ *fixture, old, _ int) {
+			if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}, true, "there is no way back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := ready(t, nil)
+			old := f.pid("b")
+			tc.options.Canary = half()
+			if _, err := f.Swap(t.Context(), "b", tc.options); err != nil {
+				t.Fatal(err)
+			}
+			next := f.pid("b")
+			if got := processes(f.sides(t)); len(got) != 2 {
+				t.Fatalf("clients have the processes %v", got)
+			}
+			var paths []string
+			for i := range 8 {
+				paths = append(paths, fmt.Sprintf("/b?client=client-%d", i))
+			}
+			reads := f.clientsThat(t, []string{"GET"}, paths...)
+			tc.end(t, f, old, next)
+			f.settled(t)
+			reads()
+			want := map[bool]int{false: old, true: next}[tc.stays]
+			if got := processes(f.sides(t)); !slices.Equal(got, []string{fmt.Sprint(want)}) {
+				t.Errorf("clients have the processes %v, want %d", got, want)
+			}
+			result := map[bool]string{false: "rolled back", true: "done"}[tc.stays]
+			if st := f.Status()[1]; st.Probation != nil || st.LastSwap.Result != result || !strings.Contains(st.LastSwap.Reason, tc.reason) {
+				t.Errorf("%+v, last swap %+v, want %s: %s", st, st.LastSwap, result, tc.reason)
+			}
+			if err := f.Conclude("b", true); err == nil || !strings.Contains(err.Error(), "no canary is under way") {
+				t.Errorf("once more: %v", err)
+			}
+			if _, err := f.swap(t, "b", SwapOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCanaryDoesWorse takes a canary back whose requests fail, which is compared with the old side.
+func TestCanaryDoesWorse(t *testing.T) {
+	t.Parallel()
+	half := shares(time.Minute, 0.5, 1)
+	for name, tc := range map[string]struct {
+		old, next int
+		plan      *canary.Plan
+		stays     bool
+	}{
+		"the new side fails":              {http.StatusOK, http.StatusInternalServerError, half, false},
+		"the new side fails, and has all": {http.StatusOK, http.StatusInternalServerError, shares(time.Minute, 1), false},
+		"both sides fail":                 {http.StatusInternalServerError, http.StatusInternalServerError, half, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := ready(t, func(o *Options) { responding(tc.old)(&o.Chain[1]) })
+			old := f.pid("b")
+			if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: responding(tc.next), Canary: tc.plan}); err != nil {
+				t.Fatal(err)
+			}
+			next := f.pid("b")
+			for i := range 400 {
+				f.ask("GET", fmt.Sprintf("/b?client=client-%d", i), "")
+			}
+			if tc.stays {
+				p := f.Status()[1].Probation
+				if p == nil || p.Canary == nil || p.Canary.Difference.New.Failed < 100 || p.Canary.Difference.Failed != 0 {
+					t.Errorf("%+v", p)
+				}
+				if reason := f.Supervisor.probation.Load().canary.exceeded(); reason != "" || f.pid("b") != next {
+					t.Errorf("the canary is taken back: %s", reason)
+				}
+				return
+			}
+			eventually(t, "the canary is taken back", func() bool { return f.pid("b") == old })
+			if st := f.Status()[1]; st.LastSwap.Result != "rolled back" || !strings.Contains(st.LastSwap.Reason, "100% more than those to the old one (the limit is 1%)") {
+				t.Errorf("%+v", st.LastSwap)
+			}
+		})
+	}
+}
+
+// TestNothingChangesDuringACanary shows that it does not end by accident.
+func TestNothingChangesDuringACanary(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Minute, 0.5, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	next := f.pid("b")
+	for _, name := range []string{"a", "b"} {
+		if _, err := f.Swap(t.Context(), name, SwapOptions{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), `a canary of stage "b" is under way`) {
+			t.Errorf("swap of %s: %v", name, err)
+		}
+	}
+	specs := f.Specs()
+	if _, err := f.Apply(t.Context(), specs[1:]); !errors.Is(err, ErrBusy) {
+		t.Errorf("a stage is removed: %v", err)
+	}
+	specs[0].DrainTimeout++
+	if _, err := f.Apply(t.Context(), specs); err != nil {
+		t.Errorf("what needs no other process: %v", err)
+	}
+	kill(t, f.pid("c"))
+	eventually(t, "c is back", func() bool {
+		status, _ := f.ask("GET", "/c", "")
+		return status == http.StatusOK && len(f.kinds(Restarted)) == 1
+	})
+	if got := processes(f.sides(t)); len(got) != 2 || f.pid("b") != next {
+		t.Errorf("clients have the processes %v", got)
+	}
+	if err := f.Conclude("c", true); err == nil {
+		t.Error("the canary of b was ended as one of c")
+	}
+}

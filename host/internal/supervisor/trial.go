@@ -1,0 +1,114 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// Trial is a process of a stage that is up beside the one that serves, and gets no requests but those of its user. Its
+// post-start hooks have not run, so that it has written nothing.
+type Trial struct {
+	supervisor *Supervisor
+	stage      *stage
+	generation *generation.Generation
+	// Serving describes the process that serves; it is nil if there is none.
+	Serving *stagev1.DescribeResponse
+}
+
+// Try brings up a trial of a stage, whose Spec change changes, up to PrepareRun. If the process describes itself and does not come
+// up, the trial is there beside the error.
+func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec)) (*Trial, error) {
+	if !s.begin() {
+		return nil, errStopping
+	}
+	defer s.running.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
+	r := s.rolloutOf()
+	var tried *member
+	for _, m := range r.members {
+		if m.spec.Name == name {
+			tried = m
+		}
+	}
+	if tried == nil {
+		return nil, fmt.Errorf("stage %q is not in the chain", name)
+	}
+	if tried.spec.Attach != "" {
+		return nil, fmt.Errorf("stage %q: %w", name, errAttached)
+	}
+	t := &Trial{supervisor: s, stage: tried.stage}
+	s.lock()
+	if g := tried.stage.current(); g != nil {
+		t.Serving = g.Description()
+	}
+	s.unlock()
+	tried.spec.Process = tried.spec.Process.Clone()
+	change(&tried.spec)
+	tried.launching = true
+	err := r.run(ctx)
+	if t.generation = tried.generation; t.generation == nil {
+		return nil, err
+	}
+	return t, err
+}
+
+// Release is the release of Kubernetes that the process of a stage serves; empty if there is no process, or if it is
+// none of Kubernetes' stages.
+func (s *Supervisor) Release(name string) (string, error) {
+	s.lock()
+	defer s.unlock()
+	st, err := s.stage(name)
+	if err != nil {
+		return "", err
+	}
+	if g := st.current(); g != nil {
+		return g.Description().GetKubernetes().GetRelease(), nil
+	}
+	return "", nil
+}
+
+// Description is what the process describes itself as.
+func (t *Trial) Description() *stagev1.DescribeResponse { return t.generation.Description() }
+
+// Flags are those of the API server that the process gets, each as name=value.
+func (t *Trial) Flags() ([]string, error) { return t.generation.Flags() }
+
+// Socket is the data socket of the process.
+func (t *Trial) Socket() string { return t.generation.Listener().Path() }
+
+// HasHook reports whether the process has a post-start hook of that name.
+func (t *Trial) HasHook(name string) bool {
+	return slices.Contains(t.generation.PostStartHooks(), name)
+}
+
+// RunHook runs a post-start hook of the process.
+func (t *Trial) RunHook(ctx context.Context, name string) error {
+	return t.generation.RunPostStartHook(ctx, name)
+}
+
+// Done is closed when the process has ended, and Err then says how.
+func (t *Trial) Done() <-chan struct{} { return t.generation.Done() }
+
+// Err is nil while the process runs.
+func (t *Trial) Err() error { return t.generation.Err() }
+
+// Close ends the process.
+func (t *Trial) Close() { t.supervisor.discard(t.stage, t.generation) }
+
+// Busy returns an error if the chain is being changed, or if a stage is on probation.
+func (s *Supervisor) Busy(name string) error {
+	if !s.changing.TryAcquire(1) {
+		return fmt.Errorf("stage %q: %w", name, ErrBusy)
+	}
+	s.changing.Release(1)
+	if s.probation.Load() != nil {
+		return fmt.Errorf("stage %q: a swap is on probation, try again when that is over", name)
+	}
+	return nil
+}
