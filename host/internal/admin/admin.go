@@ -8,8 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
 // socketName is the admin socket in the runtime directory, which keeps other users out,
@@ -21,9 +24,18 @@ type Host interface {
 	Status() Status
 	// Swap returns when the new process serves, or with the reason why it does not.
 	Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped, error)
+	// Conclude ends the probation or the canary of a swap before its time.
+	Conclude(ctx context.Context, r ConcludeRequest) error
+	// PlanUpgrade moves no request.
+	PlanUpgrade(ctx context.Context, r PlanRequest) (*upgrade.Plan, error)
 	Reload(ctx context.Context) (*Reload, error)
 	Explain(ctx context.Context, r ExplainRequest) (*Explanation, error)
 	Source() Source
+	// Shadow returns when requests are being compared, or with the reason why they are not.
+	Shadow(ctx context.Context, r ShadowRequest) (*shadow.Summary, error)
+	// ShadowReport is what the latest comparison has found, and StopShadow ends it.
+	ShadowReport() (*shadow.Report, error)
+	StopShadow() (*shadow.Report, error)
 }
 
 // ErrStarting is why a host that starts does not change its chain.
@@ -37,6 +49,8 @@ type Status struct {
 	Signals []Signal `json:"signals"`
 	// LastReload is nil if the configuration is that of the start.
 	LastReload *Reload `json:"lastReload,omitempty"`
+	// Shadow is set while requests are compared.
+	Shadow *shadow.Summary `json:"shadow,omitempty"`
 }
 
 // Signal is a lifecycle signal of the server.
@@ -88,6 +102,50 @@ type SwapRequest struct {
 	// force for the configured probation, a probation alone is for the configured
 	// conditions; if it is zero, the configuration alone counts.
 	Rollback supervisor.Rollback `json:"rollback,omitzero"`
+	// Allow are names of findings of a plan that are not to keep the stage from another release of
+	// Kubernetes.
+	Allow []string `json:"allow,omitempty"`
+	// Emulate makes the new process serve as the minor release of Kubernetes that serves now.
+	Emulate bool `json:"emulate,omitempty"`
+	// Finalize, which goes with no binary, ends that.
+	Finalize bool `json:"finalize,omitempty"`
+	// Canary is how the requests move, nil if all do at once.
+	Canary *canary.Plan `json:"canary,omitempty"`
+}
+
+// ConcludeRequest asks for the end of a probation or a canary.
+type ConcludeRequest struct {
+	Stage string `json:"stage"`
+	// Keep says that the new process stays; the old one gets its place back otherwise.
+	Keep bool `json:"keep"`
+}
+
+// PlanRequest asks what a swap to a binary of another release of Kubernetes would change.
+type PlanRequest struct {
+	Stage string `json:"stage"`
+	// Binary is the absolute path of the binary, SHA256 as that of a SwapRequest.
+	Binary string `json:"binary"`
+	SHA256 string `json:"sha256,omitempty"`
+	// Emulate is that of a SwapRequest.
+	Emulate bool `json:"emulate,omitempty"`
+	// Sample is how many objects of each resource are compared.
+	Sample int `json:"sample"`
+}
+
+// ShadowRequest asks for requests of a stage to be compared with what another binary responds to them.
+type ShadowRequest struct {
+	Stage string `json:"stage"`
+	// Binary is the absolute path of the binary, SHA256 as that of a SwapRequest.
+	Binary string `json:"binary"`
+	SHA256 string `json:"sha256,omitempty"`
+	// For is how long that goes on.
+	For time.Duration `json:"for"`
+	// Sample is the share of the requests, from 0 to 1.
+	Sample float64 `json:"sample"`
+	// Budget is how many CPUs it may take.
+	Budget float64 `json:"budget"`
+	// Writes has writes compared too, as dry runs.
+	Writes bool `json:"writes,omitempty"`
 }
 
 // Reload is the result of a reload of the configuration.

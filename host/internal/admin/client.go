@@ -15,7 +15,9 @@ import (
 	"syscall"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
 // Client calls the host that runs on a data directory.
@@ -44,11 +46,44 @@ func (c *Client) Swap(ctx context.Context, r SwapRequest) (supervisor.Swapped, e
 	return s, cutOff("swap", err)
 }
 
+// PlanUpgrade asks the host what a swap to a binary of another release of Kubernetes would change.
+func (c *Client) PlanUpgrade(ctx context.Context, r PlanRequest) (*upgrade.Plan, error) {
+	p := &upgrade.Plan{}
+	err := c.call(ctx, http.MethodPost, "/upgrade/plan", r, p)
+	return p, cutOff("plan", err)
+}
+
+// Shadow has the host compare requests of a stage with what another binary responds to them.
+func (c *Client) Shadow(ctx context.Context, r ShadowRequest) (*shadow.Summary, error) {
+	s := &shadow.Summary{}
+	err := c.call(ctx, http.MethodPost, "/shadow", r, s)
+	return s, cutOff("start of the shadow", err)
+}
+
+// ShadowReport returns what the latest comparison has found.
+func (c *Client) ShadowReport(ctx context.Context) (*shadow.Report, error) {
+	r := &shadow.Report{}
+	err := c.call(ctx, http.MethodGet, "/shadow", nil, r)
+	return r, err
+}
+
+// StopShadow ends the comparison under way, and returns what it has found.
+func (c *Client) StopShadow(ctx context.Context) (*shadow.Report, error) {
+	r := &shadow.Report{}
+	err := c.call(ctx, http.MethodDelete, "/shadow", nil, r)
+	return r, err
+}
+
 // Reload has the host read its configuration again, and waits until it is in effect.
 func (c *Client) Reload(ctx context.Context) (Reload, error) {
 	var r Reload
 	err := c.call(ctx, http.MethodPost, "/reload", nil, &r)
 	return r, cutOff("reload", err)
+}
+
+// Conclude ends the probation or the canary of a swap.
+func (c *Client) Conclude(ctx context.Context, r ConcludeRequest) error {
+	return c.call(ctx, http.MethodPost, "/swap/conclude", r, &struct{}{})
 }
 
 // Explain asks the host what would happen to a request.

@@ -54,6 +54,40 @@ func handler(h Host) http.Handler {
 		result, err := h.Swap(r.Context(), req)
 		respond(w, result, err, http.StatusConflict)
 	})
+	mux.HandleFunc("POST /swap/conclude", func(w http.ResponseWriter, r *http.Request) {
+		var req ConcludeRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			respond(w, nil, err, http.StatusBadRequest)
+			return
+		}
+		respond(w, struct{}{}, h.Conclude(r.Context(), req), http.StatusConflict)
+	})
+	mux.HandleFunc("POST /upgrade/plan", func(w http.ResponseWriter, r *http.Request) {
+		var req PlanRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			respond(w, nil, err, http.StatusBadRequest)
+			return
+		}
+		result, err := h.PlanUpgrade(r.Context(), req)
+		respond(w, result, err, http.StatusConflict)
+	})
+	mux.HandleFunc("POST /shadow", func(w http.ResponseWriter, r *http.Request) {
+		var req ShadowRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			respond(w, nil, err, http.StatusBadRequest)
+			return
+		}
+		result, err := h.Shadow(r.Context(), req)
+		respond(w, result, err, http.StatusConflict)
+	})
+	mux.HandleFunc("GET /shadow", func(w http.ResponseWriter, _ *http.Request) {
+		result, err := h.ShadowReport()
+		respond(w, result, err, http.StatusNotFound)
+	})
+	mux.HandleFunc("DELETE /shadow", func(w http.ResponseWriter, _ *http.Request) {
+		result, err := h.StopShadow()
+		respond(w, result, err, http.StatusConflict)
+	})
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
 		result, err := h.Reload(r.Context())
 		respond(w, result, err, http.StatusConflict)

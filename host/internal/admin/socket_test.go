@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
 // fakeHost responds with what it is asked, or with its error.
@@ -35,6 +37,22 @@ func (h *fakeHost) Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped
 	h.asked = r
 	return &supervisor.Swapped{Stage: r.Stage}, h.err
 }
+
+func (*fakeHost) Conclude(context.Context, ConcludeRequest) error { return nil }
+
+func (h *fakeHost) PlanUpgrade(_ context.Context, r PlanRequest) (*upgrade.Plan, error) {
+	return &upgrade.Plan{Stage: r.Stage}, h.err
+}
+
+func (h *fakeHost) Shadow(_ context.Context, r ShadowRequest) (*shadow.Summary, error) {
+	return &shadow.Summary{Stage: r.Stage, Binary: r.Binary, Until: time.Unix(0, 0)}, h.err
+}
+
+func (h *fakeHost) ShadowReport() (*shadow.Report, error) {
+	return &shadow.Report{Stage: "hello"}, h.err
+}
+
+func (h *fakeHost) StopShadow() (*shadow.Report, error) { return &shadow.Report{Stage: "hello"}, h.err }
 
 func (h *fakeHost) Reload(context.Context) (*Reload, error) {
 	return &Reload{Settings: []string{"log.level"}}, h.err

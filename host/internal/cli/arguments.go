@@ -58,7 +58,7 @@ func refuseUnknown(cmd *cobra.Command) {
 	switch {
 	case cmd.Name() == "help":
 		cmd.RunE, cmd.Run = help, nil
-	case cmd.HasSubCommands():
+	case cmd.HasSubCommands() && !strings.Contains(cmd.Use, " "): // it takes no arguments of its own
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, onlySubcommands
 		cmd.DisableFlagsInUseLine = true
 	case cmd.HasParent() && cmd.Parent().Name() == "completion":

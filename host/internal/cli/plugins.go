@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,12 +17,14 @@ import (
 
 // plugin is a row of "catena plugins".
 type plugin struct {
-	Name     string `json:"name"`
-	Path     string `json:"path"`
-	Version  string `json:"version,omitempty"`
-	Protocol int    `json:"protocol,omitempty"`
-	SDK      string `json:"sdk,omitempty"`
-	Summary  string `json:"summary,omitempty"`
+	Name    string `json:"name"`
+	Path    string `json:"path"`
+	Version string `json:"version,omitempty"`
+	// Kubernetes is the release of Kubernetes that the stage serves.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	Protocol   int    `json:"protocol,omitempty"`
+	SDK        string `json:"sdk,omitempty"`
+	Summary    string `json:"summary,omitempty"`
 	// Needs is what the stage has to be granted.
 	Needs grants.Grants `json:"needs"`
 	// Control is how the control socket is protected: mtls or folder.
@@ -36,8 +39,8 @@ func pluginsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugins",
 		Short: "List the binaries in the plugin directories",
-		Long: `List the binaries catena-stage-NAME in the directories of pluginDirs: name, version,
-protocol, how its control socket is protected (mtls: by one-time certificates;
+		Long: `List the binaries catena-stage-NAME in the directories of pluginDirs: name, version, release
+of Kubernetes, protocol, how its control socket is protected (mtls: by one-time certificates;
 folder: by the mode of its directory alone), checksum and path, what it needs to be granted in
 stages.NAME.grants, or why a binary is refused. Each one that is not refused is started and asked
 what it is; none is configured. One that needs a lock and is not in catena.lock is refused, so that it is
@@ -75,7 +78,7 @@ func describeAll(ctx context.Context, cfg *config.Config, found []process.Found)
 			f.Refused = askPlugin(ctx, cfg, f.Binary, func(_ context.Context, p *process.Process) error {
 				d := p.Description()
 				row.Version, row.SDK, row.Summary, row.Protocol = d.GetVersion(), d.GetSdk(), d.GetSummary(), stagev1.ProtocolVersion
-				row.Control, row.Needs = string(p.Control()), grants.Of(d.GetNeeds())
+				row.Control, row.Needs, row.Kubernetes = string(p.Control()), grants.Of(d.GetNeeds()), d.GetKubernetes().GetRelease()
 				return nil
 			})
 		}
@@ -92,10 +95,10 @@ func printPlugins(out io.Writer, format string, rows []plugin) error {
 		return printJSON(out, rows)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tVERSION\tPROTOCOL\tCONTROL\tSHA256\tPATH")
+	fmt.Fprintln(w, "NAME\tVERSION\tKUBERNETES\tPROTOCOL\tCONTROL\tSHA256\tPATH")
 	for _, r := range rows {
 		if r.Refused == "" {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, r.Protocol, r.Control, r.SHA256, r.Path)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, cmp.Or(r.Kubernetes, "-"), r.Protocol, r.Control, r.SHA256, r.Path)
 		}
 	}
 	if err := w.Flush(); err != nil {

@@ -53,11 +53,11 @@ func TestPlugins(t *testing.T) {
 	for line := range strings.Lines(out) {
 		rows = append(rows, strings.Fields(line))
 	}
-	if len(rows) < 3 || !slices.Equal(rows[0], []string{"NAME", "VERSION", "PROTOCOL", "CONTROL", "SHA256", "PATH"}) {
+	if len(rows) < 3 || !slices.Equal(rows[0], []string{"NAME", "VERSION", "KUBERNETES", "PROTOCOL", "CONTROL", "SHA256", "PATH"}) {
 		t.Fatalf("printed\n%s", out)
 	}
 	for i, want := range [][2]string{{"front", "mtls"}, {"plain", "folder"}} {
-		if row := rows[i+1]; len(row) != 6 || row[0] != want[0] || row[3] != want[1] || row[5] != filepath.Join(dir, "catena-stage-"+want[0]) {
+		if row := rows[i+1]; len(row) != 7 || row[0] != want[0] || row[4] != want[1] || row[6] != filepath.Join(dir, "catena-stage-"+want[0]) {
 			t.Errorf("row %q, want %q", row, want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 func TestBadFlagsOfSwap(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"swap", "swap needs the name of a stage"},
-		{"swap core --rollback-on errors=5", `--rollback-on: want errors=N%`},
+		{"swap core --rollback-on errors=5", `--rollback-on: errors: want N% with a number above 0 and up to 100, have "5"`},
 		{"swap core --rollback-on crash", `--rollback-on: want errors=N% or health, have "crash"`},
 		{"swap core --probation -1s", "--probation -1s: must not be negative"},
 		{"swap core --probation soon", "invalid argument"},

@@ -16,7 +16,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
 // fakeHost is a host that runs on a data directory, as far as commands can tell.
@@ -24,6 +26,8 @@ type fakeHost struct {
 	status  []supervisor.Status
 	source  admin.Source
 	reloads int
+	report  *shadow.Report
+	plan    *upgrade.Plan
 }
 
 func (h *fakeHost) Status() admin.Status { return admin.Status{Stages: h.status} }
@@ -31,6 +35,20 @@ func (h *fakeHost) Status() admin.Status { return admin.Status{Stages: h.status}
 func (h *fakeHost) Swap(_ context.Context, r admin.SwapRequest) (*supervisor.Swapped, error) {
 	return &supervisor.Swapped{Stage: r.Stage, From: "a", To: "b", Version: "v1", Ready: time.Second}, nil
 }
+
+func (*fakeHost) Conclude(context.Context, admin.ConcludeRequest) error { return nil }
+
+func (h *fakeHost) PlanUpgrade(context.Context, admin.PlanRequest) (*upgrade.Plan, error) {
+	return h.plan, nil
+}
+
+func (h *fakeHost) Shadow(_ context.Context, r admin.ShadowRequest) (*shadow.Summary, error) {
+	return &shadow.Summary{Stage: r.Stage, Binary: r.Binary, Until: time.Unix(0, 0)}, nil
+}
+
+func (h *fakeHost) ShadowReport() (*shadow.Report, error) { return h.report, nil }
+
+func (h *fakeHost) StopShadow() (*shadow.Report, error) { return h.report, nil }
 
 func (h *fakeHost) Reload(context.Context) (*admin.Reload, error) {
 	h.reloads++
@@ -256,7 +274,8 @@ func TestStagesComplete(t *testing.T) {
 		"serve --config " + file + " --attach ": {"front", "core", "tail"},
 		"status -o ":                            {"text", "json", "pid"},
 		"reload --set ":                         {"dataDir=", "runtimeDir="},
-		"swap a --rollback-on ":                 {"errors=5%", "health", "errors=5%,health"},
+		"swap a --rollback-on ":                 {"errors=5%", "health", "errors=5%,health", "errors=1%,refused=1%,latency=20%"},
+		"swap a --canary 5% --by ":              {"client", "user", "namespace"},
 		"explain ":                              {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
 		"stage new --kind ":                     {"middleware", "api"},
 		"stage new ":                            nil,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ own, such as the keys of --encryption-provider-config, are not in it.`,
 			if err != nil {
 				return err
 			}
-			source, err := flags.snapshotSource(cmd)
+			source, err := flags.snapshotSource(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ own, such as the keys of --encryption-provider-config, are not in it.`,
 }
 
 // snapshotSource finds the running host.
-func (f *configFlags) snapshotSource(cmd *cobra.Command) (snapshot.Source, error) {
+func (f *configFlags) snapshotSource(ctx context.Context) (snapshot.Source, error) {
 	client, err := f.client()
 	if err != nil {
 		return snapshot.Source{}, err
@@ -74,7 +75,7 @@ func (f *configFlags) snapshotSource(cmd *cobra.Command) (snapshot.Source, error
 	if err != nil {
 		return snapshot.Source{}, err
 	}
-	err = f.adoptFrom(cmd.Context(), client)
+	err = f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
 		return snapshot.Source{}, fmt.Errorf("no host runs on the data directory %s: a snapshot is taken while it runs", client.DataDir)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/suggest"
@@ -59,7 +60,7 @@ nothing but the process of each stage.`,
 				}
 				if now := fingerprint(all); now != last {
 					last = now
-					if err := printStatus(cmd.OutOrStdout(), output, all); err != nil {
+					if err := printStatus(cmd.OutOrStdout(), output, all, len(args) > 0); err != nil {
 						return err
 					}
 				}
@@ -104,8 +105,18 @@ func fingerprint(all admin.Status) string {
 		if st.Probation != nil {
 			p := *st.Probation
 			p.Requests = 0 // every request counts
+			if p.Canary != nil {
+				c := *p.Canary
+				c.Difference, c.Rows = canary.Difference{}, nil
+				p.Canary = &c
+			}
 			all.Stages[i].Probation = &p
 		}
+	}
+	if all.Shadow != nil {
+		s := *all.Shadow
+		s.Compared = 0 // every request counts
+		all.Shadow = &s
 	}
 	b, err := json.Marshal(all)
 	if err != nil {
@@ -137,7 +148,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func printStatus(out io.Writer, format string, all admin.Status) error {
+// printStatus prints the comparison of a canary, too, if that is wanted.
+func printStatus(out io.Writer, format string, all admin.Status, compare bool) error {
 	switch format {
 	case "json":
 		return printJSON(out, all)
@@ -168,6 +180,17 @@ func printStatus(out io.Writer, format string, all admin.Status) error {
 			if _, err := fmt.Fprintln(out, line); err != nil {
 				return err
 			}
+		}
+		if p := s.Probation; p != nil && p.Canary != nil && compare {
+			if err := printCanary(out, p.Canary); err != nil {
+				return err
+			}
+		}
+	}
+	if s := all.Shadow; s != nil {
+		if _, err := fmt.Fprintf(out, "%s is shadowed by %s for another %s: %d requests compared, %d different\n",
+			s.Stage, s.Binary, time.Until(s.Until).Round(time.Second), s.Compared, s.Different); err != nil {
+			return err
 		}
 	}
 	if all.LastReload == nil {
@@ -275,10 +298,15 @@ func remarks(s supervisor.Status) []string {
 	if !s.Required {
 		lines = append(lines, s.Stage+" is not required: the server is ready without it")
 	}
+	if s.Emulates != "" {
+		lines = append(lines, fmt.Sprintf("%s serves as Kubernetes %s until catena upgrade finalize %[1]s", s.Stage, s.Emulates))
+	}
 	if s.StandbyFailure != "" {
 		lines = append(lines, fmt.Sprintf("%s has no standby: %s", s.Stage, s.StandbyFailure))
 	}
-	if p := s.Probation; p != nil {
+	if p := s.Probation; p != nil && p.Canary != nil {
+		lines = append(lines, canaryRemark(s.Stage, *p))
+	} else if p != nil {
 		lines = append(lines, fmt.Sprintf("%s is on probation for %s: %d of %d requests have failed; %s would take over again",
 			s.Stage, time.Until(p.Until).Round(time.Second), p.Failed, p.Requests, p.From))
 	}

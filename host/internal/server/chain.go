@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"io"
+	"net/http"
 	"slices"
 	"sync/atomic"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/grants"
@@ -35,15 +37,17 @@ func (c *chainState) stages() []supervisor.Published {
 
 // publish gives the relay and the front a new state of the chain. Calls do not overlap; the
 // caller holds the lock of the supervisor.
-func (c *chainState) publish(stages []supervisor.Published) {
-	c.last.Store(&stages)
-	routes := make([]relay.Stage, len(stages))
-	claims := make([]chain.StageClaims, len(stages))
+func (c *chainState) publish(stages []supervisor.Published, split *supervisor.Split) {
+	shown := sideOf(stages)
+	if split == nil {
+		c.relay.Set(shown.tables, shown.routes)
+	} else {
+		shown = c.publishSplit(shown, split)
+	}
+	c.last.Store(&shown.stages)
 	saved := map[string][]claim.Claim{}
-	for i, st := range stages {
-		routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
-		claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
-		known := claims[i].Claims
+	for i, st := range shown.stages {
+		known := shown.claims[i].Claims
 		if st.Absent { // what is only assumed of it is not saved
 			known = c.claims.of(st.Name)
 		}
@@ -51,9 +55,59 @@ func (c *chainState) publish(stages []supervisor.Published) {
 			saved[st.Name] = known
 		}
 	}
-	c.relay.Set(tables(stages, claims), routes)
+	if i := versionStage(shown.tables.All, shown.stages); i >= 0 {
+		c.front.SetVersion(c.relay.Only(shown.stages[i].Name))
+	} else {
+		c.front.SetVersion(nil)
+	}
 	c.front.SetListedPaths(c.listedPaths())
 	c.claims.save(saved)
+}
+
+// publishSplit gives the relay both sides of a chain, and returns the one that counts for all else: the new one only when
+// all requests of clients have moved.
+func (c *chainState) publishSplit(old side, split *supervisor.Split) side {
+	next := sideOf(split.Chain)
+	c.relay.SetSplit(old.tables, old.routes, relay.Split{
+		Tables: next.tables, Stages: next.routes, Share: split.Share, Spread: split.Spread,
+		Includes: func(r *http.Request) bool {
+			key, ok := front.CanaryKey(r, split.By)
+			return ok && canary.Includes(key, split.Share)
+		},
+	})
+	if split.Share >= 1 {
+		return next
+	}
+	return old
+}
+
+// side is a chain as the supervisor publishes it, and as the relay takes it.
+type side struct {
+	stages []supervisor.Published
+	claims []chain.StageClaims
+	tables relay.Tables
+	routes []relay.Stage
+}
+
+func sideOf(stages []supervisor.Published) side {
+	s := side{stages: stages, claims: make([]chain.StageClaims, len(stages)), routes: make([]relay.Stage, len(stages))}
+	for i, st := range stages {
+		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
+		s.claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
+	}
+	s.tables = tables(stages, s.claims)
+	return s
+}
+
+// versionStage is the stage whose /version clients see: the one with the built-in resources, if it is of a release of Kubernetes.
+// It is -1 if there is none.
+func versionStage(table relay.Table, stages []supervisor.Published) int {
+	const builtIn = "/api/v1"
+	i := table.First(builtIn)
+	for i >= 0 && stages[i].KubernetesVersion == "" {
+		i = table.Next(builtIn, i)
+	}
+	return i
 }
 
 // tables are what requests go by. A stage that is not granted system requests gets those at

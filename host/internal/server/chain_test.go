@@ -10,6 +10,31 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
+// The stage whose /version clients see is the one with the built-in resources, of those that say which release they are of.
+func TestVersionStage(t *testing.T) {
+	t.Parallel()
+	stage := func(version, path string) supervisor.Published {
+		return supervisor.Published{KubernetesVersion: version, Claims: stagev1.EncodeClaims([]claim.Claim{claim.Prefix(path)})}
+	}
+	for name, tc := range map[string]struct {
+		stages []supervisor.Published
+		want   int
+	}{
+		"none":        {nil, -1},
+		"aggregator":  {[]supervisor.Published{stage("1.37", "/apis/apiregistration.k8s.io"), stage("1.36", "/api"), stage("1.37", "/apis/x")}, 1},
+		"middleware":  {[]supervisor.Published{stage("", "/"), stage("1.36", "/api")}, 1},
+		"third party": {[]supervisor.Published{stage("", "/api"), stage("1.37", "/apis/x")}, -1},
+	} {
+		claims := make([]chain.StageClaims, len(tc.stages))
+		for i, st := range tc.stages {
+			claims[i].Claims = stagev1.DecodeClaims(st.Claims)
+		}
+		if got := versionStage(grants.NewTable(claims), tc.stages); got != tc.want {
+			t.Errorf("%s: stage %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 // Requests of the host bypass a stage that is not granted them where it needs a grant for its
 // claim, and nowhere else: what is its own, or may be, is never another's, nor not found.
 func TestSystemRequestsBypass(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/join"
@@ -61,7 +63,8 @@ func (r *run) recordKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.withCluster(ctx, func(ctx context.Context, cluster *join.Cluster) error {
+	connect := func(context.Context) (*clientv3.Client, error) { return r.storage.Connect() }
+	return r.withCluster(ctx, connect, func(ctx context.Context, cluster *join.Cluster) error {
 		if r.ReplaceKeys {
 			return cluster.Replace(ctx, own, self)
 		}
@@ -88,7 +91,7 @@ func (r *run) checkJoined(ctx context.Context) error {
 	if _, err := os.Stat(r.flags.Value("service-account-signing-key-file")); err == nil || len(r.storage.Endpoints) == 0 || r.ReplaceKeys {
 		return nil
 	}
-	return r.withCluster(ctx, func(ctx context.Context, cluster *join.Cluster) error {
+	return r.withCluster(ctx, r.storage.Dial, func(ctx context.Context, cluster *join.Cluster) error {
 		record, err := cluster.Record(ctx)
 		if errors.Is(err, join.ErrNoRecord) {
 			return nil
@@ -100,10 +103,10 @@ func (r *run) checkJoined(ctx context.Context) error {
 	})
 }
 
-func (r *run) withCluster(ctx context.Context, do func(context.Context, *join.Cluster) error) error {
+func (r *run) withCluster(ctx context.Context, connect func(context.Context) (*clientv3.Client, error), do func(context.Context, *join.Cluster) error) error {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()
-	client, err := r.storage.Dial(ctx)
+	client, err := connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
@@ -16,6 +17,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -29,15 +31,20 @@ type commands struct {
 	stages   *supervisor.Supervisor
 	chain    *chainState
 	reloader *reloader
+	storage  store.Options
+	flags    *front.Flags
+	shadows  *shadows
 	// serving reports whether the chain is up, so that it can be changed.
 	serving atomic.Bool
+	// upgrading is held while a plan of an upgrade is made or a shadow starts, and by a swap to another binary or release.
+	upgrading sync.Mutex
 }
 
 var _ admin.Host = (*commands)(nil)
 
 // Status is the state of the host.
 func (c *commands) Status() admin.Status {
-	return admin.Status{Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load()}
+	return admin.Status{Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.shadows.summary()}
 }
 
 // Source is what the configuration is read from.
@@ -65,42 +72,83 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 
 func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
 	cfg := c.reloader.config()
-	opts := supervisor.SwapOptions{Rollback: mergeRollback(req.Rollback, cfg.Stages[req.Stage])}
+	opts := supervisor.SwapOptions{Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Canary: req.Canary}
+	if err := c.stages.UnderCanary(); err != nil {
+		return nil, err
+	}
+	if req.Canary != nil {
+		if err := req.Canary.Validate(); err != nil {
+			return nil, err
+		}
+	}
 	all := c.stages.Specs()
 	i := slices.IndexFunc(all, func(spec supervisor.Spec) bool { return spec.Name == req.Stage })
 	if i < 0 || req.Binary == "" && all[i].Attach != "" {
 		return c.stages.Swap(ctx, req.Stage, opts) // which says why not
 	}
-	path := cmp.Or(req.Binary, all[i].Binary)
-	b, err := process.Check(path)
-	digest := ""
-	if err == nil {
-		digest, err = swapDigest(cfg, req, b.Path)
+	if req.Binary != "" || req.Emulate || req.Finalize {
+		if !c.upgrading.TryLock() {
+			return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
+		}
+		defer c.upgrading.Unlock()
+	}
+	change, err := toBinary(cfg, req.Stage, cmp.Or(req.Binary, all[i].Binary), req.SHA256)
+	if err == nil && req.Emulate {
+		change, err = c.emulating(req.Stage, change)
+	}
+	if err == nil && req.Finalize {
+		change, err = finalizing(cfg, all[i], change)
 	}
 	if err != nil {
 		c.stages.SwapRefused(req.Stage, err)
 		return nil, err
 	}
+	if req.Binary != "" {
+		to, err := c.checkRelease(ctx, req)
+		if err != nil {
+			c.stages.SwapRefused(req.Stage, err)
+			return nil, err
+		}
+		// Back at the release that was emulated, nothing is: a later swap to a newer release would emulate it unasked.
+		if !req.Emulate && minorOf(to) == all[i].Emulates() && len(cfg.Stages[req.Stage].APIServer[supervisor.EmulatedVersion]) == 0 {
+			change = asItself(change)
+		}
+	}
 	opts.Change = func(spec *supervisor.Spec) {
-		switch path {
-		case req.Binary:
-			spec.Binary, spec.Digest = b.Path, digest
-		case spec.Binary: // which it is not if a rollback has just brought back another
-			spec.Digest = digest
+		if req.Binary != "" || spec.Binary == all[i].Binary { // which it is not if a rollback has just brought back another
+			change(spec)
 		}
 	}
 	return c.stages.Swap(ctx, req.Stage, opts)
 }
 
-// swapDigest returns the digest of the binary that a stage is to be swapped to. That of a locked
-// stage must be in the request or in the lock file.
-func swapDigest(cfg *config.Config, req admin.SwapRequest, binary string) (string, error) {
-	if req.SHA256 == "" {
-		return approvedDigest(cfg, req.Stage, binary, process.Digest)
+// Conclude ends the probation or the canary of a swap.
+func (c *commands) Conclude(_ context.Context, req admin.ConcludeRequest) error {
+	if !c.serving.Load() {
+		return admin.ErrStarting
 	}
-	digest, err := digestOf(cfg, req.Stage, binary, process.Digest)
-	if err == nil && !strings.EqualFold(digest, req.SHA256) {
-		err = fmt.Errorf("stage %q: %s: its sha256 is %s, --sha256 is %s", req.Stage, binary, digest, req.SHA256)
+	return c.stages.Conclude(req.Stage, req.Keep)
+}
+
+// toBinary returns what makes a stage one of the binary at path, which has been checked.
+func toBinary(cfg *config.Config, stage, path, sha256 string) (func(*supervisor.Spec), error) {
+	b, err := process.Check(path)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := swapDigest(cfg, stage, b.Path, sha256)
+	return func(spec *supervisor.Spec) { spec.Binary, spec.Digest = b.Path, digest }, err
+}
+
+// swapDigest returns the digest of the binary that a stage is to be swapped to. That of a locked
+// stage must be the one that the operator gives or in the lock file.
+func swapDigest(cfg *config.Config, stage, binary, sha256 string) (string, error) {
+	if sha256 == "" {
+		return approvedDigest(cfg, stage, binary, process.Digest)
+	}
+	digest, err := digestOf(cfg, stage, binary, process.Digest)
+	if err == nil && !strings.EqualFold(digest, sha256) {
+		err = fmt.Errorf("stage %q: %s: its sha256 is %s, --sha256 is %s", stage, binary, digest, sha256)
 	}
 	return digest, err
 }

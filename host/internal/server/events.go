@@ -21,6 +21,9 @@ func (r *run) event(e supervisor.Event) {
 	case supervisor.SwapDone:
 		r.front.Metrics().ObserveStart(e.Stage, e.Took)
 		r.front.Metrics().ObserveSwap(e.Stage, front.Succeeded)
+		r.shadows.end(e.Stage, errSwapped)
+	case supervisor.StageRemoved:
+		r.shadows.end(e.Stage, errRemoved)
 	case supervisor.SwapFailed:
 		r.front.Metrics().ObserveSwap(e.Stage, front.Failed) // logged by what asked for it
 	case supervisor.SwapRolledBack:
@@ -38,6 +41,9 @@ func (r *run) event(e supervisor.Event) {
 func (r *run) signaled(name string, at time.Time) {
 	r.logs.host.Info("lifecycle signal", "signal", name, "at", at.UTC().Format(time.RFC3339Nano))
 	r.signals.add(admin.Signal{Name: name, At: at})
+	if name == front.ShutdownInitiated && r.shadows != nil {
+		r.shadows.end("", errShutdown)
+	}
 	r.stages.Notify(name, at)
 }
 

@@ -25,9 +25,13 @@ func (r *run) stageStates() []front.StageState {
 	}
 	for _, st := range r.stages.Status() {
 		u, measured := used[st.Stage]
+		var canary *front.CanaryState
+		if p := st.Probation; p != nil && p.Canary != nil {
+			canary = &front.CanaryState{Share: p.Canary.Shares[p.Canary.Step], Difference: p.Canary.Difference}
+		}
 		states = append(states, front.StageState{
 			Stage: st.Stage, State: st.State, Restarts: st.Restarts, Measured: measured, Memory: u.Memory, CPU: u.CPU,
-			Isolation: st.Isolation,
+			Isolation: st.Isolation, Canary: canary,
 		})
 	}
 	return states

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -37,6 +39,10 @@ func (r *routing) notFound(w http.ResponseWriter, req *http.Request) {
 // stageError responds to a request that got no response from its stage. Why a stage is
 // down is for operators, as the whole error is.
 func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.StageError) {
+	if own, ok := w.(*shadowResponse); ok {
+		own.failure = e
+		return
+	}
 	explained := *e
 	if e.Kind == relay.Unavailable {
 		for _, st := range r.stages.Status() {
@@ -51,7 +57,30 @@ func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.
 // observe counts the requests of the stages.
 func (r *routing) observe(h relay.Hop) {
 	r.front.Metrics().ObserveHop(h.Stage, h.Outcome)
-	r.stages.Observe(h.Socket, h.Failed())
+	if h.Began.IsZero() {
+		r.stages.Observe(h.Socket, h.Failed())
+		return
+	}
+	late := errors.Is(h.Request.Context().Err(), context.DeadlineExceeded)
+	switch {
+	case h.Outcome == relay.Declined, h.Outcome == relay.Replayed, h.Outcome == relay.GivenUp && !late, front.IsSystemRequest(h.Request):
+		return // it says nothing of how the stage does for clients
+	}
+	kind, streams := r.front.CanaryKind(h.Request)
+	o := canary.Outcome{Failed: h.Failed() || h.Outcome == relay.GivenUp, Refused: refused(h)}
+	if !streams && h.Outcome != relay.Upgraded {
+		o.Took = time.Since(h.Began)
+	}
+	r.stages.Compare(h.Socket, kind, o)
+}
+
+// refused reports whether a stage has not accepted a write as it is. Who may write has been decided before.
+func refused(h relay.Hop) bool {
+	switch h.Status {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
+		return h.Request.Method != http.MethodGet && h.Request.Method != http.MethodHead
+	}
+	return false
 }
 
 // caller is the process of a stage to which a token belongs. Nobody but it, and what it has
@@ -66,8 +95,8 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 		return relay.Caller{}, false
 	}
 	return relay.Caller{
-		Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged),
-		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates,
+		Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged), Canary: id.Canary,
+		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates, ReadOnly: id.ReadOnly,
 	}, ok
 }
 
@@ -86,7 +115,7 @@ func staged(all map[string]supervisor.Staged) map[string]relay.Staged {
 	}
 	staged := make(map[string]relay.Staged, len(all))
 	for name, st := range all {
-		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Added: st.Added}
+		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), OtherAPI: st.OtherAPI}
 	}
 	return staged
 }

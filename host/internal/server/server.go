@@ -73,6 +73,7 @@ type run struct {
 	store        *store.Store
 	stages       *supervisor.Supervisor
 	reloader     *reloader
+	shadows      *shadows
 	commands     *commands
 	shutdown     *shutdown
 }
@@ -182,11 +183,13 @@ func (r *run) openStore(ctx context.Context) error {
 func (r *run) openAdmin(context.Context) error {
 	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain}
 	r.reloader.current.Store(r.Config)
-	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader}
+	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
+		flags: r.flags, shadows: r.shadows}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
 	if err != nil {
 		return err
 	}
+	r.undo.add(r.shadows.close)
 	r.undo.add(closeSocket)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
@@ -56,7 +57,7 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
-			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Env: environment(st), OpenFiles: st.Limits.OpenFiles,
+			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Flags: st.APIServer, Env: environment(st), OpenFiles: st.Limits.OpenFiles,
 			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st), KernelLimits: kernelLimits(st.Limits),
 		},
 		Policy: supervisor.Policy{
@@ -146,9 +147,12 @@ func rollbackOf(st config.Stage) supervisor.Rollback {
 
 // mergeRollback completes what a swap was asked to go back on by the configuration of the
 // stage: conditions alone get its probation, a probation alone gets its conditions. The
-// zero value stays: all of the configuration is in force then.
-func mergeRollback(asked supervisor.Rollback, st config.Stage) supervisor.Rollback {
+// zero value stays, unless it is for a canary: all of the configuration is in force then.
+func mergeRollback(asked supervisor.Rollback, plan *canary.Plan, st config.Stage) supervisor.Rollback {
 	configured := rollbackOf(st)
+	if plan != nil && asked == (supervisor.Rollback{}) && plan.Limits == (canary.Limits{}) {
+		return configured
+	}
 	switch conditions := asked.ErrorRate > 0 || asked.Health; {
 	case conditions && asked.Probation == 0:
 		asked.Probation = st.Probation

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -18,15 +19,18 @@ func TestMergeRollback(t *testing.T) {
 		name        string
 		asked, want supervisor.Rollback
 		stage       config.Stage
+		canary      *canary.Plan
 	}{
-		{"nothing", supervisor.Rollback{}, supervisor.Rollback{}, set},
-		{"conditions alone", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 7 * time.Second}, set},
-		{"conditions alone, nothing configured", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 30 * time.Second}, plain},
-		{"probation alone", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.05, Probation: time.Second}, set},
-		{"probation alone, nothing configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Probation: time.Second}, plain},
-		{"both", supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, set},
+		{"nothing", supervisor.Rollback{}, supervisor.Rollback{}, set, nil},
+		{"conditions alone", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 7 * time.Second}, set, nil},
+		{"conditions alone, nothing configured", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 30 * time.Second}, plain, nil},
+		{"probation alone", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.05, Probation: time.Second}, set, nil},
+		{"probation alone, nothing configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Probation: time.Second}, plain, nil},
+		{"both", supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, set, nil},
+		{"nothing for a canary", supervisor.Rollback{}, supervisor.Rollback{ErrorRate: 0.05, Probation: 7 * time.Second}, set, &canary.Plan{}},
+		{"a limit of a canary", supervisor.Rollback{}, supervisor.Rollback{}, set, &canary.Plan{Limits: canary.Limits{Latency: 1}}},
 	} {
-		if got := mergeRollback(c.asked, c.stage); got != c.want {
+		if got := mergeRollback(c.asked, c.canary, c.stage); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -30,10 +30,12 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(r.chain.claims.close)
 	r.chain.relay = relay.NewChain(relay.Config{
 		NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
-		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited,
+		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited, Watch: front.IsWatch,
 		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
-	r.front.SetChain(r.chain.relay)
+	tapped := &tap{chain: r.chain.relay}
+	r.shadows = newShadows(r.runtimeDir, tapped)
+	r.front.SetChain(tapped)
 
 	socket := filepath.Join(r.runtimeDir, hostSocketName)
 	l, err := listenForStages(socket)

@@ -42,6 +42,7 @@ const swapRetry = time.Second
 
 // swapAll replaces the processes of all stages that the host starts.
 func (r *run) swapAll(ctx context.Context) {
+	r.stages.EndCanary("all stages are swapped, since what etcd has is not what they know")
 	for _, spec := range r.stages.Specs() {
 		if spec.Attach != "" {
 			continue

@@ -1,0 +1,318 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/shadow"
+	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+// shadows brings up processes that are compared with those that serve, one at a time, and ends them.
+type shadows struct {
+	tap *tap
+	// socket is that of the store that the process can only read.
+	socket string
+
+	mu sync.Mutex
+	// starting is the stage whose process is being brought up; empty if there is none.
+	starting string
+	// latest is the comparison under way, or the one that was under way last; nil if there was none.
+	latest *shadow.Shadow
+	// running are processes that have not been ended.
+	running sync.WaitGroup
+}
+
+var (
+	errNoShadow = errors.New("no stage has been shadowed since the host started: catena shadow STAGE --binary FILE begins")
+	errSwapped  = errors.New("the stage was swapped")
+	errRemoved  = errors.New("the stage was removed from the chain")
+	errShutdown = errors.New("the server is shutting down")
+)
+
+// begin keeps others from beginning until done is called.
+func (s *shadows) begin(stage string) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.starting != "":
+		return nil, fmt.Errorf("stage %q: a shadow of stage %q is starting", stage, s.starting)
+	case s.latest != nil && s.latest.Summary() != nil:
+		now := s.latest.Summary()
+		return nil, fmt.Errorf("stage %q: stage %q is shadowed by %s until %s: catena shadow stop ends that", stage, now.Stage, now.Binary, now.Until.Format(time.RFC3339))
+	}
+	s.starting = stage
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.starting = ""
+	}, nil
+}
+
+// end ends the comparison of a stage, or of any if it is empty, and returns at once.
+func (s *shadows) end(stage string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest != nil && (stage == "" || s.latest.Stage() == stage) {
+		s.latest.End(why)
+	}
+}
+
+// close ends the comparison and waits for the end of its process.
+func (s *shadows) close() error {
+	s.end("", errShutdown)
+	s.running.Wait()
+	return nil
+}
+
+// summary is the comparison under way, nil if there is none.
+func (s *shadows) summary() *shadow.Summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == nil {
+		return nil
+	}
+	return s.latest.Summary()
+}
+
+// Shadow brings up a binary beside the process that serves a stage, and begins to compare the two.
+func (c *commands) Shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
+	if !c.serving.Load() {
+		return nil, admin.ErrStarting
+	}
+	done, err := c.shadows.begin(req.Stage)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if !c.upgrading.TryLock() {
+		return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
+	}
+	defer c.upgrading.Unlock()
+	if err := c.stages.Busy(req.Stage); err != nil {
+		return nil, err
+	}
+	return c.shadow(ctx, req)
+}
+
+func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
+	cfg := c.reloader.config()
+	change, err := toBinary(cfg, req.Stage, req.Binary, req.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.flagOf(cfg, req.Stage, "etcd-servers-overrides")) > 0 {
+		return nil, fmt.Errorf("stage %q: apiserver.etcd-servers-overrides is set: a process that can only read the store has no way to these servers", req.Stage)
+	}
+	closeStore, err := c.shadows.serveStore(c.storage)
+	if err != nil {
+		return nil, fmt.Errorf("store for the shadow of stage %q: %w", req.Stage, err)
+	}
+	trial, err := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) {
+		change(spec)
+		readOnly(spec, c.shadows.socket)
+	})
+	if err == nil {
+		err = startInformers(ctx, trial)
+	}
+	end := func() {
+		if trial != nil {
+			trial.Close()
+		}
+		if err := closeStore(); err != nil {
+			c.log.Warn("store for the shadow could not be closed", "stage", req.Stage, "error", err)
+		}
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("stage %q is not shadowed: %w", req.Stage, err)
+	}
+	var groups map[string]bool
+	plugins := strings.Split(strings.Join(c.flagOf(cfg, req.Stage, "enable-admission-plugins"), ","), ",")
+	if req.Writes && trial.HasHook(informers) && !slices.Contains(plugins, imagePolicy) {
+		groups = ownGroups(trial.Serving, trial.Description())
+	}
+	s := c.compare(req, trial, groups, strings.Join(c.flagOf(cfg, req.Stage, "encryption-provider-config"), ""))
+	c.shadows.running.Go(func() {
+		select {
+		case <-s.Done():
+		case <-trial.Done():
+			s.End(fmt.Errorf("its process has ended: %w", trial.Err()))
+			<-s.Done()
+		}
+		c.shadows.tap.current.Store(nil)
+		end()
+		c.log.Info("stage is not shadowed any more", "stage", req.Stage, "reason", s.Report().Why)
+	})
+	c.log.Info("stage is shadowed", "stage", req.Stage, "binary", req.Binary, "for", req.For)
+	return s.Summary(), nil
+}
+
+// Post-start hooks of Kubernetes' servers.
+const (
+	// informers starts those of all servers.
+	informers = "generic-apiserver-start-informers"
+	// controllers makes the discovery and OpenAPI of custom resources, and writes.
+	controllers = "start-apiextensions-controllers"
+	// registration makes what the aggregator serves.
+	registration = "apiservice-registration-controller"
+)
+
+// readOnlyHooks are post-start hooks without which a server of Kubernetes does not know what to respond, and that write nothing.
+var readOnlyHooks = []string{informers, "start-apiextensions-informers", "crd-informer-synced"}
+
+// startInformers runs the hooks of a process that write nothing. It is an error if the stage serves nothing without the others.
+func startInformers(ctx context.Context, trial *supervisor.Trial) error {
+	if trial.HasHook(registration) {
+		return errors.New("what it serves is made by controllers that write, and these do not run in a shadow")
+	}
+	for _, name := range readOnlyHooks {
+		if !trial.HasHook(name) {
+			continue
+		}
+		if err := trial.RunHook(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flagOf returns the values of a flag of the API server as a stage has it.
+func (c *commands) flagOf(cfg *config.Config, stage, name string) []string {
+	if own, ok := cfg.Stages[stage].APIServer[name]; ok {
+		return own
+	}
+	return c.flags.Values(name)
+}
+
+// compare begins to compare a process with the one that serves.
+func (c *commands) compare(req admin.ShadowRequest, trial *supervisor.Trial, groups map[string]bool, encryption string) *shadow.Shadow {
+	a := &asker{chain: c.chain.relay, stage: req.Stage, socket: trial.Socket()}
+	s := shadow.Start(shadow.Options{
+		Stage: req.Stage, Binary: req.Binary, From: versionOf(trial.Serving), To: versionOf(trial.Description()),
+		Sample: req.Sample, For: req.For, Budget: req.Budget, Writes: len(groups) > 0,
+		Ask: a.ask, Secret: secretResources(encryption), MayDryRun: (&webhooks{get: c.get}).mayDryRun,
+		Observe: func(result string) { c.front.Metrics().ObserveShadow(req.Stage, result) },
+	})
+	c.shadows.mu.Lock()
+	c.shadows.latest = s
+	c.shadows.mu.Unlock()
+	c.shadows.tap.current.Store(&tapped{Shadow: s, groups: groups, documents: !trial.HasHook(controllers)})
+	return s
+}
+
+// ShadowReport is what the latest comparison has found.
+func (c *commands) ShadowReport() (*shadow.Report, error) {
+	c.shadows.mu.Lock()
+	defer c.shadows.mu.Unlock()
+	if c.shadows.latest == nil {
+		return nil, errNoShadow
+	}
+	r := c.shadows.latest.Report()
+	return &r, nil
+}
+
+// StopShadow ends the comparison under way.
+func (c *commands) StopShadow() (*shadow.Report, error) {
+	if c.shadows.summary() == nil {
+		return nil, errors.New("no stage is shadowed")
+	}
+	c.shadows.end("", shadow.ErrStopped)
+	c.shadows.running.Wait()
+	return c.ShadowReport()
+}
+
+// serveStore serves what the process can read of the store.
+func (s *shadows) serveStore(o store.Options) (func() error, error) {
+	l, err := listenForStages(s.socket)
+	if err != nil {
+		return nil, err
+	}
+	served, err := store.ServeReadOnly(o, l)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return served.Close, nil
+}
+
+// readOnly keeps the process of a stage from writing: by its way to the store, and by the host.
+func readOnly(spec *supervisor.Spec, socket string) {
+	flags := map[string][]string{}
+	for name, values := range spec.Flags {
+		flags[name] = values
+	}
+	flags["etcd-servers"], flags["etcd-compaction-interval"] = []string{"unix://" + socket}, []string{"0s"}
+	for _, name := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
+		flags[name] = nil
+	}
+	spec.Flags, spec.ReadOnly = flags, true
+}
+
+// secretResources returns which resources are secret as a whole: Secrets, and those that the operator has encrypted in the store.
+func secretResources(encryption string) func(shadow.Resource) bool {
+	all := []string{"secrets"}
+	if encryption != "" {
+		names, err := encrypted(encryption)
+		if err != nil {
+			names = []string{"*.*"} // in doubt everything is
+		}
+		all = append(all, names...)
+	}
+	return func(r shadow.Resource) bool {
+		name := schema.GroupResource{Group: r.Group, Resource: r.Name}.String()
+		return slices.ContainsFunc(all, func(s string) bool {
+			return s == name || s == "*.*" || s == "*."+r.Group
+		})
+	}
+}
+
+// encrypted returns the resources that an EncryptionConfiguration names.
+func encrypted(file string) ([]string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var config struct {
+		Resources []struct {
+			Resources []string `json:"resources"`
+		} `json:"resources"`
+	}
+	if err := yaml.Unmarshal(b, &config); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var all []string
+	for _, r := range config.Resources {
+		all = append(all, r.Resources...)
+	}
+	return all, nil
+}
+
+// shadowSocketName is the socket of the store that a shadow can only read.
+const shadowSocketName = "shadow.etcd.sock"
+
+func newShadows(runtimeDir string, t *tap) *shadows {
+	return &shadows{tap: t, socket: filepath.Join(runtimeDir, shadowSocketName)}
+}
+
+// versionOf is the release of Kubernetes that a process serves, or else its own version.
+func versionOf(d *stagev1.DescribeResponse) string {
+	return cmp.Or(d.GetKubernetes().GetRelease(), d.GetVersion())
+}

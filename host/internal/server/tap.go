@@ -1,0 +1,144 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/shadow"
+)
+
+// tap passes requests to the chain, and hands a sample of them to the shadow under way.
+type tap struct {
+	chain   http.Handler
+	current atomic.Pointer[tapped]
+}
+
+// tapped is a shadow and what it compares.
+type tapped struct {
+	*shadow.Shadow
+	// groups are those of which writes are compared too; there are none if it is empty.
+	groups map[string]bool
+	// documents says that discovery and OpenAPI are compared.
+	documents bool
+}
+
+// ServeHTTP implements http.Handler.
+func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s := t.current.Load(); s != nil && s.Sampled() {
+		s.serve(w, r, t.chain)
+		return
+	}
+	t.chain.ServeHTTP(w, r)
+}
+
+// serve offers a request to the shadow when its client has been served, if the stage that is compared has taken it.
+func (s *tapped) serve(w http.ResponseWriter, r *http.Request, chain http.Handler) {
+	target, ok := front.TargetOf(r)
+	resource := shadow.Resource(target)
+	var body *keptBody
+	switch {
+	case !ok || r.Header.Get("Upgrade") != "":
+		chain.ServeHTTP(w, r)
+		return
+	case shadow.Comparable(r.Method, r.URL, resource) && (s.documents || resource.Name != ""):
+	case s.groups[resource.Group] && shadow.DryRunnable(r.Method, resource) && r.ContentLength > 0 && r.ContentLength <= shadow.MaxBody:
+		body = &keptBody{ReadCloser: r.Body}
+	default:
+		chain.ServeHTTP(w, r)
+		return
+	}
+	q := shadow.Request{Method: r.Method, URL: *r.URL, Header: shadow.Headers(r.Header), Resource: resource, As: front.Again(r.Context())}
+	ctx, hops := relay.WithHops(r.Context())
+	r = r.WithContext(ctx)
+	if body != nil {
+		r.Body = body
+	}
+	chain.ServeHTTP(w, r)
+	if !hops.Took(s.Stage()) {
+		return
+	}
+	if body != nil {
+		if int64(body.kept.Len()) != r.ContentLength {
+			return
+		}
+		q.Body = body.kept.Bytes()
+	}
+	s.Offer(q)
+}
+
+// keptBody keeps a body while it is read.
+type keptBody struct {
+	io.ReadCloser
+	kept bytes.Buffer
+}
+
+func (b *keptBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.kept.Write(p[:n])
+	return n, err
+}
+
+// asker sends the requests of a shadow to a stage: to the process that serves, or to the one that has a socket.
+type asker struct {
+	chain  http.Handler
+	stage  string
+	socket string
+}
+
+var errNoResponse = errors.New("the response was broken off")
+
+// ask sends a request straight to the stage: its client has passed the filters with it.
+func (a *asker) ask(ctx context.Context, to shadow.Side, q shadow.Request) (resp shadow.Response, err error) {
+	socket := ""
+	if to == shadow.New {
+		socket = a.socket
+	}
+	r, err := http.NewRequestWithContext(relay.WithStage(ctx, a.stage, socket), q.Method, "http://catena", bytes.NewReader(q.Body))
+	if err != nil {
+		return resp, err
+	}
+	if len(q.Body) == 0 {
+		r.Body = http.NoBody
+	}
+	u := q.URL
+	r.URL, r.RequestURI, r.Header = &u, u.RequestURI(), q.Header.Clone()
+	w := &shadowResponse{responseBuffer: responseBuffer{header: http.Header{}, code: http.StatusOK}}
+	defer func() {
+		if broken := recover(); broken != nil {
+			if broken != http.ErrAbortHandler { //nolint:errorlint // it is a value of a panic
+				panic(broken)
+			}
+			err = errNoResponse
+		}
+		if w.tooLarge {
+			err = shadow.ErrTooLarge
+		}
+	}()
+	a.chain.ServeHTTP(w, r)
+	if w.failure != nil {
+		return resp, w.failure
+	}
+	return shadow.Response{Status: w.code, Header: w.header, Body: w.body.Bytes()}, nil
+}
+
+// shadowResponse keeps a response to a shadow's request, if it is not too large.
+type shadowResponse struct {
+	responseBuffer
+	tooLarge bool
+	// failure is why the stage did not respond.
+	failure error
+}
+
+func (w *shadowResponse) Write(b []byte) (int, error) {
+	if w.body.Len()+len(b) > shadow.MaxResponse {
+		w.tooLarge = true
+		return 0, shadow.ErrTooLarge
+	}
+	return w.responseBuffer.Write(b)
+}

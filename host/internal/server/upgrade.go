@@ -1,0 +1,239 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/upgrade"
+)
+
+// PlanUpgrade brings a binary of another release up beside the one that serves, compares the two, and ends it.
+func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upgrade.Plan, error) {
+	if !c.serving.Load() {
+		return nil, admin.ErrStarting
+	}
+	if err := c.stages.UnderCanary(); err != nil {
+		return nil, err
+	}
+	if !c.upgrading.TryLock() {
+		return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
+	}
+	defer c.upgrading.Unlock()
+	return c.plan(ctx, req, func(upgrade.Input) bool { return true })
+}
+
+// errUpgrading is why there is no plan, or no swap to another binary. It could be had a moment later.
+var errUpgrading = fmt.Errorf("a plan of an upgrade, a swap to another binary or the start of a shadow is under way: %w", supervisor.ErrBusy)
+
+// plan makes a plan if that is wanted of the two binaries; it is nil otherwise.
+func (c *commands) plan(ctx context.Context, req admin.PlanRequest, wanted func(upgrade.Input) bool) (*upgrade.Plan, error) {
+	cfg := c.reloader.config()
+	change, err := toBinary(cfg, req.Stage, req.Binary, req.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	emulated := ""
+	if req.Emulate {
+		if change, err = c.emulating(req.Stage, change); err != nil {
+			return nil, err
+		}
+		if emulated, err = c.minor(req.Stage); err != nil {
+			return nil, err
+		}
+	}
+	trial, failure := c.stages.Try(ctx, req.Stage, change)
+	if trial == nil {
+		return nil, failure
+	}
+	defer trial.Close()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	flags, err := trial.Flags()
+	if err != nil {
+		return nil, err
+	}
+	in := upgrade.Input{
+		Stage: req.Stage, Flags: flags, Failure: failure, Sample: req.Sample, Clients: c.clients, Emulated: emulated,
+		Old:    upgrade.Side{Release: trial.Serving.GetKubernetes(), Get: c.getFrom(req.Stage, "")},
+		New:    upgrade.Side{Release: trial.Description().GetKubernetes()},
+		Beside: c.beside(req.Stage), Chain: c.get,
+		Stored: func(ctx context.Context, found func(string, []byte)) error {
+			return c.eachStored(ctx, cfg.Store.Prefix, found)
+		},
+	}
+	if failure == nil {
+		in.New.Get = c.getFrom(req.Stage, trial.Socket())
+	}
+	if !wanted(in) {
+		return nil, nil
+	}
+	return upgrade.Make(ctx, in)
+}
+
+// beside are the parts of the server that stay as they are when a stage is swapped.
+func (c *commands) beside(stage string) []upgrade.Neighbour {
+	all := []upgrade.Neighbour{{Name: "host", Release: c.front.Version()}}
+	for _, spec := range c.stages.Specs() {
+		if release, err := c.stages.Release(spec.Name); err == nil && spec.Name != stage {
+			all = append(all, upgrade.Neighbour{Name: "stage " + spec.Name, Release: release})
+		}
+	}
+	return all
+}
+
+// checkRelease returns the release of Kubernetes to which a swap would take a stage, "" if it is of none. It is an error if that is
+// another minor release, and something that is not allowed is in the way.
+func (c *commands) checkRelease(ctx context.Context, req admin.SwapRequest) (to string, err error) {
+	serving, err := c.stages.Release(req.Stage)
+	if err != nil || serving == "" {
+		return "", err
+	}
+	// No objects are compared: how they differ does not keep a stage from another release.
+	plan, err := c.plan(ctx, admin.PlanRequest{Stage: req.Stage, Binary: req.Binary, SHA256: req.SHA256, Emulate: req.Emulate}, func(in upgrade.Input) bool {
+		to = in.New.Release.GetRelease()
+		return in.Crosses()
+	})
+	if plan == nil {
+		return to, err
+	}
+	return to, plan.Check(req.Allow)
+}
+
+// minor is the minor release that a stage serves, or serves as.
+func (c *commands) minor(stage string) (string, error) {
+	for _, st := range c.chain.stages() {
+		if st.Name == stage && st.KubernetesVersion != "" {
+			return st.KubernetesVersion, nil
+		}
+	}
+	return "", fmt.Errorf("stage %q serves no release of Kubernetes that another could serve as", stage)
+}
+
+// minorOf returns the minor release of a release, "" if it is none.
+func minorOf(release string) string {
+	v, err := version.ParseSemantic(release)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+}
+
+// emulating returns a change after which the stage serves as the release that it serves now.
+func (c *commands) emulating(stage string, change func(*supervisor.Spec)) (func(*supervisor.Spec), error) {
+	minor, err := c.minor(stage)
+	return func(spec *supervisor.Spec) {
+		change(spec)
+		flags := maps.Clone(spec.Flags)
+		if flags == nil {
+			flags = map[string][]string{}
+		}
+		flags[supervisor.EmulatedVersion] = []string{"kube=" + minor}
+		spec.Flags = flags
+	}, err
+}
+
+// finalizing returns a change after which the stage serves as its own release.
+func finalizing(cfg *config.Config, spec supervisor.Spec, change func(*supervisor.Spec)) (func(*supervisor.Spec), error) {
+	switch {
+	case len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0:
+		return nil, fmt.Errorf("stages.%s.apiserver.%s is set: remove it and run catena reload", spec.Name, supervisor.EmulatedVersion)
+	case spec.Emulates() == "":
+		return nil, fmt.Errorf("stage %q serves as its own release: there is nothing to finalize", spec.Name)
+	}
+	return asItself(change), nil
+}
+
+// asItself returns a change after which a stage serves as its own release.
+func asItself(change func(*supervisor.Spec)) func(*supervisor.Spec) {
+	return func(spec *supervisor.Spec) {
+		change(spec)
+		spec.Flags = maps.Clone(spec.Flags)
+		delete(spec.Flags, supervisor.EmulatedVersion)
+	}
+}
+
+func (c *commands) clients(group, version, resource string) []upgrade.Client {
+	var all []upgrade.Client
+	for _, client := range c.front.Clients(group, version, resource) {
+		all = append(all, upgrade.Client(client))
+	}
+	return all
+}
+
+// getFrom returns what makes requests to the process of a stage that has a socket, or that serves. They
+// pass all filters, as requests of the server itself.
+func (c *commands) getFrom(stage, socket string) func(context.Context, string, http.Header) ([]byte, error) {
+	return func(ctx context.Context, path string, header http.Header) ([]byte, error) {
+		return c.get(relay.WithStage(ctx, stage, socket), path, header)
+	}
+}
+
+// get makes a request to the chain, as the server itself.
+func (c *commands) get(ctx context.Context, path string, header http.Header) ([]byte, error) {
+	r, err := http.NewRequestWithContext(front.WithServerUser(ctx), http.MethodGet, c.front.LocalURL()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header, r.RequestURI = header, path
+	w := &responseBuffer{header: http.Header{}, code: http.StatusOK}
+	c.front.Handler().ServeHTTP(w, r)
+	if w.code == http.StatusNotFound {
+		return nil, fmt.Errorf("GET %s: %w", path, upgrade.ErrNotFound)
+	}
+	if w.code != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: status %d: %.200s", path, w.code, w.body.String())
+	}
+	return w.body.Bytes(), nil
+}
+
+// responseBuffer keeps a response. The filters wrap no response that cannot be flushed and tell when its client has gone.
+type responseBuffer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (w *responseBuffer) Header() http.Header         { return w.header }
+func (w *responseBuffer) WriteHeader(code int)        { w.code = code }
+func (w *responseBuffer) Write(b []byte) (int, error) { return w.body.Write(b) }
+func (w *responseBuffer) Flush()                      {}
+func (w *responseBuffer) CloseNotify() <-chan bool    { return nil }
+
+// eachStored calls found for each object in etcd, whatever stage it belongs to.
+func (c *commands) eachStored(ctx context.Context, prefix string, found func(key string, value []byte)) (err error) {
+	client, err := c.storage.Connect()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	const page = 500
+	key := strings.TrimSuffix(prefix, "/") + "/"
+	end := clientv3.GetPrefixRangeEnd(key)
+	for {
+		resp, err := client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(page))
+		if err != nil {
+			return err
+		}
+		for _, kv := range resp.Kvs {
+			found(string(kv.Key), kv.Value)
+		}
+		if !resp.More {
+			return nil
+		}
+		key = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
