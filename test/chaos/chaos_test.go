@@ -35,7 +35,7 @@ func TestEveryEvent(t *testing.T) {
 	stage := map[string]string{
 		"swap": "core", "new binary": "extensions", "killed": "core", "bad binary": "core", "swap and reload": "aggregator",
 		"standby on": "extensions", "killed, standby": "extensions", "standby off": "extensions", "suspended": "extensions",
-		"killed in swap": "extensions", "both killed": "aggregator",
+		"killed in swap": "extensions", "both killed": "aggregator", "canary": "core", "killed in canary": "core",
 	}
 	run(t, func(s *site, happen func(event, string)) {
 		for _, e := range events() {
@@ -68,7 +68,7 @@ func TestRandomEvents(t *testing.T) {
 
 // run causes the events that are possible, and judges what the clients saw.
 func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
-	s := newSite(t)
+	s := newSite(t, "")
 	c, err := startClients(t.Context(), s.Config, s.Catena)
 	if err != nil {
 		t.Fatal(err)
@@ -105,15 +105,15 @@ func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 	t.Logf("\n%s%s\nthe host held %+v before and %+v after", r, c, before, after)
 }
 
-// newSite starts a site that ends with the test.
-func newSite(t *testing.T) *site {
+// newSite starts a site that ends with the test, with core of a minor release of Kubernetes.
+func newSite(t *testing.T, core string) *site {
 	t.Helper()
 	chosen := *seed
 	if chosen == 0 {
 		chosen = rand.Uint64N(1 << 32)
 	}
 	t.Logf("seed %d, %s", chosen, *duration)
-	s, err := startSite(t.Context(), t.TempDir(), rand.New(rand.NewPCG(chosen, 0)))
+	s, err := startSite(t.Context(), t.TempDir(), rand.New(rand.NewPCG(chosen, 0)), core)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -30,6 +31,7 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	services   = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	flunders   = schema.GroupVersionResource{Group: wardle, Version: "v1alpha1", Resource: "flunders"}
 	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
@@ -41,8 +43,10 @@ type clients struct {
 	informed *dynamic.DynamicClient
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
-	stores   map[schema.GroupVersionResource]cache.Store
-	streams  map[schema.GroupVersionResource]*stream // what the informers received
+	// written are the resources that are written and watched.
+	written []schema.GroupVersionResource
+	stores  map[schema.GroupVersionResource]cache.Store
+	streams map[schema.GroupVersionResource]*stream // what the informers received
 
 	mu sync.Mutex
 	// acknowledged has, for each object, the value of its last acknowledged write,
@@ -54,7 +58,7 @@ type clients struct {
 	requests map[string][]request // by client, in the order of time
 	last     map[string]time.Time // latest begin of a success, by client
 	failed   []failure
-	breaks   []request // the times of the sessions that broke
+	breaks   []request // the times of the sessions, and watches of an aggregated server, that broke
 	node     *kubelet.Kubelet
 	history  *history
 	// fleet is set if there are several hosts: clients are told to try another one, and a request that has failed at a host
@@ -75,13 +79,16 @@ type failure struct {
 	request
 	what  string
 	wrong bool // no fault excuses this response
+	safe  bool // the request may be sent again, and has not begun to get a response
 	err   error
 }
 
 // startClients starts all clients of a server whose clients have a configuration. With a node, some of them hold
-// sessions in a pod on it; without, there are several hosts.
-func startClients(ctx context.Context, configFor func(user string) *rest.Config, node *cluster.Catena) (*clients, error) {
+// sessions in a pod on it; without, there are several hosts. More clients are prepared by functions, which return what each does
+// again and again, by their names.
+func startClients(ctx context.Context, configFor func(user string) *rest.Config, node *cluster.Catena, more ...func(context.Context, *clients) (map[string]task, error)) (*clients, error) {
 	c := &clients{
+		written:      []schema.GroupVersionResource{configMaps, widgets},
 		acknowledged: map[object]string{}, maybe: map[object][]string{},
 		requests: map[string][]request{}, last: map[string]time.Time{}, stores: map[schema.GroupVersionResource]cache.Store{},
 		fleet: node == nil, streams: map[schema.GroupVersionResource]*stream{}, changes: map[schema.GroupVersionResource]map[string][]change{configMaps: {}, widgets: {}},
@@ -120,6 +127,14 @@ func startClients(ctx context.Context, configFor func(user string) *rest.Config,
 	if c.history, err = newHistory(plain); err != nil {
 		return nil, err
 	}
+	tasks := map[string]task{}
+	for _, prepare := range more {
+		add, err := prepare(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(tasks, add)
+	}
 	// The informers go on when the other clients end, to receive the last events.
 	if err := c.watch(ctx); err != nil {
 		return nil, err
@@ -141,6 +156,9 @@ func startClients(ctx context.Context, configFor func(user string) *rest.Config,
 	c.loop(ctx, "discovery", c.discovery)
 	for i := range historians {
 		c.loop(ctx, fmt.Sprint("historian ", i), c.history.historian(i))
+	}
+	for name, do := range tasks {
+		c.loop(ctx, name, do)
 	}
 	return c, nil
 }
@@ -168,9 +186,14 @@ func (c *clients) prepare(ctx context.Context) error {
 // pace is the pause of a client, which leaves processor time to the server.
 const pace = 50 * time.Millisecond
 
+// task is what a client does for the nth time.
+type task func(ctx context.Context, n int) error
+
 // loop calls do repeatedly and records the results.
-func (c *clients) loop(ctx context.Context, name string, do func(ctx context.Context, n int) error) {
+func (c *clients) loop(ctx context.Context, name string, do task) {
+	c.mu.Lock()
 	c.last[name] = time.Time{}
+	c.mu.Unlock()
 	c.running.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			from := time.Now()

@@ -67,7 +67,7 @@ func events() []event {
 				c.order, c.standby = slices.DeleteFunc(c.order, drop), slices.DeleteFunc(c.standby, drop)
 			})
 		}},
-	}, overlaps()...)
+	}, append(overlaps(), canaries()...)...)
 }
 
 func inChain(s *site, stage string) bool { return slices.Contains(s.chain.order, stage) }

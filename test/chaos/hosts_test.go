@@ -285,12 +285,12 @@ func checkFleet(t *testing.T, f *fleet) {
 }
 
 func checkEndpoints(ctx context.Context, f *fleet, client kubernetes.Interface) error {
-	slices_, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	list, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
 	if err != nil {
 		return err
 	}
 	var got, want []string
-	for _, s := range slices_.Items {
+	for _, s := range list.Items {
 		for _, e := range s.Endpoints {
 			got = append(got, e.Addresses...)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,9 +40,6 @@ const machines = 3
 // compactionInterval is short, so that there are several compactions, and clients that resume come before the next.
 const compactionInterval = 30 * time.Second
 
-// tokens are users whose tokens are their names followed by "-token", as those of cluster.Server.
-const tokens = "admin-token,admin,admin-uid,\"system:masters\"\nalice-token,alice,alice-uid,\"devs\"\n"
-
 // newFleet makes a fleet of which nothing runs yet.
 func newFleet(dir string) (*fleet, error) {
 	f := &fleet{dir: dir, outage: 5 * time.Second}
@@ -54,7 +50,7 @@ func newFleet(dir string) (*fleet, error) {
 	for i := range machines {
 		f.machines = append(f.machines, &machine{fleet: f, index: i})
 	}
-	return f, os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(tokens), 0o600)
+	return f, os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(cluster.Tokens), 0o600)
 }
 
 // start starts everything. The hosts after the first one join it.
@@ -222,26 +218,7 @@ func (m *machine) config(user string) *rest.Config {
 
 // ready is nil if the host is ready.
 func (m *machine) ready(ctx context.Context) error {
-	c := m.config(cluster.Admin)
-	c.Timeout = 5 * time.Second
-	client, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Host+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s is not ready: status %d", m.name(), resp.StatusCode)
-	}
-	return nil
+	return cluster.Ready(ctx, m.config(cluster.Admin))
 }
 
 // signal sends a signal to processes that run.

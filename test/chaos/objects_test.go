@@ -5,8 +5,18 @@ import (
 )
 
 func valueOf(o unstructured.Unstructured) string {
+	if value, ok, _ := unstructured.NestedString(o.Object, "spec", "reference"); ok {
+		return value // of a Flunder
+	}
 	value, _, _ := unstructured.NestedString(o.Object, "data", "value")
 	return value
+}
+
+func newFlunder(name, value string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": wardle + "/v1alpha1", "kind": "Flunder", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"reference": value},
+	}}
 }
 
 func newConfigMap(name, value string) *unstructured.Unstructured {

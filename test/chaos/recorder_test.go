@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,21 +28,32 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	what := req.Method + " " + req.URL.Path
 	if err != nil {
-		r.clients.recordError(req.Context(), from, what, err)
+		r.clients.recordError(req.Context(), from, what, safe(req), err)
 		return resp, err
 	}
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
-		r.clients.record(failure{request{from, time.Now()}, what, true, fmt.Errorf("status %d", code)})
+		r.clients.record(failure{request{from, time.Now()}, what, true, false, fmt.Errorf("status %d", code)})
 	case req.URL.Path == "/readyz":
 	case r.clients.fleet && resp.Header.Get("Retry-After") != "": // it was not executed, and the client tries again
 	case code >= 500, code == http.StatusTooManyRequests:
 		begin, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
-		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, fmt.Errorf("status %d: %s", code, begin)})
+		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, safe(req), fmt.Errorf("status %d: %s", code, begin)})
 	}
-	resp.Body = &body{ReadCloser: resp.Body, broken: func(err error) { r.clients.recordError(req.Context(), from, what, err) }}
+	resp.Body = &body{ReadCloser: resp.Body, broken: func(err error) {
+		if req.Context().Err() == nil && strings.HasPrefix(req.URL.Path, "/apis/"+wardle) && req.URL.Query().Get("watch") != "" {
+			r.clients.broke(request{from, time.Now()}) // the server did not end it: the process in between did, which was replaced
+			return
+		}
+		r.clients.recordError(req.Context(), from, what, false, err)
+	}}
 	return resp, nil
+}
+
+// safe reports whether a request changes nothing.
+func safe(req *http.Request) bool {
+	return req.Method == http.MethodGet || req.Method == http.MethodHead
 }
 
 // WrappedRoundTripper lets client-go find the transport that can cancel a request.
@@ -73,9 +85,9 @@ func (b *body) Close() error {
 }
 
 // recordError records an error that the client has not caused.
-func (c *clients) recordError(ctx context.Context, from time.Time, what string, err error) {
+func (c *clients) recordError(ctx context.Context, from time.Time, what string, safe bool, err error) {
 	if ctx.Err() == nil {
-		c.record(failure{request{from, time.Now()}, what, false, err})
+		c.record(failure{request{from, time.Now()}, what, false, safe, err})
 	}
 }
 
@@ -112,7 +124,7 @@ func (c *clients) session(ctx context.Context, config *rest.Config) {
 		from := time.Now()
 		s, err := kubelet.OpenSession(config, namespace, "pod")
 		if err != nil {
-			c.record(failure{request{from, time.Now()}, "exec", true, err})
+			c.record(failure{request{from, time.Now()}, "exec", true, false, err})
 			return
 		}
 		said := 0
@@ -125,15 +137,20 @@ func (c *clients) session(ctx context.Context, config *rest.Config) {
 	}
 }
 
+// broke records the time of a stream through the server that has broken.
+func (c *clients) broke(r request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.breaks = append(c.breaks, r)
+}
+
 func (c *clients) sessionEnded(ctx context.Context, r request, opened bool, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case opened:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.breaks = append(c.breaks, r)
+		c.broke(r)
 	default:
-		c.record(failure{r, "exec", false, err})
+		c.record(failure{r, "exec", false, false, err})
 		time.Sleep(pace)
 	}
 }

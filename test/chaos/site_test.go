@@ -69,13 +69,14 @@ type site struct {
 	*cluster.Catena
 	config, plugins string
 	chain           chain
+	core            string                   // minor release of Kubernetes of core, "" for that of go.mod
 	random          *rand.Rand               // makes all choices
 	swaps           map[string]time.Duration // duration of the latest swap of a stage
 }
 
-// startSite starts a Catena with its files in a directory.
-func startSite(ctx context.Context, dir string, random *rand.Rand) (*site, error) {
-	s := &site{random: random, swaps: map[string]time.Duration{}, config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), chain: chain{order: slices.Clone(kube)}}
+// startSite starts a Catena with its files in a directory, and with core of a minor release of Kubernetes.
+func startSite(ctx context.Context, dir string, random *rand.Rand, core string) (*site, error) {
+	s := &site{random: random, core: core, swaps: map[string]time.Duration{}, config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), chain: chain{order: slices.Clone(kube)}}
 	if err := errors.Join(os.Mkdir(s.plugins, 0o700), s.installPlugins(), s.write(s.chain.String())); err != nil {
 		return nil, err
 	}
@@ -97,10 +98,11 @@ func (s *site) installPlugins() error {
 // is set, it differs from those before it.
 func (s *site) replaceBinary(stage string, fresh bool) error {
 	source, err := os.Executable()
-	if slices.Contains(kube, stage) {
-		var bin string
-		bin, err = cluster.Bin()
-		source = filepath.Join(bin, "plugins", "catena-stage-"+stage)
+	switch {
+	case stage == "core":
+		source, err = cluster.Stage(stage, s.core)
+	case slices.Contains(kube, stage):
+		source, err = cluster.Stage(stage, "")
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // watch starts an informer for each resource that is written.
 func (c *clients) watch(ctx context.Context) error {
-	for _, gvr := range []schema.GroupVersionResource{configMaps, widgets} {
+	for _, gvr := range c.written {
 		s := newStream()
 		lw := s.listWatch(c.informed.Resource(gvr).Namespace(namespace))
 		informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, c.informed), &unstructured.Unstructured{}, 0, nil)

@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -18,12 +21,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// A serving certificate, the authorities of clients and the keys of encryption are
-// replaced while the server runs, and no client notices.
+// A serving certificate, the authorities of clients and of front proxies, the certificate as which the aggregator calls
+// servers, and the keys of encryption are replaced while the server runs, and no client notices.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	r := startRotation(t)
@@ -31,6 +35,8 @@ func TestRotation(t *testing.T) {
 	t.Run("of what", func(t *testing.T) {
 		t.Run("serving certificate", r.servingCertificate)
 		t.Run("authorities of clients", r.authorities)
+		t.Run("authorities of front proxies", r.frontProxies)
+		t.Run("certificate of the aggregator", r.aggregator)
 		t.Run("encryption", r.encryption)
 	})
 	done()
@@ -41,24 +47,33 @@ type rotation struct {
 	*cluster.Catena
 	etcd, etcdCA              string
 	servers, before, after    *signer
+	proxies, laterProxies     *signer
 	certFile, keyFile, caFile string
 	encryptionFile            string
+	proxyCAFile               string
+	aggregatorCert            [2]string // and its key
 }
 
 func startRotation(t *testing.T) *rotation {
 	t.Helper()
 	r := &rotation{servers: newSigner(t, "servers"), before: newSigner(t, "before"), after: newSigner(t, "after")}
+	r.proxies, r.laterProxies = newSigner(t, "proxies"), newSigner(t, "later proxies")
 	r.etcd, r.etcdCA = startTLSEtcd(t)
 	certPEM, keyPEM := r.servers.issue(t, "first", "", x509.ExtKeyUsageServerAuth)
 	r.certFile, r.keyFile = testFile(t, "tls.crt", string(certPEM)), testFile(t, "tls.key", string(keyPEM))
 	r.caFile = testFile(t, "clients.crt", string(r.before.pem()))
 	r.encryptionFile = testFile(t, "encryption.yaml", keysOf("one"))
+	r.proxyCAFile = testFile(t, "proxies.crt", string(r.proxies.pem()))
+	certPEM, keyPEM = r.proxies.issue(t, "aggregator-1", "", x509.ExtKeyUsageClientAuth)
+	r.aggregatorCert = [2]string{testFile(t, "aggregator.crt", string(certPEM)), testFile(t, "aggregator.key", string(keyPEM))}
 	var err error
 	r.Catena, err = cluster.StartCatena(t.Context(), cluster.Options{
 		ConfigFile: testFile(t, "catena.yaml", plainConfig),
 		Flags: map[string]string{
 			"tls-cert-file": r.certFile, "tls-private-key-file": r.keyFile, "client-ca-file": r.caFile,
 			"encryption-provider-config": r.encryptionFile, "encryption-provider-config-automatic-reload": "true",
+			"requestheader-client-ca-file": r.proxyCAFile, "requestheader-username-headers": "X-Remote-User",
+			"proxy-client-cert-file": r.aggregatorCert[0], "proxy-client-key-file": r.aggregatorCert[1],
 		},
 		Set: []string{"store.endpoints=" + r.etcd, "store.caFile=" + r.etcdCA},
 	})
@@ -101,12 +116,12 @@ func (r *rotation) use(t *testing.T) (done func()) {
 
 func (r *rotation) once(name string) error {
 	config := r.fresh(cluster.Admin)
-	transport, err := rest.HTTPClientFor(config)
+	connections, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
 	}
-	defer transport.CloseIdleConnections()
-	client, err := kubernetes.NewForConfigAndClient(config, transport)
+	defer connections.CloseIdleConnections()
+	client, err := kubernetes.NewForConfigAndClient(config, connections)
 	if err != nil {
 		return err
 	}
@@ -154,28 +169,7 @@ func (r *rotation) servingCertificate(t *testing.T) {
 // The authority of before is joined by another, and then leaves.
 func (r *rotation) authorities(t *testing.T) {
 	t.Parallel()
-	old, next := r.clientOf(t, r.before), r.clientOf(t, r.after)
-	expect := func(what string, c kubernetes.Interface, accepted bool) {
-		t.Helper()
-		eventually(t, what, func(ctx context.Context) error {
-			user, err := whoAmI(ctx, c)
-			switch {
-			case err == nil && accepted && user.Username == "rotated":
-				return nil
-			case !accepted && apierrors.IsUnauthorized(err):
-				return nil
-			}
-			return fmt.Errorf("the user is %q (%v)", user.Username, err)
-		})
-	}
-	expect("the old authority is known", old, true)
-	expect("the new authority is not", next, false)
-	replaceFile(t, r.caFile, append(r.before.pem(), r.after.pem()...))
-	expect("the new authority is known", next, true)
-	expect("the old one still is", old, true)
-	replaceFile(t, r.caFile, r.after.pem())
-	expect("the old authority is not known", old, false)
-	expect("the new one is", next, true)
+	r.replaceAuthority(t, r.caFile, "rotated", nil, r.before, r.after)
 	// Servers behind the aggregator learn it from core.
 	admin := withToken(t, r.Catena, r.Config(cluster.Admin).BearerToken)
 	eventually(t, "core has published the authorities", func(ctx context.Context) error {
@@ -187,10 +181,109 @@ func (r *rotation) authorities(t *testing.T) {
 	})
 }
 
+// The same, of those who may say who the user is.
+func (r *rotation) frontProxies(t *testing.T) {
+	t.Parallel()
+	says := func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			req = req.Clone(req.Context())
+			req.Header.Set("X-Remote-User", "proxied")
+			return next.RoundTrip(req)
+		})
+	}
+	r.replaceAuthority(t, r.proxyCAFile, "proxied", says, r.proxies, r.laterProxies)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// replaceAuthority puts the authority of after beside that of before, and then in its place.
+func (r *rotation) replaceAuthority(t *testing.T, file, user string, wrap transport.WrapperFunc, before, after *signer) {
+	t.Helper()
+	old, next := r.clientOf(t, before, wrap), r.clientOf(t, after, wrap)
+	expect := func(what string, c kubernetes.Interface, accepted bool) {
+		t.Helper()
+		eventually(t, what, func(ctx context.Context) error {
+			got, err := whoAmI(ctx, c)
+			switch {
+			case err == nil && accepted && got.Username == user:
+				return nil
+			case !accepted && (apierrors.IsUnauthorized(err) || err == nil && got.Username != user):
+				return nil
+			}
+			return fmt.Errorf("the user is %q (%v)", got.Username, err)
+		})
+	}
+	expect("the old authority is known", old, true)
+	expect("the new authority is not", next, false)
+	replaceFile(t, file, append(before.pem(), after.pem()...))
+	expect("the new authority is known", next, true)
+	expect("the old one still is", old, true)
+	replaceFile(t, file, after.pem())
+	expect("the old authority is not known", old, false)
+	expect("the new one is", next, true)
+}
+
+// The aggregator calls a server as a front proxy; none of its calls fails.
+func (r *rotation) aggregator(t *testing.T) {
+	t.Parallel()
+	certPEM, keyPEM := r.servers.issue(t, "aggregated", "", x509.ExtKeyUsageServerAuth)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		// Its connections end, so that each call has a handshake of its own.
+		w.Header().Set("Connection", "close")
+		if len(req.TLS.PeerCertificates) == 0 {
+			http.Error(w, "no certificate", http.StatusUnauthorized)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"caller": req.TLS.PeerCertificates[0].Subject.CommonName})
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	admin := withToken(t, r.Catena, r.Config(cluster.Admin).BearerToken)
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	for path, object := range map[string]string{
+		"/api/v1/namespaces/default/services": `{"metadata": {"name": "rotation"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}`,
+		"/apis/apiregistration.k8s.io/v1/apiservices": `{"metadata": {"name": "v1.rotation.test"}, "spec": {"group": "rotation.test", "version": "v1",
+			"groupPriorityMinimum": 100, "versionPriority": 10, "insecureSkipTLSVerify": true,
+			"service": {"name": "rotation", "namespace": "default", "port": ` + port + `}}}`,
+	} {
+		if err := admin.RESTClient().Post().AbsPath(path).Body([]byte(object)).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isCaller := func(want string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			body, err := admin.RESTClient().Get().AbsPath("/apis/rotation.test/v1/things").DoRaw(ctx)
+			if err == nil && !strings.Contains(string(body), want) {
+				err = fmt.Errorf("the server says %q", body)
+			}
+			return err
+		}
+	}
+	eventually(t, "the aggregator calls with its certificate", isCaller("aggregator-1"))
+	certPEM, keyPEM = r.proxies.issue(t, "aggregator-2", "", x509.ExtKeyUsageClientAuth)
+	replaceFile(t, r.aggregatorCert[1], keyPEM)
+	replaceFile(t, r.aggregatorCert[0], certPEM)
+	eventually(t, "the aggregator calls with its new certificate", func(ctx context.Context) error {
+		err := isCaller("aggregator-2")(ctx)
+		if err != nil && isCaller("aggregator-")(ctx) != nil {
+			t.Errorf("a call failed: %v", err)
+		}
+		return err
+	})
+}
+
 // clientOf has a certificate of the authority.
-func (r *rotation) clientOf(t *testing.T, s *signer) kubernetes.Interface {
+func (r *rotation) clientOf(t *testing.T, s *signer, wrap transport.WrapperFunc) kubernetes.Interface {
 	t.Helper()
 	config := rest.AnonymousClientConfig(r.fresh(cluster.Admin))
+	config.WrapTransport = wrap
 	config.CertData, config.KeyData = s.issue(t, "rotated", "devs", x509.ExtKeyUsageClientAuth)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -39,9 +39,9 @@ func TestPluginsCommand(t *testing.T) {
 	r := runCatena(t, "plugins", "--config", helloConfig(t), "--set", "pluginDirs="+dir, "--set", "stages.hello.delegate=one",
 		"--set", `stages.one={"lock":"off","delegate":"two"}`, "--set", `stages.two={"lock":"off"}`)
 	want := []string{
-		`NAME +VERSION +PROTOCOL +CONTROL +SHA256 +PATH`,
-		`one +v1 +1 +mtls +[0-9a-f]{12} +` + regexp.QuoteMeta(filepath.Join(dir, "catena-stage-one")),
-		`two +v1 +1 +mtls +[0-9a-f]{12} +` + regexp.QuoteMeta(filepath.Join(dir, "catena-stage-two")),
+		`NAME +VERSION +KUBERNETES +PROTOCOL +CONTROL +SHA256 +PATH`,
+		`one +v1 +- +1 +mtls +[0-9a-f]{12} +` + regexp.QuoteMeta(filepath.Join(dir, "catena-stage-one")),
+		`two +v1 +- +1 +mtls +[0-9a-f]{12} +` + regexp.QuoteMeta(filepath.Join(dir, "catena-stage-two")),
 		`refused: .*catena-stage-open: is not executable; .*`,
 	}
 	if r.code != 0 || !regexp.MustCompile("^"+strings.Join(want, "\n")+"\n$").MatchString(r.stdout) {

@@ -24,10 +24,14 @@ func runStage(name string) {
 		printStatus()
 	case os.Getenv(envFault) != "":
 		misbehave(name, os.Getenv(envFault))
+	case name == "core":
+		sdk.Main(otherCore())
 	case badStages[name] != nil:
 		sdk.Main(sdk.Stage{Name: name, New: badStages[name]})
 	case name == "parts":
 		sdk.Main(partsGroup().Stage())
+	case name == "joiner":
+		sdk.Main(sdk.Stage{Name: name, New: newJoiner})
 	case name == "wardle":
 		sdk.Main(sdk.Stage{Name: name, New: newWardle})
 	default:

@@ -21,13 +21,13 @@ import (
 	"k8s.io/sample-apiserver/pkg/registry/wardle/flunder"
 
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/apistage"
+	"github.com/catena-dev/catena/sdk/apiserver"
 )
 
 // newWardle makes the API group of Kubernetes' sample API server a stage, as a third
 // party would its own.
 func newWardle(env *sdk.Env) (http.Handler, error) {
-	adapter, err := apistage.New(env)
+	adapter, err := apiserver.New(env)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func newWardle(env *sdk.Env) (http.Handler, error) {
 	if err := server.InstallAPIGroup(wardleGroup(config)); err != nil {
 		return nil, err
 	}
-	return adapter.Serve(apistage.Server{GenericAPIServer: server})
+	return adapter.Serve(apiserver.Server{GenericAPIServer: server})
 }
 
 // useEtcd stores the group's objects where the Kubernetes stages store theirs.
