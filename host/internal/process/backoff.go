@@ -15,7 +15,7 @@ type Backoff struct {
 
 // DefaultBackoff returns the Backoff of stages: from 50 ms to half a minute.
 func DefaultBackoff() Backoff {
-	return Backoff{First: 50 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.25, Healthy: time.Minute}
+	return Backoff{First: 50 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.25, Healthy: 10 * time.Second}
 }
 
 // Next takes the number of failures in a row before this one, how long the process

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
@@ -231,31 +232,11 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 	}
 	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate, canary: caller.Canary})
 	switch {
-	case isDiscovery(r):
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && chain.IsDiscovery(r.URL.Path):
 		h.Chain.ServeHTTP(w, r)
 	case caller.MayDelegate:
 		h.API.ServeHTTP(w, r)
 	default:
 		h.Refuse(w, r, Refusal{Stage: caller.Stage, Grant: "delegates", Reason: "call delegates for more than discovery and OpenAPI"})
 	}
-}
-
-// isDiscovery reports whether a request is for discovery or OpenAPI.
-func isDiscovery(r *http.Request) bool {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return false
-	}
-	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." }) {
-		return false
-	}
-	switch segments[0] {
-	case "api":
-		return len(segments) <= 2
-	case "apis":
-		return len(segments) <= 3
-	case "openapi":
-		return true
-	}
-	return false
 }

@@ -45,10 +45,8 @@ func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.
 	}
 	explained := *e
 	if e.Kind == relay.Unavailable {
-		for _, st := range r.stages.Status() {
-			if st.Stage == e.Stage && st.State == supervisor.Down && st.Failure != "" {
-				explained.Err = fmt.Errorf("%w; latest failure: %s", e.Err, st.Failure)
-			}
+		if failure := r.stages.Failure(e.Stage); failure != "" {
+			explained.Err = fmt.Errorf("%w; latest failure: %s", e.Err, failure)
 		}
 	}
 	r.front.StageError(w, req, &explained)

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/catena-dev/catena/host/internal/chain"
 )
 
 // Request is a request of a client, as far as it is asked again.
@@ -56,23 +58,9 @@ func Comparable(method string, u *url.URL, r Resource) bool {
 		return false
 	}
 	if r == (Resource{}) {
-		return isDocument(u.Path)
+		return chain.IsDiscovery(u.Path)
 	}
 	return (r.Verb == "get" || r.Verb == "list") && slices.Contains(readable, r.Subresource)
-}
-
-// isDocument reports whether a path is that of discovery or OpenAPI.
-func isDocument(path string) bool {
-	segments := strings.Split(strings.Trim(path, "/"), "/")
-	switch segments[0] {
-	case "api":
-		return len(segments) <= 2
-	case "apis":
-		return len(segments) <= 3
-	case "openapi":
-		return true
-	}
-	return false
 }
 
 // dryRunnable are the verbs of writes that can be a dry run, and dryRunSubresources what they can be of. A write of a

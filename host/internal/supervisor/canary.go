@@ -189,9 +189,3 @@ type CanaryStatus struct {
 	Difference canary.Difference `json:"difference"`
 	Rows       []canary.Row      `json:"rows"`
 }
-
-// status is that of a stage. The caller holds the lock.
-func (r *canaryRun) status(stage string) *CanaryStatus {
-	rows := r.comparisons[stage].Rows()
-	return &CanaryStatus{Plan: r.plan, Step: r.step, Until: r.until, Difference: canary.Compare(rows), Rows: rows}
-}

@@ -231,3 +231,53 @@ func TestNothingChangesDuringACanary(t *testing.T) {
 		t.Error("the canary of b was ended as one of c")
 	}
 }
+
+// mainPID is the process whose health checks and metrics are those of b.
+func (f *fixture) mainPID(t *testing.T) int {
+	t.Helper()
+	f.lock()
+	defer f.unlock()
+	st, err := f.stage("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.main(st).PID()
+}
+
+// TestMainDuringACanary shows whose health checks and metrics are those of the stage, until all clients have moved and when the canary is taken back.
+func TestMainDuringACanary(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	old := f.pid("b")
+	half := SwapOptions{Canary: shares(time.Minute, 0.5, 1)}
+	if _, err := f.Swap(t.Context(), "b", half); err != nil {
+		t.Fatal(err)
+	}
+	if next, got := f.pid("b"), f.mainPID(t); next == old || got != old {
+		t.Errorf("at 50%% they are those of %d, not of the old process %d; the new one is %d", got, old, next)
+	}
+	f.EndCanary("because")
+	f.settled(t)
+	if got := f.mainPID(t); got != old {
+		t.Errorf("after the end they are those of %d, not of %d", got, old)
+	}
+	if last := f.Status()[1].LastSwap; last.Result != "rolled back" || !strings.Contains(last.Reason, "because") {
+		t.Errorf("%+v", last)
+	}
+	if _, err := f.Swap(t.Context(), "b", half); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Conclude("b", true); err != nil {
+		t.Fatal(err)
+	}
+	f.settled(t)
+	if next, got := f.pid("b"), f.mainPID(t); next == old || got != next {
+		t.Errorf("promoted, they are those of %d, not of the new process %d", got, next)
+	}
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Minute, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if next, got := f.pid("b"), f.mainPID(t); f.Status()[1].Probation == nil || got != next {
+		t.Errorf("at 100%% they are those of %d, not of the new process %d", got, next)
+	}
+}

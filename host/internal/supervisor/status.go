@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
@@ -99,15 +100,41 @@ func States() []string {
 // Status returns where each stage stands, from head to tail.
 func (s *Supervisor) Status() []Status {
 	s.lock()
-	defer s.unlock()
 	all := make([]Status, len(s.chain))
+	p := s.probation.Load()
 	for i, st := range s.chain {
 		all[i] = st.status()
-		if p := s.probation.Load(); p != nil {
+		if p != nil {
 			all[i].Probation = p.status(st)
 		}
 	}
+	s.unlock()
+	if p != nil && p.canary != nil {
+		for i := range all {
+			if of := p.canary.comparisons[all[i].Stage]; of != nil && all[i].Probation != nil {
+				all[i].Probation.compared(of.Rows())
+			}
+		}
+	}
 	return all
+}
+
+// compared adds how the two sides of a canary do.
+func (p *Probation) compared(rows []canary.Row) {
+	p.Canary.Rows, p.Canary.Difference = rows, canary.Compare(rows)
+	p.Requests, p.Failed = p.Canary.Difference.New.Requests, p.Canary.Difference.New.Failed
+}
+
+// Failure returns why the latest generation of a stage that is down failed; empty if it is not down.
+func (s *Supervisor) Failure(name string) string {
+	s.lock()
+	defer s.unlock()
+	if st, err := s.stage(name); err == nil {
+		if status := st.status(); status.State == Down {
+			return status.Failure
+		}
+	}
+	return ""
 }
 
 // status is that of the stage without its probation.
@@ -153,7 +180,7 @@ func (s *stage) generationStatus(g *generation.Generation) Generation {
 	return Generation{Generation: g.ID(), State: last.To.String(), PID: g.PID(), Since: last.At, Usage: s.usageOf(g)}
 }
 
-// status is that of a stage's probation, nil if it is not part of the change.
+// status is that of a stage's probation, without what a canary compares; nil if it is not part of the change. The caller holds the lock.
 func (p *probation) status(st *stage) *Probation {
 	for _, m := range p.moved {
 		if m.stage != st {
@@ -161,8 +188,7 @@ func (p *probation) status(st *stage) *Probation {
 		}
 		status := &Probation{From: id(m.old), To: id(m.next), Until: p.until}
 		if p.canary != nil {
-			status.Canary = p.canary.status(st.name)
-			status.Requests, status.Failed = status.Canary.Difference.New.Requests, status.Canary.Difference.New.Failed
+			status.Canary = &CanaryStatus{Plan: p.canary.plan, Step: p.canary.step, Until: p.canary.until}
 			return status
 		}
 		if m.next != nil {
