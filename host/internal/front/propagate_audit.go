@@ -8,23 +8,15 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
-)
 
-// stageAudit is the part of the audit event of a request that a stage contributes.
-type stageAudit struct {
-	Annotations    map[string]string `json:"annotations"`
-	ObjectRef      *objectRef        `json:"objectRef"`
-	RequestObject  json.RawMessage   `json:"requestObject"`
-	ResponseObject json.RawMessage   `json:"responseObject"`
-	ResponseStatus *metav1.Status    `json:"responseStatus"`
-}
+	"github.com/catena-dev/catena/host/internal/auditheader"
+)
 
 // addAudit adds a stage's part to the audit event of its request, as far as the event's
 // level allows.
@@ -33,8 +25,8 @@ func addAudit(ctx context.Context, value string) {
 	if !ac.Enabled() {
 		return
 	}
-	var added stageAudit
-	if err := json.Unmarshal([]byte(value), &added); err != nil {
+	added, err := auditheader.Parse(value)
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Stage sent a malformed audit header", "auditID", ac.AuditID())
 		return
 	}

@@ -8,26 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/audit"
-)
 
-// objectRef refers to the object of a request. A stage can have more of it than the URL:
-// the name in a body, for example.
-type objectRef struct {
-	Resource        string    `json:"resource"`
-	Namespace       string    `json:"namespace"`
-	Name            string    `json:"name"`
-	UID             types.UID `json:"uid"`
-	APIGroup        string    `json:"apiGroup"`
-	APIVersion      string    `json:"apiVersion"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Subresource     string    `json:"subresource"`
-}
+	"github.com/catena-dev/catena/host/internal/auditheader"
+)
 
 // logRequest adds the object of a request, and the reference to it, to the audit event.
 // Kubernetes' function for that takes an object and its encoder.
-func logRequest(ctx context.Context, ref *objectRef, raw json.RawMessage) {
+func logRequest(ctx context.Context, ref *auditheader.ObjectRef, raw json.RawMessage) {
 	if ref == nil {
 		if len(raw) > 0 {
 			audit.LogRequestPatch(ctx, raw)

@@ -113,15 +113,16 @@ func (s Source) families(ctx context.Context) (map[string]*dto.MetricFamily, err
 	if err := s.Gather(ctx, text); err != nil {
 		return nil, err
 	}
-	families, err := parse(&text.Buffer)
+	families, err := Parse(&text.Buffer)
 	if err != nil {
 		return nil, fmt.Errorf("malformed: %w", err)
 	}
 	return families, nil
 }
 
-// parse returns a panic of the library's parser, which some texts cause, as an error.
-func parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
+// Parse reads metrics in Prometheus' text format as the host does those of stages. A panic of the library's parser, which some texts
+// cause, is an error.
+func Parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			families, err = nil, fmt.Errorf("%v", p)

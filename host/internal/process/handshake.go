@@ -1,6 +1,8 @@
 package process
 
 import (
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +48,24 @@ func checkHandshake(line, socketDir string) error {
 	}
 	if len(fields) > 5 && fields[5] != "" && !offersCertificate(line) {
 		return fmt.Errorf("offers %s in place of a certificate; it must be DER as base64 without padding, or empty", quote(fields[5]))
+	}
+	if offersCertificate(line) {
+		return checkCertificate(fields[5])
+	}
+	return nil
+}
+
+// checkCertificate checks what a handshake offers as certificate.
+func checkCertificate(text string) error {
+	der, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil && strings.HasSuffix(text, "=") {
+		return errors.New("offers a certificate as base64 with padding; it must have none: the handshake ends without the characters =")
+	}
+	if err != nil {
+		return fmt.Errorf("offers a certificate that is not base64 without padding, in the standard alphabet of RFC 4648: %w", err)
+	}
+	if _, err := x509.ParseCertificate(der); err != nil {
+		return fmt.Errorf("offers a certificate that is not one in DER: %w", err)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 func TestCheckHandshake(t *testing.T) {
 	t.Parallel()
-	cert := strings.Repeat("A", 900)
+	cert := certificate()
 	for _, tc := range []struct{ line, want string }{
 		{"1|1|unix|/run/d/plugin1|grpc|" + cert, ""},
 		{" 1|1|unix|/run/d/plugin1|grpc|" + cert + "|true\r", ""},
@@ -22,6 +22,9 @@ func TestCheckHandshake(t *testing.T) {
 		{"1|1|unix|/run/d/plugin1|grpc|", ""},
 		{"1|1|unix|/run/d/plugin1|grpc", ""},
 		{"1|1|unix|/run/d/plugin1|grpc|QUJD", "in place of a certificate"},
+		{"1|1|unix|/run/d/plugin1|grpc|" + cert + "==", "as base64 with padding; it must have none"},
+		{"1|1|unix|/run/d/plugin1|grpc|" + cert + "-", "is not base64 without padding"},
+		{"1|1|unix|/run/d/plugin1|grpc|" + cert[:200], "is not one in DER"},
 		{"hello", errNoHandshake.Error()},
 		{"", errNoHandshake.Error()},
 		{"a|b|c|d|e|f", errNoHandshake.Error()},

@@ -35,6 +35,9 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	if err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
+	if path != p.spec.Binary {
+		p.logs.link, p.logs.binary = []byte(path), []byte(p.spec.Binary)
+	}
 	env = append(env,
 		stagev1.EnvListener+"="+strconv.Itoa(listenerFD),
 		stagev1.EnvParent+"="+strconv.Itoa(parentFD),

@@ -30,6 +30,9 @@ const (
 type logs struct {
 	logger hclog.Logger
 	tail   tail
+	// link is what the program has been started by, and binary the file: a backtrace names the first, and people know the other.
+	// Both are set before the first line, if at all.
+	link, binary []byte
 
 	mu         sync.Mutex
 	budget     float64
@@ -47,6 +50,9 @@ func newLogs(logger hclog.Logger) *logs {
 
 // line logs one line without its end; the slice may be used again afterwards.
 func (l *logs) line(line []byte) {
+	if len(l.link) > 0 && bytes.Contains(line, l.link) {
+		line = bytes.ReplaceAll(line, l.link, l.binary)
+	}
 	if !isDebug(line) {
 		l.tail.add(line)
 	}

@@ -62,6 +62,17 @@ func TestLogLine(t *testing.T) {
 	}
 }
 
+// A backtrace names the file that people know, and not the link that the program was started by.
+func TestLogNamesTheFile(t *testing.T) {
+	t.Parallel()
+	l, out := newTestLogs()
+	l.link, l.binary = []byte("/run/x/catena-stage-a"), []byte("/opt/plugins/catena-stage-a")
+	l.line([]byte(`File "/run/x/catena-stage-a", line 3, in /run/x/catena-stage-a`))
+	if want := `File "/opt/plugins/catena-stage-a", line 3, in /opt/plugins/catena-stage-a`; !strings.Contains(out.String(), want) || !strings.Contains(strings.Join(l.tail.text(), ""), want) {
+		t.Errorf("%s\n%s", out, l.tail.text())
+	}
+}
+
 func TestPanicIsLoggedAsError(t *testing.T) {
 	t.Parallel()
 	l, out := newTestLogs()

@@ -284,7 +284,7 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	case problem != nil:
 		return problem
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s within %s and was killed; raise stages.%s.startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout, p.spec.Stage)
+		return fmt.Errorf("%s within %s and was killed; %s stages.%s.startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout, advice(seen), p.spec.Stage)
 	case ctx.Err() != nil:
 		return fmt.Errorf("the start was cancelled: %w", context.Cause(ctx))
 	case exit != nil && !exit.Killed && !seen:
@@ -324,6 +324,14 @@ func unfinished(handshake bool) string {
 		return "did not respond to Describe"
 	}
 	return "did not send its handshake"
+}
+
+// advice is what to do about a start that is unfinished: it ends before the key of its time.
+func advice(handshake bool) string {
+	if handshake {
+		return "raise"
+	}
+	return "if it has written it, its standard output is buffered, and must be flushed; raise"
 }
 
 // quote returns the beginning of a line, with unprintable characters escaped.

@@ -33,11 +33,7 @@ func Check(text string, config map[string]any) ([]Problem, error) {
 	if text == "" {
 		return nil, nil
 	}
-	root := &jsonschema.Schema{}
-	if err := json.Unmarshal([]byte(text), root); err != nil {
-		return nil, fmt.Errorf("its configuration's schema is no JSON schema: %w", err)
-	}
-	resolved, err := root.Resolve(nil)
+	root, resolved, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("its configuration's schema is no JSON schema: %w", err)
 	}
@@ -58,6 +54,84 @@ func Check(text string, config map[string]any) ([]Problem, error) {
 		return []Problem{{Message: plain(err)}}, nil
 	}
 	return nil, nil
+}
+
+// parse reads a schema. The library takes any text for the name of a type.
+func parse(text string) (*jsonschema.Schema, *jsonschema.Resolved, error) {
+	var plain any
+	if err := json.Unmarshal([]byte(text), &plain); err != nil {
+		return nil, nil, err
+	}
+	if _, ok := plain.(map[string]any); !ok {
+		return nil, nil, errors.New("it is no JSON object")
+	}
+	if err := checkTypes("", plain); err != nil {
+		return nil, nil, err
+	}
+	root := &jsonschema.Schema{}
+	if err := json.Unmarshal([]byte(text), root); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text has Go's types
+			return nil, nil, fmt.Errorf("a %s is not what %s can be", wrong.Value, wrong.Field)
+		}
+		return nil, nil, err
+	}
+	resolved, err := root.Resolve(nil)
+	return root, resolved, err
+}
+
+// types are the names of types that JSON schema has.
+func types() []string {
+	return []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+}
+
+// checkTypes looks for names of types that there are none of, in a schema or what is in one, at the given JSON pointer.
+func checkTypes(at string, schema any) error {
+	switch schema := schema.(type) {
+	case []any:
+		for i, member := range schema {
+			if err := checkTypes(at+"/"+strconv.Itoa(i), member); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(schema)) {
+			value := schema[key]
+			switch key {
+			case "type":
+				if err := checkType(at+"/type", value); err != nil {
+					return err
+				}
+				continue
+			case "enum", "const", "default", "examples":
+				continue // values, not schemas
+			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas": // the keys are names
+				members, _ := value.(map[string]any)
+				for _, name := range slices.Sorted(maps.Keys(members)) {
+					if err := checkTypes(at+"/"+key+"/"+name, members[name]); err != nil {
+						return err
+					}
+				}
+				continue
+			}
+			if err := checkTypes(at+"/"+key, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkType(at string, value any) error {
+	names, many := value.([]any)
+	if !many {
+		names = []any{value}
+	}
+	for _, name := range names {
+		if text, ok := name.(string); !ok || !slices.Contains(types(), text) {
+			return fmt.Errorf("%s: there is no type %q%s; the types are %s", at, fmt.Sprint(name), suggest.DidYouMean(fmt.Sprint(name), types()), strings.Join(types(), ", "))
+		}
+	}
+	return nil
 }
 
 // refers says that a part of the schema refers to another. The library would follow a

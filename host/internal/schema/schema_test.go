@@ -80,9 +80,19 @@ func TestCheckWhole(t *testing.T) {
 
 func TestBadSchema(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"nonsense", `{"type": 7}`, `{"$ref": "#/$defs/none"}`, `{"pattern": "("}`, `[]`} {
+	for _, text := range []string{"nonsense", `{"type": 7}`, `{"type":"objekt"}`, `{"items":{"type":["string","text"]}}`, `{"properties":{"type":{"type":"int"}}}`, `{"required":"a"}`, `{"$ref": "#/$defs/none"}`, `{"pattern": "("}`, `[]`} {
 		if got, err := Check(text, nil); err == nil || !strings.Contains(err.Error(), "is no JSON schema") {
 			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if _, err := Check(`{"type":"objekt"}`, nil); err == nil || !strings.Contains(err.Error(), `/type: there is no type "objekt" (did you mean "object"?)`) {
+		t.Error(err)
+	}
+	for _, text := range []string{
+		`{"properties":{"type":{"type":"string"},"properties":{"type":"integer"}}}`, `{"enum":[{"type":"any"}]}`, `{"default":{"type":"any"}}`, `{"anyOf":[{"type":["null","object"]}]}`,
+	} {
+		if _, err := Check(text, nil); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 	if got, err := Check("", map[string]any{"a": 1}); err != nil || got != nil {

@@ -18,8 +18,21 @@ const (
 	maxShadowed = 20
 )
 
-// valid returns the claims that count. What is wrong with the others is logged when it is
-// new.
+// checkClaims refuses claims that are none, and too many.
+func checkClaims(claims []*stagev1.Claim) error {
+	if len(claims) > maxClaims {
+		return fmt.Errorf("it makes %d claims; a stage can have %d", len(claims), maxClaims)
+	}
+	for _, c := range stagev1.DecodeClaims(claims) {
+		if err := c.Validate(); err != nil {
+			return fmt.Errorf("its claims: %w", err)
+		}
+	}
+	return nil
+}
+
+// valid returns the claims that count, of a stage that serves: one that is being prepared is refused for others. What is wrong with
+// these is logged when it is new.
 func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 	claims = g.granted(claims)
 	good := make([]*stagev1.Claim, 0, min(len(claims), maxClaims))

@@ -112,6 +112,9 @@ func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Repor
 	if err != nil {
 		return Report{}, err
 	}
+	if err := checkClaims(resp.GetClaims()); err != nil {
+		return Report{}, fmt.Errorf("stage %q: %w", g.Name(), err)
+	}
 	if err := g.checkClaims(resp.GetClaims()); err != nil {
 		return Report{}, err
 	}
@@ -233,10 +236,13 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := validateNames(resp); err != nil {
+	if err := CheckReport(resp); err != nil {
 		return fmt.Errorf("stage %q: %w", g.Name(), err)
 	}
 	if err := g.checkClaims(resp.GetClaims()); err != nil {
+		return err
+	}
+	if err := g.watch(ctx); err != nil {
 		return err
 	}
 	g.prepared = resp
@@ -254,23 +260,51 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	return nil
 }
 
-// validateNames refuses names that could forge lines in the log and in the body of /readyz.
-func validateNames(resp *stagev1.PrepareRunResponse) error {
+// CheckReport returns what is wrong with what a stage reports when it is prepared: such a stage is refused.
+func CheckReport(resp *stagev1.PrepareRunResponse) error {
+	if err := checkClaims(resp.GetClaims()); err != nil {
+		return err
+	}
 	var checks []string
 	for _, c := range resp.GetHealthChecks() {
-		checks = append(checks, c.GetName(), c.GetServerCheck())
+		checks = append(checks, c.GetName())
+		if !printable(c.GetServerCheck()) {
+			return fmt.Errorf("its health check %q has a server_check %q with characters that cannot be printed", c.GetName(), c.GetServerCheck())
+		}
 	}
-	for what, names := range map[string][]string{
-		"post-start hook": resp.GetPostStartHooks(), "pre-shutdown hook": resp.GetPreShutdownHooks(),
-		"health check": checks, "mux-and-discovery signal": resp.GetMuxAndDiscoverySignals(),
+	for _, all := range []struct {
+		what  string
+		names []string
+	}{
+		{"post-start hook", resp.GetPostStartHooks()}, {"pre-shutdown hook", resp.GetPreShutdownHooks()},
+		{"health check", checks}, {"mux-and-discovery signal", resp.GetMuxAndDiscoverySignals()},
 	} {
-		for _, name := range names {
-			if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				return fmt.Errorf("the name of its %s %q has characters that cannot be printed", what, name)
-			}
+		if err := checkNames(all.what, all.names); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// checkNames refuses names that could forge lines in the log and in the body of /readyz, and those that say too little.
+func checkNames(what string, names []string) error {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		switch {
+		case name == "":
+			return fmt.Errorf("a %s has no name", what)
+		case !printable(name):
+			return fmt.Errorf("the name of its %s %q has characters that cannot be printed", what, name)
+		case seen[name]:
+			return fmt.Errorf("two of its %ss have the name %q", what, name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func printable(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // Activate makes a standby accept requests on its data socket.

@@ -3,6 +3,7 @@ package generation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -29,6 +30,39 @@ type Change struct {
 	TooManySizes bool
 }
 
+// eventStream is a stream of events whose first has come.
+type eventStream struct {
+	stagev1.Stage_WatchClient
+	first *stagev1.Event
+	end   context.CancelFunc
+}
+
+// watch opens the stream of events, and returns when its first has come: what has changed since the stage was prepared
+// would be lost without it. A stage whose reports never change has no stream.
+func (g *Generation) watch(ctx context.Context) error {
+	own, end := context.WithCancel(g.ending)
+	stop := context.AfterFunc(ctx, end)
+	w := &eventStream{end: end}
+	var err error
+	if w.Stage_WatchClient, err = g.process.Client().Watch(own, &stagev1.WatchRequest{}); err == nil {
+		w.first, err = w.Recv()
+	}
+	inTime := stop()
+	switch {
+	case err == nil && inTime:
+		g.events = w
+		return nil
+	case status.Code(err) == codes.Unimplemented:
+		g.neverChanges, err = true, nil
+	case errors.Is(err, io.EOF):
+		err = fmt.Errorf("stage %q: Watch has ended without a first event, which has to carry the claims", g.Name())
+	case !inTime:
+		err = fmt.Errorf("stage %q: Watch has sent no first event, which has to carry the claims: %w", g.Name(), context.Cause(ctx))
+	}
+	end()
+	return err
+}
+
 // Follow takes in what the stage reports until its process ends or is asked to, or ctx
 // ends. Changed is called after each event. A stream of events that breaks is made again:
 // its first event carries the present state.
@@ -36,6 +70,9 @@ func (g *Generation) Follow(ctx context.Context, changed func(Change)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.ending, cancel)()
+	if g.neverChanges {
+		return
+	}
 	for pause := followAgain; ; pause = min(2*pause, maxFollowAgain) {
 		events, err := g.follow(ctx, changed)
 		if status.Code(err) == codes.Unimplemented {
@@ -59,7 +96,15 @@ func (g *Generation) Follow(ctx context.Context, changed func(Change)) {
 
 // follow takes in the events of one stream, and returns how many came and why it ended.
 func (g *Generation) follow(ctx context.Context, changed func(Change)) (events int, err error) {
-	stream, err := g.process.Client().Watch(ctx, &stagev1.WatchRequest{})
+	var stream stagev1.Stage_WatchClient
+	if opened := g.events; opened != nil { // by PrepareRun
+		g.events, stream = nil, opened
+		defer context.AfterFunc(ctx, opened.end)()
+		events++
+		changed(g.event(opened.first))
+	} else {
+		stream, err = g.process.Client().Watch(ctx, &stagev1.WatchRequest{})
+	}
 	for err == nil {
 		var e *stagev1.Event
 		if e, err = stream.Recv(); err == nil {

@@ -38,8 +38,10 @@ type Generation struct {
 	ending context.Context
 	end    context.CancelFunc
 
-	// prepared is set by PrepareRun.
-	prepared *stagev1.PrepareRunResponse
+	// prepared is set by PrepareRun, as are events, which Follow takes on, and neverChanges.
+	prepared     *stagev1.PrepareRunResponse
+	events       *eventStream
+	neverChanges bool
 	// hooksBegun is set when the post-start hooks have been begun.
 	hooksBegun atomic.Bool
 	health     healthCache

@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "breaks its stream":
 		serve(&breaksStream{})
+	case "sends no first event", "ends its stream", "takes its time", "claims nonsense", "claims nonsense at first":
+		serve(&refused{fault: os.Getenv(envStage)})
 	default:
 		sdk.Main(sdk.Stage{Name: "b", Version: "v1", New: func(env *sdk.Env) (http.Handler, error) {
 			if os.Getenv(envStage) == "never configures itself" {
@@ -82,6 +84,43 @@ func (s *breaksStream) Watch(_ *stagev1.WatchRequest, stream stagev1.Stage_Watch
 	return nil
 }
 
+// refused is a stage that the host takes no requests to.
+type refused struct {
+	breaksStream
+	fault string
+}
+
+func (s *refused) Configure(context.Context, *stagev1.ConfigureRequest) (*stagev1.ConfigureResponse, error) {
+	if s.fault == "claims nonsense at first" {
+		return &stagev1.ConfigureResponse{Claims: []*stagev1.Claim{{Path: "b", Match: stagev1.Claim_EXACT}}}, nil
+	}
+	return &stagev1.ConfigureResponse{}, nil
+}
+
+func (s *refused) PrepareRun(context.Context, *stagev1.PrepareRunRequest) (*stagev1.PrepareRunResponse, error) {
+	claim := &stagev1.Claim{Path: "/b", Match: stagev1.Claim_EXACT}
+	if s.fault == "claims nonsense" {
+		claim.Match = 9
+	}
+	return &stagev1.PrepareRunResponse{Claims: []*stagev1.Claim{claim}, HealthChecks: []*stagev1.HealthCheck{{Name: "slow", Readyz: true}}}, nil
+}
+
+func (s *refused) Watch(r *stagev1.WatchRequest, stream stagev1.Stage_WatchServer) error {
+	switch s.fault {
+	case "sends no first event":
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	case "ends its stream":
+		return nil
+	}
+	return s.breaksStream.Watch(r, stream)
+}
+
+func (s *refused) CheckHealth(ctx context.Context, _ *stagev1.CheckHealthRequest) (*stagev1.CheckHealthResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // launch starts a stage that does the given thing wrong.
 func launch(t *testing.T, fault string) *Generation {
 	t.Helper()
@@ -121,6 +160,36 @@ func prepare(t *testing.T, g *Generation) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRefused has stages that break a rule of the protocol that the host relies on.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[string]string{
+		"sends no first event":     "Watch has sent no first event",
+		"ends its stream":          "Watch has ended without a first event",
+		"claims nonsense":          "unknown match 9",
+		"claims nonsense at first": `claim "b": a path begins with /`,
+		"takes its time":           "CheckHealth has not returned before its deadline of 2s, 3 times in a row",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			g := launch(t, fault)
+			if fault == "sends no first event" {
+				g.startTimeout = time.Second
+			}
+			_, err := g.Configure(t.Context(), nil)
+			if err == nil {
+				err = g.PrepareRun(t.Context())
+			}
+			if err == nil {
+				err = g.AwaitReady(t.Context(), nil)
+			}
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `stage "b"`) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
 	}
 }
 
@@ -277,21 +346,32 @@ func TestStartTimeoutNamesItsKey(t *testing.T) {
 	}
 }
 
-func TestNamesThatCannotBePrinted(t *testing.T) {
+func TestNames(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*stagev1.PrepareRunResponse{
 		"post-start hook":          {PostStartHooks: []string{"start", "a\nready"}},
 		"pre-shutdown hook":        {PreShutdownHooks: []string{"a\x1b[2J"}},
 		"health check":             {HealthChecks: []*stagev1.HealthCheck{{Name: "db\n[+]db"}}},
 		"mux-and-discovery signal": {MuxAndDiscoverySignals: []string{"a\u202eb"}},
+		"server_check":             {HealthChecks: []*stagev1.HealthCheck{{Name: "db", ServerCheck: "a\nb"}}},
 	} {
-		err := validateNames(r)
-		if err == nil || !strings.Contains(err.Error(), "its "+name+" \"") || strings.ContainsAny(err.Error(), "\n\x1b") {
+		err := CheckReport(r)
+		if err == nil || !strings.Contains(err.Error(), name+" \"") || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for want, r := range map[string]*stagev1.PrepareRunResponse{
+		`two of its post-start hooks have the name "a"`: {PostStartHooks: []string{"a", "b", "a"}},
+		"a health check has no name":                    {HealthChecks: []*stagev1.HealthCheck{{}}},
+		`claim "x": a path begins with /`:               {Claims: []*stagev1.Claim{{Path: "x", Match: stagev1.Claim_EXACT}}},
+		"a stage can have 100000":                       {Claims: make([]*stagev1.Claim, maxClaims+1)},
+	} {
+		if err := CheckReport(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	good := &stagev1.PrepareRunResponse{PostStartHooks: []string{"größe/a b"}, HealthChecks: []*stagev1.HealthCheck{{Name: "db"}}}
-	if err := validateNames(good); err != nil {
+	if err := CheckReport(good); err != nil {
 		t.Error(err)
 	}
 }

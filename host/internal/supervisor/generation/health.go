@@ -21,6 +21,9 @@ const (
 	// checkFresh is how long the results of a round are reused: an endpoint such
 	// as /readyz asks for each check by itself, the stage is asked once.
 	checkFresh = 100 * time.Millisecond
+	// maxLate is how many rounds a stage that is coming up may fail to respond to: it has to report a check that takes
+	// too long as failed, and respond.
+	maxLate = 3
 	// readyPoll is how often AwaitReady asks.
 	readyPoll = 50 * time.Millisecond
 )
@@ -31,6 +34,14 @@ type healthCache struct {
 	at      time.Time
 	results map[string]error
 	err     error
+	// late counts the rounds in a row to which the stage has not responded in time.
+	late int
+}
+
+func (c *healthCache) tooLate() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late >= maxLate
 }
 
 // HealthChecks are those that the stage has.
@@ -46,6 +57,9 @@ func (g *Generation) CheckHealth(ctx context.Context, name string) error {
 	if time.Since(c.at) > checkFresh {
 		c.results, c.err = g.checkAll(ctx)
 		c.at = time.Now()
+		if c.late++; status.Code(c.err) != codes.DeadlineExceeded {
+			c.late = 0
+		}
 	}
 	if c.err != nil {
 		return c.err
@@ -95,6 +109,9 @@ func (g *Generation) AwaitReady(ctx context.Context, failed <-chan error) error 
 		unready := g.unready(ctx)
 		if unready == nil {
 			return nil
+		}
+		if g.health.tooLate() {
+			return fmt.Errorf("stage %q: CheckHealth has not returned before its deadline of %s, %d times in a row: a check that takes longer has to be reported as failed", g.Name(), CheckTimeout, maxLate)
 		}
 		select {
 		case err := <-failed:
