@@ -77,10 +77,14 @@ const routes = new Map<string, Handler>([
 
 // 5. Data socket: the host owns all timeouts, and a head may be long.
 const server = http.createServer({ maxHeaderSize: 4 << 20, requestTimeout: 0, headersTimeout: 0, keepAliveTimeout: 0 });
+/** The path of a request: claims are compared with it decoded. */
+function decoded(url = ''): string {
+  try { return decodeURIComponent(url.replace(/\?.*/, '')); } catch { return url; }
+}
 const handle: Handler = (req, res) => {
   running.add(res);
   res.on('close', () => running.delete(res));
-  (routes.get(req.url?.split('?')[0] ?? '') ?? decline)(req, res);
+  (routes.get(decoded(req.url)) ?? decline)(req, res);
 };
 server.on('request', handle).on('checkContinue', handle);
 server.on('upgrade', (req, socket, head) => {
@@ -94,12 +98,16 @@ server.on('upgrade', (req, socket, head) => {
 
 // 4. RPCs: those that are not here are UNIMPLEMENTED.
 const paths = { claims: [{ path: PREFIX, match: 'PREFIX' as const }], listedPaths: [PREFIX] };
+const called = new Set<string>();
+const again = { code: grpc.status.FAILED_PRECONDITION, details: 'was called already' };
 const stage: Pick<StageHandlers, 'Describe' | 'Configure' | 'PrepareRun' | 'Drain' | 'Stop'> = {
   Describe: (_, reply) => reply(null, {
     name: 'node-hello', version: 'v0.1.0', sdk: `node ${process.version}`, summary: 'greets its user',
     configSchema: '{"type":"object","properties":{"greeting":{"type":"string"}},"additionalProperties":false}',
   }),
   Configure(call, reply) {
+    if (called.has('Configure')) return reply(again);
+    called.add('Configure');
     const given: unknown = JSON.parse(call.request.config.toString() || 'null');
     if (!isConfig(given)) {
       return reply({ code: grpc.status.UNKNOWN, details: 'config: want an object with nothing but a greeting, which is a string' });
@@ -107,13 +115,18 @@ const stage: Pick<StageHandlers, 'Describe' | 'Configure' | 'PrepareRun' | 'Drai
     config = { ...config, ...given };
     reply(null, paths);
   },
-  PrepareRun: (_, reply) => void server.listen({ fd: Number(env.CATENA_STAGE_LISTENER_FD) }, () => {
-    log('info', 'serves', { greeting: config.greeting });
-    reply(null, paths);
-  }),
+  PrepareRun(_, reply) {
+    if (called.has('PrepareRun')) return reply(again);
+    called.add('PrepareRun');
+    server.listen({ fd: Number(env.CATENA_STAGE_LISTENER_FD) }, () => {
+      log('info', 'serves', { greeting: config.greeting });
+      reply(null, paths);
+    });
+  },
   Drain(call, reply) {
     draining = true;
-    streams.forEach((res) => res.end());
+    const spread = Number(call.request.spread?.seconds ?? 0) * 1000 + (call.request.spread?.nanos ?? 0) / 1e6;
+    streams.forEach((res) => setTimeout(() => res.end(), Math.random() * spread)); // each at its own moment
     const deadline = new Date(call.getDeadline()).getTime() - 100;
     const look = (): unknown => (running.size === 0 || Date.now() > deadline
       ? reply(null, { running: running.size }) : setTimeout(look, 20));

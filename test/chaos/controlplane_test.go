@@ -40,6 +40,18 @@ type controlPlane struct {
 	controllers []*cluster.Process
 	serving     string // their release
 	rollouts    atomic.Int64
+	since       int64 // rollouts when the controllers were started
+}
+
+// work waits until the controllers work. One that loses a request while it starts ends, as it does with kube-apiserver, where the
+// kubelet starts it again: moves come when it is up.
+func (p *controlPlane) work(ctx context.Context) error {
+	return poll(ctx, func() error {
+		if n := p.rollouts.Load(); !p.without && n < p.since+2 { // one may have begun before
+			return fmt.Errorf("%d rollouts since the controllers were started", n-p.since)
+		}
+		return nil
+	})
 }
 
 // join starts the programs and returns what clients do with them.
@@ -72,7 +84,7 @@ func (p *controlPlane) startControllers(ctx context.Context, release string) err
 	for _, process := range p.controllers {
 		process.Kill()
 	}
-	p.controllers, p.serving = nil, release
+	p.controllers, p.serving, p.since = nil, release, p.rollouts.Load()
 	pki := filepath.Join(p.site.DataDir(), "pki")
 	for name, args := range map[string][]string{
 		"kube-scheduler": nil,

@@ -39,7 +39,9 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case code >= 500, code == http.StatusTooManyRequests:
 		begin, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
-		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, safe(req), fmt.Errorf("status %d: %s", code, begin)})
+		// A core that has been killed responds so while it fills its caches, as kube-apiserver does at its start.
+		fills := code == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
+		r.clients.record(failure{request{from, time.Now()}, req.Method + " " + req.URL.String(), false, safe(req) && !fills, fmt.Errorf("status %d: %s", code, begin)})
 	}
 	resp.Body = &body{ReadCloser: resp.Body, broken: func(err error) {
 		if req.Context().Err() == nil && strings.HasPrefix(req.URL.Path, "/apis/"+wardle) && req.URL.Query().Get("watch") != "" {

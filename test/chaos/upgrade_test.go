@@ -342,20 +342,23 @@ func upgrade(t *testing.T, plane *controlPlane, play func(s *site, all []move, h
 		t.Fatal(err)
 	}
 	defer c.stop()
+	if err := plane.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	c.forget()
 	r := &report{strict: true}
 	began := time.Now()
 	play(s, all, func(e event) {
 		now, err := s.release(t.Context())
 		if err == nil {
-			err = plane.moving(t.Context(), now)
+			err = errors.Join(plane.moving(t.Context(), now), plane.work(t.Context()))
 		}
 		happen(t, s, c, r, e, "core")
 		if err == nil {
 			now, err = s.release(t.Context())
 		}
 		if err == nil {
-			err = plane.moved(t.Context(), now)
+			err = errors.Join(plane.moved(t.Context(), now), plane.work(t.Context()))
 		}
 		if err != nil {
 			t.Fatal(err)

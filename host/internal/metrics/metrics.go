@@ -132,6 +132,20 @@ func Parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
 	return parser.TextToMetricFamilies(text)
 }
 
+// Check returns what the host would not take of the metrics of a stage.
+func Check(text io.Reader) error {
+	families, err := Parse(text)
+	if err != nil {
+		return fmt.Errorf("malformed: %w", err)
+	}
+	var errs []error
+	m := newMerger(nil, func(_, family, text string) { errs = append(errs, fmt.Errorf("%s: %s", family, text)) })
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		m.add("stage", families[name])
+	}
+	return errors.Join(errs...)
+}
+
 // bounded is a buffer for at most maxText bytes.
 type bounded struct{ bytes.Buffer }
 

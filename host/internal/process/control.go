@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
 )
 
 // Control is how the control socket of a process is protected.
@@ -49,4 +50,23 @@ func (p *Process) dialControl(ctx context.Context, _ string) (net.Conn, error) {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	return conn, nil
+}
+
+// ControlSocket returns the path of the control socket.
+func (p *Process) ControlSocket() string {
+	line, _, _ := p.handshake.result()
+	return handshakeFields(line)[3]
+}
+
+// Conn returns the connection to the control socket, for calls that Client has no method for.
+func (p *Process) Conn() (grpc.ClientConnInterface, error) {
+	protocol, err := p.plugin.Client()
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	client, ok := protocol.(*plugin.GRPCClient)
+	if !ok {
+		return nil, fmt.Errorf("go-plugin returned a %T", protocol)
+	}
+	return client.Conn, nil
 }

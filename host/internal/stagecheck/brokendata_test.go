@@ -10,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path"
 	"strings"
+	"syscall"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -27,9 +29,17 @@ func (b *broken) build(env *sdk.Env) (http.Handler, error) {
 	if b.mode == "odd-paths" {
 		env.ClaimPrefix("/") // with less, it would not get them
 	}
+	if b.mode == "children" {
+		child := exec.Command("/bin/sleep", "60")
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := child.Start(); err != nil {
+			return nil, err
+		}
+	}
 	env.PostStartHook("start", func(context.Context) error { return b.fail("hooks") })
 	env.PreShutdownHook("end", func(context.Context) error { return b.fail("pre-shutdown") })
 	env.HealthCheck("well", sdk.HealthKinds{}, func(context.Context) error { return b.fail("sick") })
+	env.HealthCheck("other", sdk.HealthKinds{}, func(context.Context) error { return nil })
 	mux := http.NewServeMux()
 	mux.HandleFunc("/test/check/echo", b.echo)
 	mux.HandleFunc("/test/check/trailers", b.trailers)
@@ -43,6 +53,9 @@ func (b *broken) build(env *sdk.Env) (http.Handler, error) {
 		}
 		if b.mode == "odd-paths" {
 			r.URL.Path = path.Clean(r.URL.Path)
+		}
+		if b.mode == "encoded-path" {
+			r.URL.Path = r.URL.EscapedPath()
 		}
 		mux.ServeHTTP(w, r)
 	}), nil
@@ -60,6 +73,11 @@ func (b *broken) misbehaves(w http.ResponseWriter, r *http.Request) bool {
 	switch b.mode {
 	case "large-head":
 		if len(r.Header.Get("X-Stagecheck-Large")) > 8<<10 {
+			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+			return true
+		}
+	case "large-head-300k":
+		if len(r.Header.Get("X-Stagecheck-Large")) > 300<<10 {
 			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
 			return true
 		}
@@ -97,6 +115,10 @@ func (b *broken) misbehaves(w http.ResponseWriter, r *http.Request) bool {
 			b.conns = append(b.conns, conn)
 			return true
 		}
+	case "audit":
+		sdk.SetHostHeader(w, stagev1.HeaderAudit, `{"annotations":["a"]}`)
+	case "latency":
+		sdk.SetHostHeader(w, stagev1.HeaderLatency, "etcd=1ms")
 	case "memory":
 		b.one.Lock()
 		b.leak = append(b.leak, []byte(strings.Repeat("leak", 16<<10)))
@@ -153,9 +175,12 @@ func (b *broken) stream(w http.ResponseWriter, r *http.Request) {
 	if b.mode != "streaming" {
 		w.(http.Flusher).Flush()
 	}
-	done := b.env.Draining()
-	if b.mode == "drain-stream" {
+	done := sdk.DrainingFrom(r.Context())
+	switch b.mode {
+	case "drain-stream":
 		done = nil
+	case "drain-spread":
+		done = b.env.Draining()
 	}
 	select {
 	case <-r.Context().Done():

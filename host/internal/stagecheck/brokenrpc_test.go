@@ -42,7 +42,31 @@ func (b *broken) Configure(ctx context.Context, r *stagev1.ConfigureRequest) (*s
 	if b.mode == "standby" {
 		r.Standby = false
 	}
+	if b.mode == "once" && b.env != nil {
+		return &stagev1.ConfigureResponse{}, nil
+	}
 	return b.Service.Configure(ctx, r)
+}
+
+func (b *broken) Watch(r *stagev1.WatchRequest, stream stagev1.Stage_WatchServer) error {
+	if b.mode == "watch-silent" {
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}
+	return b.Service.Watch(r, stream)
+}
+
+func (b *broken) GatherMetrics(r *stagev1.GatherMetricsRequest, stream stagev1.Stage_GatherMetricsServer) error {
+	text := "hello 1\n"
+	switch b.mode {
+	case "metrics":
+		text = "hello{ 1\n"
+	case "metrics-name":
+		text = "catena_hello 1\n"
+	case "metrics-twice":
+		text = "hello{a=\"b\"} 1\nhello{a=\"b\"} 2\n"
+	}
+	return stream.Send(&stagev1.GatherMetricsResponse{Text: []byte(text)})
 }
 
 func (b *broken) PrepareRun(ctx context.Context, r *stagev1.PrepareRunRequest) (*stagev1.PrepareRunResponse, error) {
@@ -78,12 +102,25 @@ func (b *broken) CheckHealth(ctx context.Context, r *stagev1.CheckHealthRequest)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return b.Service.CheckHealth(ctx, r)
+	if b.mode == "health-names" {
+		r.Names = nil
+	}
+	resp, err := b.Service.CheckHealth(ctx, r)
+	if b.mode == "health-unknown" {
+		for _, result := range resp.GetResults() {
+			result.Error = ""
+		}
+	}
+	return resp, err
 }
 
 func (b *broken) Drain(ctx context.Context, r *stagev1.DrainRequest) (*stagev1.DrainResponse, error) {
 	if b.mode == "drain" {
 		return &stagev1.DrainResponse{Running: 1}, nil
 	}
-	return b.Service.Drain(ctx, r)
+	resp, err := b.Service.Drain(ctx, r)
+	if b.mode == "drain-closes" {
+		_ = b.data.Close()
+	}
+	return resp, err
 }

@@ -3,20 +3,26 @@ package stagecheck
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/catena-dev/catena/host/internal/schema"
+	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
+// checkByHand leaves out a program that does not start as a stage either: whatever it prints then says nothing of how it was started.
 func checkByHand(ctx context.Context, s *suite) error {
+	st, err := s.launched(ctx)
+	if err != nil {
+		return skipf("the stage does not start: %v", err)
+	}
+	st.close()
 	ctx, cancel := context.WithTimeout(ctx, s.wait.third())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.binary.Path)
@@ -27,8 +33,8 @@ func checkByHand(ctx context.Context, s *suite) error {
 	cmd.WaitDelay = time.Second
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	err := cmd.Run()
-	expected := "exit status 1, and a line with the reason"
+	err = cmd.Run()
+	const expected = "exit status 1, and a line that says that it is a stage"
 	switch {
 	case ctx.Err() != nil:
 		return want(expected, "a process that still runs after %s", s.wait.third())
@@ -36,11 +42,18 @@ func checkByHand(ctx context.Context, s *suite) error {
 		return want(expected, "exit status 0")
 	case !errors.As(err, new(*exec.ExitError)):
 		return want(expected, "%v", err)
+	case cmd.ProcessState.ExitCode() != 1:
+		return want(expected, "%v", err)
 	case strings.TrimSpace(output.String()) == "":
 		return want(expected, "%v, and no word of explanation", err)
+	case strings.Count(strings.TrimSpace(output.String()), "\n") >= mostLines:
+		return want(expected, "more than %d lines, as of a crash:\n%.500s", mostLines, output.String())
 	}
 	return nil
 }
+
+// mostLines is how many lines a program may print that says what it is: go-plugin prints three.
+const mostLines = 5
 
 // withoutProtocol is the environment of a shell.
 func withoutProtocol(env []string) []string {
@@ -76,8 +89,8 @@ func checkDescribe(ctx context.Context, s *suite) error {
 	if first := st.process.Description(); !proto.Equal(first, again) {
 		return want("the response of the first call, "+first.String(), "%s", again)
 	}
-	if schema := again.GetConfigSchema(); schema != "" && !json.Valid([]byte(schema)) {
-		return want("a config_schema that is JSON", "%.100q", schema)
+	if _, err := schema.Check(again.GetConfigSchema(), nil); err != nil {
+		return want("a config_schema that is a JSON schema", "%.100q: %v", again.GetConfigSchema(), err)
 	}
 	return nil
 }
@@ -97,7 +110,7 @@ func checkPrepare(ctx context.Context, s *suite) error {
 	st, err := s.bringUp(ctx)
 	if err != nil {
 		s.cannot = skip("the stage was not prepared")
-		return want("Configure and PrepareRun without an error", "%s", reason(err))
+		return want("the configuration to be taken, and Configure and PrepareRun without an error", "%s", reason(err))
 	}
 	s.stage = st
 	if len(st.prepared.GetClaims()) == 0 {
@@ -116,46 +129,10 @@ func checkClaims(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, c := range append(st.configured.GetClaims(), st.prepared.GetClaims()...) {
-		if !strings.HasPrefix(c.GetPath(), "/") {
-			errs = append(errs, want("claims whose paths begin with /", "%q", c.GetPath()))
-		}
-		if c.GetMatch() < stagev1.Claim_EXACT || c.GetMatch() > stagev1.Claim_CHILD {
-			errs = append(errs, want("EXACT, PREFIX or CHILD as match of the claim "+c.GetPath(), "%s", c.GetMatch()))
-		}
-	}
-	p := st.prepared
-	errs = append(errs, distinct("post-start hook", p.GetPostStartHooks()), distinct("pre-shutdown hook", p.GetPreShutdownHooks()),
-		distinct("signal", p.GetMuxAndDiscoverySignals()))
-	var names []string
-	for _, h := range p.GetHealthChecks() {
-		names = append(names, h.GetName())
-	}
-	errs = append(errs, distinct("health check", names))
-	return first(errs)
-}
-
-// distinct checks that names are there and can be printed, and each once.
-func distinct(what string, names []string) error {
-	seen := map[string]bool{}
-	for _, name := range names {
-		if name == "" || seen[name] {
-			return want("a name of its own for each "+what, "%q in %q", name, names)
-		}
-		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			return want("names of printable characters for each "+what, "%q", name)
-		}
-		seen[name] = true
-	}
-	return nil
-}
-
-// first returns the first error that is one.
-func first(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
+	reported := &stagev1.PrepareRunResponse{Claims: st.configured.GetClaims()}
+	for _, report := range []*stagev1.PrepareRunResponse{reported, st.prepared} {
+		if err := generation.CheckReport(report); err != nil {
+			return want("claims, hooks, health checks and signals that the host takes", "%v", err)
 		}
 	}
 	return nil
@@ -166,14 +143,8 @@ func checkWatch(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watch, err := st.rpc.Watch(ctx, &stagev1.WatchRequest{})
-	if err != nil {
-		return err
-	}
-	event, err := watch.Recv()
-	expected := "a first event with the claims that PrepareRun has reported"
+	event, err := st.events.first, st.events.err
+	const expected = "a first event with the claims that PrepareRun has reported"
 	switch {
 	case unimplemented(err):
 		return skip("the stage does not implement Watch: its claims never change")

@@ -10,10 +10,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/auditheader"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -34,7 +37,8 @@ func (st *stage) serve() error {
 	st.next = &downstream{seen: map[string]seen{}}
 	nextSocket, front := filepath.Join(st.dir, "next.sock"), filepath.Join(st.dir, "front.sock")
 	st.next.socket = nextSocket
-	st.chain = relay.NewChain(relay.Config{Propagator: propagator{}, Error: writeError})
+	st.headers = &headers{stage: st.name}
+	st.chain = relay.NewChain(relay.Config{Propagator: st.headers, Error: writeError})
 	st.closers = append(st.closers, func() { st.chain.Set(relay.Tables{All: chain.NewTable(nil)}, nil) })
 	host := &relay.HostHandler{
 		Chain: st.chain,
@@ -78,19 +82,65 @@ func (st *stage) listen(path string, handler http.Handler) error {
 	return nil
 }
 
-// propagator adds what the host adds to each request.
-type propagator struct{}
+// headers adds to each request what the host adds, and checks what the stage adds to responses.
+type headers struct {
+	stage string
 
-func (propagator) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
+	mu        sync.Mutex
+	malformed error // the first header that is
+}
+
+func (*headers) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
 	dst = append(dst, stagev1.HeaderUser+`: {"name":"stagecheck","groups":["system:authenticated"]}`+"\r\n"...)
 	dst = append(dst, stagev1.HeaderReceived+": "...)
 	dst = strconv.AppendInt(dst, time.Now().UnixMicro(), 10)
-	return append(dst, "\r\nAudit-ID: 00000000-0000-4000-8000-000000000000\r\n"...)
+	return append(dst, "\r\nAudit-ID: 00000000-0000-4000-8000-000000000000\r\n"+stagev1.HeaderAuditLevel+": RequestResponse\r\n"...)
 }
 
-func (propagator) HostHeader(string) bool { return false }
+func (*headers) HostHeader(string) bool { return false }
 
-func (propagator) ResponseHeader(_ *http.Request, _, _, _ string) {}
+func (h *headers) ResponseHeader(r *http.Request, stage, key, value string) {
+	if stage != h.stage {
+		return
+	}
+	var err error
+	switch key {
+	case stagev1.HeaderAudit:
+		_, err = auditheader.Parse(value)
+	case stagev1.HeaderLatency:
+		err = checkLatencies(value)
+	}
+	if err == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.malformed == nil {
+		h.malformed = want("a well-formed "+key+" in the response to "+r.Method+" "+r.URL.Path, "%.200q: %v", value, err)
+	}
+}
+
+// checkLatencies checks the value of X-Catena-Latency.
+func checkLatencies(value string) error {
+	for item := range strings.SplitSeq(value, ",") {
+		name, number, _ := strings.Cut(strings.TrimSpace(item), "=")
+		if n, err := strconv.ParseInt(number, 10, 64); name == "" || err != nil || n < 0 {
+			return errors.New("not NAME=NANOSECONDS, separated by commas")
+		}
+	}
+	return nil
+}
+
+// checkAudit looks at all responses so far.
+func checkAudit(ctx context.Context, s *suite) error {
+	st, _, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	st.headers.mu.Lock()
+	defer st.headers.mu.Unlock()
+	return st.headers.malformed
+}
 
 // writeError responds to a request that has got no response from a stage.
 func writeError(w http.ResponseWriter, r *http.Request, e *relay.StageError) {
@@ -108,8 +158,11 @@ func serveAPI(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, `{"major":"1","minor":"0","gitVersion":"v1.0.0"}`)
 }
 
-// downstream is the stage after the one that is checked. It responds to everything, and
-// remembers what has come.
+// hostPaths are paths that the host serves itself, in front of the chain: no stage gets them.
+var hostPaths = []string{"/healthz", "/livez", "/readyz", "/metrics", "/debug/pprof", "/debug/catena"}
+
+// downstream is the stage after the one that is checked. It responds to everything but what a host serves
+// itself, and remembers what has come.
 type downstream struct {
 	socket string
 
@@ -135,6 +188,10 @@ func (b *downstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		b.seen[id] = got
 		b.mu.Unlock()
+	}
+	if slices.ContainsFunc(hostPaths, func(own string) bool { return r.URL.Path == own || strings.HasPrefix(r.URL.Path, own+"/") }) {
+		http.NotFound(w, r)
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(got)

@@ -3,14 +3,14 @@ package stagecheck
 import (
 	"context"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -65,7 +65,10 @@ func checkHealth(ctx context.Context, s *suite) error {
 	begun := time.Now()
 	for {
 		sick, err := st.health(ctx)
-		if err != nil || sick == "" {
+		if err == nil && sick == "" {
+			return st.namedHealth(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		if time.Since(begun) > s.wait.third() {
@@ -107,9 +110,37 @@ func (st *stage) health(ctx context.Context) (sick string, err error) {
 	return strings.Join(failed, ", "), nil
 }
 
-// idleTime is above what servers keep idle connections for that have a host in front
-// which is not theirs.
-const idleTime = 7 * time.Second
+// namedHealth asks for one check by its name, and for one that there is not.
+func (st *stage) namedHealth(ctx context.Context) error {
+	named := st.prepared.GetHealthChecks()
+	if len(named) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, st.wait.health())
+	defer cancel()
+	const none = "stagecheck-no-such-check"
+	ask := []string{named[0].GetName(), none}
+	resp, err := st.rpc.CheckHealth(ctx, &stagev1.CheckHealthRequest{Names: ask})
+	if err != nil {
+		return want(fmt.Sprintf("results of the checks %q", ask), "%s", reason(err))
+	}
+	results := map[string]string{}
+	for _, r := range resp.GetResults() {
+		results[r.GetName()] = r.GetError()
+	}
+	unknown, ok := results[none]
+	if ok && unknown == "" {
+		return want("an error as the result of a check that the stage does not have, or no result", "a check that passes")
+	}
+	delete(results, none)
+	if got := slices.Sorted(maps.Keys(results)); !slices.Equal(got, ask[:1]) {
+		return want(fmt.Sprintf("the result of the check that CheckHealth names, %q", ask[0]), "those of %q", got)
+	}
+	return nil
+}
+
+// idleTime is above what servers keep idle connections for by default: 2 to 30 seconds.
+const idleTime = 32 * time.Second
 
 func checkIdle(ctx context.Context, s *suite) error {
 	st, path, err := s.path(ctx)
@@ -175,42 +206,23 @@ func checkLogging(ctx context.Context, s *suite) error {
 	return nil
 }
 
-const drainSpread = time.Second
-
-func checkDrain(ctx context.Context, s *suite) error {
+// checkChildren looks for processes that the host could not end together with the stage.
+func checkChildren(ctx context.Context, s *suite) error {
 	st, err := s.prepared(ctx)
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	if _, path, err := s.endpointPath(ctx, "stream"); err == nil {
-		resp, r, err := st.open(ctx, path)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		go func() {
-			_, err := io.Copy(io.Discard, r)
-			ended <- err
-		}()
-	} else {
-		ended <- nil
+	if runtime.GOOS != "linux" {
+		return skip("the environment of other processes cannot be read on this system")
 	}
-	drainCtx, cancel := context.WithTimeout(ctx, s.wait.third())
-	defer cancel()
-	resp, err := st.rpc.Drain(drainCtx, &stagev1.DrainRequest{Spread: durationpb.New(drainSpread)})
-	switch {
-	case unimplemented(err):
-		return skip("the stage does not implement Drain")
-	case err != nil:
-		return want(fmt.Sprintf("a response to Drain within %s", s.wait.third()), "%s", reason(err))
-	case resp.GetRunning() != 0:
-		return want("no request running after Drain", "%d", resp.GetRunning())
+	left := outside(st.process.PID(), s.dir)
+	for _, c := range left {
+		_ = syscall.Kill(c.pid, syscall.SIGKILL) // nobody else would
 	}
-	if err := <-ended; err != nil {
-		return want("a stream that ends properly when the stage drains", "%v", err)
+	if len(left) > 0 {
+		return want("each process that the stage starts in its process group", "%s outside of it", left)
 	}
-	return st.again(ctx, "after Drain")
+	return nil
 }
 
 func checkStop(ctx context.Context, s *suite) error {

@@ -20,28 +20,37 @@ const (
 	rpcSection       = "4-rpcs"
 	reportSection    = "what-a-stage-reports"
 	dataSection      = "5-data-socket"
+	responseSection  = "headers-of-a-response"
 	declineSection   = "decline"
 	endSection       = "7-the-end"
-	resourceSection  = "9-conformance"
+	librarySection   = "8-defaults-of-libraries"
+	resourceSection  = "11-conformance"
 )
 
 // checks are all checks, in the order in which they are made.
 func checks() []check {
 	return []check{
-		{"by-hand", "started by hand, it prints that and exits", launchSection, checkByHand, false},
 		{"handshake", "launch, handshake, control socket and Describe", handshakeSection, checkHandshake, false},
+		{"by-hand", "started by hand, it prints that and exits", launchSection, checkByHand, false},
 		{"describe", "Describe returns the same twice", rpcSection, checkDescribe, false},
+		{"control", "the control socket takes no client but the host", handshakeSection, checkControl, false},
+		{"message-size", "a message of 16 MiB is taken", rpcSection, checkMessageSize, false},
 		{"config", "a configuration that makes no sense is refused with a reason", rpcSection, checkConfig, false},
 		{"prepare", "Configure and PrepareRun succeed, and the data socket is served", rpcSection, checkPrepare, false},
 		{"claims", "claims, hooks and health checks are well formed", reportSection, checkClaims, false},
 		{"watch", "Watch begins with the present state", rpcSection, checkWatch, false},
+		{"once", "Configure and PrepareRun are refused a second time", rpcSection, checkOnce, false},
+		{"calls", "calls are served while others last", librarySection, checkCalls, false},
 		{"optional", "methods that are not implemented are Unimplemented", rpcSection, checkOptional, false},
+		{"metrics", "metrics are those of Prometheus' text format", rpcSection, checkMetrics, false},
 		{"standby", "a standby accepts nothing before Activate", rpcSection, checkStandby, false},
 		{"requests", "ordinary requests get well-formed responses", dataSection, checkRequests, false},
-		{"large-head", "a request head of 256 KiB is taken", dataSection, checkLargeHead, false},
+		{"peers", "connections of other processes are closed", dataSection, checkPeers, false},
+		{"large-head", "a request head of almost 4 MiB is taken", dataSection, checkLargeHead, false},
 		{"expect", "a body that has to be asked for", dataSection, checkExpect, false},
 		{"large-body", "a body of 16 MiB arrives, or is turned down properly", dataSection, checkLargeBody, false},
 		{"decline", "what is declined reaches the next stage with its body", declineSection, checkDecline, false},
+		{"encoded-path", "a path is the same with a character encoded", reportSection, checkEncodedPath, false},
 		{"odd-paths", "a path such as /a/../b is not taken for another", dataSection, checkOddPaths, false},
 		{"echo", "bodies of all sizes and framings come back unchanged", dataSection, checkEcho, false},
 		{"streaming", "what is written arrives before the response ends", dataSection, checkStreaming, false},
@@ -53,8 +62,10 @@ func checks() []check {
 		{"hooks", "post-start hooks run to their end", rpcSection, checkPostStart, false},
 		{"health", "health checks respond in time", rpcSection, checkHealth, false},
 		{"memory", "memory and descriptors stay level over many requests", resourceSection, checkMemory, true},
-		{"idle", "an idle connection stays open", dataSection, checkIdle, false},
+		{"audit", "what it adds to audit events and latencies is well formed", responseSection, checkAudit, false},
+		{"idle", "an idle connection stays open", dataSection, checkIdle, true},
 		{"signals", "SIGINT, SIGTERM and SIGHUP do not end it", endSection, checkSignals, false},
+		{"children", "what it starts stays in its process group", endSection, checkChildren, false},
 		{"logging", "its log is understood and no flood", outputSection, checkLogging, false},
 		{"pre-shutdown", "pre-shutdown hooks run while it serves", rpcSection, checkPreShutdown, false},
 		{"drain", "Drain ends long-running requests and nothing else", rpcSection, checkDrain, false},

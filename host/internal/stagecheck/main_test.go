@@ -3,11 +3,14 @@
 package stagecheck
 
 import (
+	"context"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -26,6 +30,13 @@ import (
 const envMode = "STAGECHECK_TEST_MODE"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "peer" {
+		timeout, err := time.ParseDuration(os.Args[3])
+		if err != nil {
+			panic(err)
+		}
+		os.Exit(Peer(os.Args[2], timeout))
+	}
 	if mode := os.Getenv(envMode); mode != "" {
 		play(mode)
 		os.Exit(0)
@@ -40,9 +51,23 @@ func play(mode string) {
 		time.Sleep(time.Hour)
 	case byHand && mode == "by-hand-silent":
 		os.Exit(1)
+	case byHand && mode == "by-hand-status":
+		fmt.Fprintln(os.Stderr, "is a part of a test")
+		os.Exit(3)
+	case byHand && mode == "by-hand-crash":
+		fmt.Fprintln(os.Stderr, strings.Repeat("Traceback of a test\n", 20))
+		os.Exit(1)
 	case byHand:
 		fmt.Fprintln(os.Stderr, "is a part of a test")
 		os.Exit(1)
+	case mode == "unflushed":
+		time.Sleep(time.Hour)
+	case mode == "padding":
+		der := strings.Repeat("A", 100)
+		fmt.Printf("1|1|unix|%s/x|grpc|%s==\n", os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), der)
+		time.Sleep(time.Hour)
+	case mode == "control":
+		serveAnybody()
 	case mode == "handshake":
 		fmt.Println("hello")
 		time.Sleep(time.Hour)
@@ -64,14 +89,25 @@ func serve(mode string) {
 	}
 	log := hclog.New(&hclog.LoggerOptions{Output: os.Stderr, JSONFormat: true, Level: hclog.Info})
 	b := &broken{mode: mode, stderr: os.Stderr}
-	service, err := sdk.NewService(b.stage(), listener{ln, mode}, log)
+	b.data = listener{ln, mode}
+	service, err := sdk.NewService(b.stage(), b.data, log)
 	if err != nil {
 		panic(err)
 	}
 	b.Service = service
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: stagev1.Handshake(), Plugins: stagev1.Plugins(b), Logger: log,
-		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server { return grpc.NewServer(opts...) },
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			switch mode {
+			case "message-size":
+			case "calls":
+				opts = append(opts, grpc.MaxConcurrentStreams(6))
+				fallthrough
+			default:
+				opts = append(opts, grpc.MaxRecvMsgSize(64<<20))
+			}
+			return grpc.NewServer(opts...)
+		},
 	})
 	if mode == "stop" {
 		os.Exit(7)
@@ -84,18 +120,65 @@ func exitWithHost() {
 	os.Exit(3)
 }
 
-// listener closes idle connections in the mode "idle".
+// serveAnybody serves the control socket without a look at the certificates of clients.
+func serveAnybody() {
+	own, err := selfSigned()
+	if err != nil {
+		panic(err)
+	}
+	path := os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x"
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&own)))
+	stagev1.RegisterStageServer(server, anybody{})
+	fmt.Printf("1|1|unix|%s|grpc|%s\n", path, base64.RawStdEncoding.EncodeToString(own.Certificate[0]))
+	_ = server.Serve(ln)
+}
+
+type anybody struct {
+	stagev1.UnimplementedStageServer
+}
+
+func (anybody) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.DescribeResponse, error) {
+	return &stagev1.DescribeResponse{Name: "test"}, nil
+}
+
+// listener takes connections of the host only. It closes idle connections in the mode "idle".
 type listener struct {
 	net.Listener
 	mode string
 }
 
 func (l listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil && l.mode == "idle" {
-		conn = &impatient{Conn: conn}
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.mode != "peers" && peerOf(conn) != os.Getppid() {
+			_ = conn.Close()
+			continue
+		}
+		if l.mode == "idle" {
+			conn = &impatient{Conn: conn}
+		}
+		return conn, nil
 	}
-	return conn, err
+}
+
+func peerOf(conn net.Conn) (pid int) {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		panic(err)
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
 }
 
 type impatient struct{ net.Conn }
@@ -104,7 +187,7 @@ func (c *impatient) Read(p []byte) (int, error) {
 	if len(p) == 1 { // how net/http waits for another request
 		return c.Conn.Read(p)
 	}
-	timer := time.AfterFunc(5*time.Second, func() { _ = c.Close() })
+	timer := time.AfterFunc(10*time.Second, func() { _ = c.Close() })
 	defer timer.Stop()
 	return c.Conn.Read(p)
 }
@@ -119,6 +202,7 @@ type broken struct {
 	one       sync.Mutex
 	leak      [][]byte
 	conns     []net.Conn
+	data      net.Listener
 }
 
 func (b *broken) stage() sdk.Stage {
@@ -126,6 +210,8 @@ func (b *broken) stage() sdk.Stage {
 	switch b.mode {
 	case "schema":
 		schema = "{"
+	case "schema-type":
+		schema = `{"type":"objekt"}`
 	case "config-keys": // which it does not look at
 		schema = `{"type":"object","additionalProperties":false}`
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
 )
 
 // checkOddPaths sends paths that a library may take for the one that the stage serves. The host keeps them
@@ -50,4 +51,38 @@ func oddPaths(path string) []string {
 		dir + "/./" + last, dir + "/x/../" + last, dir + "/x/%2e%2e/" + last, dir + "//" + last,
 		dir + "/x%2f../" + last, dir + "/x/..;y/" + last, dir + "/x%5c..%5c" + last,
 	}
+}
+
+// checkEncodedPath asks for a path with one character encoded: the host takes it for the same path, as RFC 3986 does.
+func checkEncodedPath(ctx context.Context, s *suite) error {
+	st, path, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	at := strings.LastIndexFunc(path, unicode.IsLetter)
+	if at < 0 {
+		return skip("the path has no letter; name another with --path")
+	}
+	encoded := fmt.Sprintf("%s%%%02x%s", path[:at], path[at], path[at+1:])
+	served, err := st.do(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	got, err := st.do(ctx, http.MethodGet, encoded, nil, nil)
+	expected := fmt.Sprintf("the response to GET %s that GET %s gets: %s", encoded, path, served)
+	switch {
+	case err != nil:
+		return want(expected, "%v", err)
+	case got.handed != served.handed || got.status != served.status && (got.status == http.StatusNotFound || got.status == http.StatusBadRequest):
+		return want(expected, "%s", got)
+	}
+	return nil
+}
+
+// String says what has become of the request.
+func (r response) String() string {
+	if r.handed {
+		return "declined"
+	}
+	return fmt.Sprintf("%d", r.status)
 }

@@ -3,7 +3,6 @@ package stagecheck
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -25,15 +24,6 @@ func checkOptional(ctx context.Context, s *suite) error {
 	if err != nil && !unimplemented(err) {
 		return want("no error, or UNIMPLEMENTED, from Notify with an unknown signal", "%s", reason(err))
 	}
-	text, err := gather(ctx, st)
-	if err != nil && !unimplemented(err) {
-		return want("metrics, or UNIMPLEMENTED, from GatherMetrics", "%s", reason(err))
-	}
-	for line := range strings.Lines(text) {
-		if c := line[0]; c != '#' && c != '\n' && c != '_' && c != ':' && (c|0x20 < 'a' || c|0x20 > 'z') {
-			return want("metrics in Prometheus' text format", "the line %.100q", line)
-		}
-	}
 	for what, call := range map[string]func(context.Context, *stagev1.RunHookRequest) error{
 		"RunPostStartHook": func(ctx context.Context, r *stagev1.RunHookRequest) error {
 			_, err := st.rpc.RunPostStartHook(ctx, r)
@@ -50,24 +40,6 @@ func checkOptional(ctx context.Context, s *suite) error {
 		}
 	}
 	return nil
-}
-
-func gather(ctx context.Context, st *stage) (string, error) {
-	stream, err := st.rpc.GatherMetrics(ctx, &stagev1.GatherMetricsRequest{})
-	if err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	for {
-		piece, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return text.String(), nil
-		}
-		if err != nil {
-			return "", err
-		}
-		text.Write(piece.GetText())
-	}
 }
 
 // standbyTime is how long a standby is watched to accept nothing.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/schema"
 )
 
 // Options are what to check.
@@ -24,7 +25,7 @@ type Options struct {
 	Config json.RawMessage
 	// Flags are the API server's, each as name=value, for stages that are API servers.
 	Flags []string
-	// Env is added to the stage's environment.
+	// Env is added to the stage's environment, as stages.NAME.env is.
 	Env map[string]string
 	// Paths are sent ordinary requests; paths that the stage claims if empty.
 	Paths []string
@@ -38,6 +39,11 @@ type Options struct {
 	// Only names the checks to run; all if empty. Others are not reported. A name that no
 	// check has is an error.
 	Only []string
+	// Skip names checks that are not made: they are reported as skipped.
+	Skip []string
+	// Peer is the command line of a program that calls Peer with the rest of its arguments: a process that is not the stage's
+	// host. Without it, the check that needs one is skipped.
+	Peer []string
 	// Progress is called with each result, as it comes. It may be nil.
 	Progress func(Result)
 }
@@ -80,6 +86,7 @@ type suite struct {
 	logs   *recorder
 	report *Report
 
+	check string // that is being made
 	stage *stage // running and prepared; nil if none is
 	// cannot is why no stage can be had, once that is known.
 	cannot error
@@ -125,7 +132,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 // known refuses names of checks that there are none of.
 func (o Options) known() error {
 	names := Names()
-	for _, name := range o.Only {
+	for _, name := range slices.Concat(o.Only, o.Skip) {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("there is no check %q; the checks are %s", name, strings.Join(names, ", "))
 		}
@@ -143,6 +150,12 @@ func (s *suite) add(r Result) {
 // run makes a result of one check. A stage that has died in it is not used again.
 func (s *suite) run(ctx context.Context, c check) Result {
 	r := Result{Check: c.name, Summary: c.summary, Section: "docs/protocol.md#" + c.section, Status: Passed}
+	if slices.Contains(s.opts.Skip, c.name) {
+		r.Status, r.Reason = Skipped, "was not to be made"
+		return r
+	}
+	s.check = c.name
+	used, launched := s.stage, s.logs.count()
 	began := time.Now()
 	limit := s.opts.Timeout
 	if c.patient {
@@ -156,6 +169,9 @@ func (s *suite) run(ctx context.Context, c check) Result {
 	}
 	r.Took = time.Since(began)
 	r.judge(err, limit)
+	if r.Status == Failed {
+		s.logs.show(launched, used, s.stage)
+	}
 	return r
 }
 
@@ -221,11 +237,25 @@ func (s *suite) bringUp(ctx context.Context) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(st.configure(ctx, s.opts.Config, false), st.prepare(ctx)); err != nil {
+	err = s.validate(ctx, st)
+	if err == nil {
+		err = errors.Join(st.configure(ctx, s.opts.Config, false), st.prepare(ctx))
+	}
+	if err != nil {
 		st.close()
 		return nil, err
 	}
+	st.watch(ctx)
 	return st, nil
+}
+
+// validate checks the configuration as the host does before it configures a stage.
+func (s *suite) validate(ctx context.Context, st *stage) error {
+	config := map[string]any{}
+	if err := json.Unmarshal(s.opts.Config, &config); err != nil {
+		return fmt.Errorf("the stage's own configuration: want an object, have %.100s", s.opts.Config)
+	}
+	return schema.CheckStage(ctx, st.name, st.process, config, st.flags)
 }
 
 // drop ends the stage that serves requests.

@@ -43,6 +43,9 @@ type stage struct {
 	path       string                      // serves ordinary requests; see suite.path
 	status     int                         // of its response to GET
 	idle       *rawConn
+	log        *processLog
+	events     events
+	headers    *headers
 	ending     bool // its end is expected
 	closers    []func()
 }
@@ -50,7 +53,7 @@ type stage struct {
 // launch starts the binary and builds the chain around it: the stage, and one downstream
 // that responds to everything.
 func (s *suite) launch(ctx context.Context) (*stage, error) {
-	st := &stage{name: s.binary.Name, flags: s.opts.Flags, wait: s.wait, token: rand.Text()}
+	st := &stage{name: s.binary.Name, flags: s.opts.Flags, wait: s.wait, token: rand.Text(), log: s.logs.process(s.check)}
 	if err := s.build(ctx, st); err != nil {
 		st.close()
 		return nil, err
@@ -79,7 +82,7 @@ func (s *suite) build(ctx context.Context, st *stage) error {
 	}
 	st.process, err = process.Start(ctx, process.Spec{
 		Stage: s.binary.Name, Binary: s.binary.Path, Listener: st.listener, RuntimeDir: s.dir, Env: s.opts.Env,
-		StartTimeout: s.opts.Timeout, Logger: s.logs.logger(hclog.Info),
+		StartTimeout: s.opts.Timeout, Logger: st.log.logger(hclog.Info),
 	})
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func checkMode(t *testing.T, mode string, opts Options) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Binary, opts.Name, opts.Env = self, "test", map[string]string{envMode: mode}
+	opts.Binary, opts.Name, opts.Env, opts.Peer = self, "test", map[string]string{envMode: mode}, []string{self, "peer"}
 	report, err := Run(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -73,10 +73,17 @@ func TestBroken(t *testing.T) {
 	for _, tc := range []struct{ mode, check, got string }{
 		{"by-hand", "by-hand", "still runs after"},
 		{"by-hand-silent", "by-hand", "no word of explanation"},
+		{"by-hand-status", "by-hand", "status 3"},
+		{"by-hand-crash", "by-hand", "as of a crash"},
 		{"handshake", "handshake", `"hello"`},
+		{"unflushed", "handshake", "its standard output is buffered"},
+		{"padding", "handshake", "with padding; it must have none"},
 		{"name", "handshake", `reports the name "other"`},
 		{"describe", "describe", `version:"2"`},
 		{"schema", "describe", `"{"`},
+		{"schema-type", "describe", `there is no type "objekt"`},
+		{"control", "control", "a response to a client with"},
+		{"message-size", "message-size", "larger than max"},
 		{"config", "config", "no error for " + nonsense},
 		{"config-keys", "config", `no error for {"` + unknownKey},
 		{"config-good", "config", "is wrong"},
@@ -87,11 +94,20 @@ func TestBroken(t *testing.T) {
 		{"claim-match", "claims", "9"},
 		{"claim-hooks", "claims", `"start"`},
 		{"watch", "watch", "/test"},
+		{"watch-silent", "watch", "none within"},
+		{"once", "once", "OK"},
+		{"calls", "calls", "no more than "},
+		{"metrics", "metrics", "malformed"},
+		{"metrics-name", "metrics", "names that begin with catena_"},
+		{"metrics-twice", "metrics", "a series twice"},
 		{"optional", "optional", "what is that?"},
 		{"standby", "standby", "HTTP/1.1 "},
 		{"closes", "requests", "Connection: close"},
 		{"head", "requests", ""},
+		{"peers", "peers", "--skip peers"},
 		{"large-head", "large-head", "431"},
+		{"large-head-300k", "large-head", "431"},
+		{"encoded-path", "encoded-path", "404"},
 		{"expect", "expect", "i/o timeout"},
 		{"expect-decline", "expect", "100 Continue, and then a decline"},
 		{"large-body", "large-body", "exited with status 5"},
@@ -109,6 +125,11 @@ func TestBroken(t *testing.T) {
 		{"hooks", "hooks", "no luck"},
 		{"health", "health", "DeadlineExceeded"},
 		{"sick", "health", "well: no luck"},
+		{"health-names", "health", `those of ["other" "well"]`},
+		{"health-unknown", "health", "a check that passes"},
+		{"audit", "audit", "no JSON object of the members"},
+		{"latency", "audit", "not NAME=NANOSECONDS"},
+		{"children", "children", "sleep (process"},
 		{"memory", "memory", "MiB more"},
 		{"idle", "idle", ""},
 		{"signals", "signals", "its end"},
@@ -117,6 +138,8 @@ func TestBroken(t *testing.T) {
 		{"pre-shutdown", "pre-shutdown", "no luck"},
 		{"drain", "drain", "1"},
 		{"drain-stream", "drain", "1"},
+		{"drain-spread", "drain", "all of them within"},
+		{"drain-closes", "drain", "i/o timeout"},
 		{"stop", "stop", "status 7"},
 		{"host-death", "host-death", "a process that runs"},
 	} {
@@ -144,7 +167,7 @@ func TestBroken(t *testing.T) {
 func TestNothingWorks(t *testing.T) {
 	t.Parallel()
 	report := checkMode(t, "handshake", Options{Timeout: 10 * time.Second})
-	if report.Count(Failed) != 1 || report.Count(Skipped) != len(checks())-2 {
+	if report.Count(Failed) != 1 || report.Count(Skipped) != len(checks())-1 {
 		t.Error(report.Summary())
 	}
 }
@@ -160,7 +183,7 @@ func TestNoBinary(t *testing.T) {
 func TestUnknownCheck(t *testing.T) {
 	t.Parallel()
 	_, err := Run(t.Context(), Options{Binary: "/no/such/file", Only: []string{"echo", "nosuch"}})
-	if err == nil || !strings.Contains(err.Error(), `no check "nosuch"; the checks are by-hand, `) {
+	if err == nil || !strings.Contains(err.Error(), `no check "nosuch"; the checks are handshake, `) {
 		t.Errorf("%v", err)
 	}
 }
@@ -169,11 +192,16 @@ func TestUnknownCheck(t *testing.T) {
 func TestLogTail(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
-	log := r.logger(hclog.Info)
+	log := r.process("prepare").logger(hclog.Info)
+	r.process("other").logger(hclog.Info).Info("of a process in which nothing failed")
 	log.Info("plain")
 	log.Named("stage").Error("request failed", "path", "/a", "error", errors.New("no \"luck\" today"), "empty", "", "count", 3)
-	for i, want := range []string{`[INFO] plain`, `[ERROR] request failed count=3 empty="" error="no \"luck\" today" path=/a`} {
-		if got := r.tail(); len(got) != 2 || got[i] != want {
+	if got := r.tail(); len(got) != 0 {
+		t.Errorf("%q, though nothing failed", got)
+	}
+	r.show(2, &stage{log: r.processes[0]})
+	for i, want := range []string{`process started for the check prepare:`, `[INFO] plain`, `[ERROR] request failed count=3 empty="" error="no \"luck\" today" path=/a`} {
+		if got := r.tail(); len(got) != 3 || got[i] != want {
 			t.Errorf("line %d of %q, want %q", i, got, want)
 		}
 	}

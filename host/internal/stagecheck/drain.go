@@ -1,0 +1,114 @@
+package stagecheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
+)
+
+const (
+	// drainStreams are open when the stage drains.
+	drainStreams = 16
+	// leastSpread is the part of the spread over which their ends have to be. That sixteen random moments are closer
+	// together happens once in a hundred million times.
+	leastSpread = 0.2
+)
+
+// checkDrain has streams open, and makes a request on a connection of its own in the end.
+func checkDrain(ctx context.Context, s *suite) error {
+	st, err := s.prepared(ctx)
+	if err != nil {
+		return err
+	}
+	if _, _, err := s.path(ctx); err != nil && !errors.As(err, new(skip)) {
+		return err
+	}
+	streams, err := s.openStreams(ctx, st)
+	if err != nil {
+		return err
+	}
+	drainCtx, cancel := context.WithTimeout(ctx, s.wait.third())
+	defer cancel()
+	spread := s.wait.third() / 4
+	resp, err := st.rpc.Drain(drainCtx, &stagev1.DrainRequest{Spread: durationpb.New(spread)})
+	switch {
+	case unimplemented(err):
+		return skip("the stage does not implement Drain")
+	case err != nil:
+		return want(fmt.Sprintf("a response to Drain within %s", s.wait.third()), "%s", reason(err))
+	case resp.GetRunning() != 0:
+		return want("no request running after Drain", "%d", resp.GetRunning())
+	}
+	if err := checkEnds(streams, spread); err != nil {
+		return err
+	}
+	if st.path == "" {
+		return nil
+	}
+	conn, err := st.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.exchange(http.MethodGet, st.path); err != nil {
+		return want(fmt.Sprintf("a response to GET %s on a new connection after Drain: it closes nothing", st.path), "%v", err)
+	}
+	return st.again(ctx, "after Drain")
+}
+
+// streamEnd is how and when a stream has ended.
+type streamEnd struct {
+	at  time.Time
+	err error
+}
+
+// openStreams begins streams, if the stage has the endpoint. Their ends come on the channels.
+func (s *suite) openStreams(ctx context.Context, st *stage) ([]<-chan streamEnd, error) {
+	_, path, err := s.endpointPath(ctx, "stream")
+	if err != nil {
+		return nil, nil
+	}
+	var streams []<-chan streamEnd
+	for range drainStreams {
+		resp, r, err := st.open(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		st.closers = append(st.closers, func() { _ = resp.Body.Close() })
+		ended := make(chan streamEnd, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, r)
+			ended <- streamEnd{time.Now(), err}
+		}()
+		streams = append(streams, ended)
+	}
+	return streams, nil
+}
+
+// checkEnds looks at the streams after Drain, which has returned when there were none any more.
+func checkEnds(streams []<-chan streamEnd, spread time.Duration) error {
+	var ends []time.Time
+	for _, ended := range streams {
+		end := <-ended
+		if end.err != nil {
+			return want("a stream that ends properly when the stage drains", "%v", end.err)
+		}
+		ends = append(ends, end.at)
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	if took := ends[len(ends)-1].Sub(ends[0]); took < time.Duration(leastSpread*float64(spread)) {
+		return want(fmt.Sprintf("%d streams that end each at its own moment, over the spread of %s", len(ends), spread), "all of them within %s", took.Round(time.Millisecond))
+	}
+	return nil
+}
