@@ -33,6 +33,9 @@ func Main(version string) int {
 		return int(code)
 	}
 	fmt.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
+	if coded := (*codedError)(nil); errors.As(err, &coded) {
+		return coded.code
+	}
 	return 1
 }
 
@@ -40,6 +43,23 @@ func Main(version string) int {
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// codedError is an error whose exit code is not 1.
+type codedError struct {
+	error
+	code int
+}
+
+func (e *codedError) Unwrap() error { return e.error }
+
+// withCode gives the error of f an exit code, if it has none.
+func withCode(code int, f func() error) error {
+	err := f()
+	if err == nil || errors.As(err, new(exitCode)) {
+		return err
+	}
+	return &codedError{err, code}
+}
 
 func rootCommand(version string) *cobra.Command {
 	root := &cobra.Command{

@@ -17,8 +17,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/scaffold"
 	"github.com/catena-dev/catena/host/internal/stagecheck"
 	"github.com/catena-dev/catena/host/internal/store"
@@ -31,7 +31,7 @@ func stageCommand(version string) *cobra.Command {
 		Short: "Write and check stages",
 		Long:  "What authors of stages need. docs/tutorial.md goes from nothing to a running stage.",
 	}
-	cmd.AddCommand(stageNewCommand(version), stageCheckCommand())
+	cmd.AddCommand(stageNewCommand(version), stageCheckCommand(), stagePeerCommand())
 	return cmd
 }
 
@@ -101,7 +101,8 @@ func runStageNew(cmd *cobra.Command, opts scaffold.Options, output string) error
 
 func stageCheckCommand() *cobra.Command {
 	opts := stagecheck.Options{Requests: 10000, Timeout: 30 * time.Second}
-	var output, config string
+	var output, file string
+	var env []string
 	var withStore bool
 	cmd := &cobra.Command{
 		Use:         "check BINARY",
@@ -116,59 +117,98 @@ POST, OPTIONS and DELETE, so do not let a stage be checked that works on real da
 only be checked with the stage's help is checked on the endpoints that it serves below
 --endpoints, see section 9 of docs/protocol.md, and skipped if there are none.
 
-The exit code is 0 if no check has failed.`,
-		Example: `  catena stage check bin/catena-stage-hello --config hello.yaml
+The exit code is 0 if no check has failed, 1 if one has, and 2 if the stage could not be checked.`,
+		Example: `  catena stage check bin/catena-stage-hello --config hello.yaml --env REGION=eu
   catena stage check bin/catena-stage-hello --endpoints /hello/check -o junit > hello.xml`,
 		Args: wantArgs(1, "the binary of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, "text", "json", "junit"); err != nil {
-				return err
-			}
 			opts.Binary = args[0]
-			var err error
-			if opts.Config, err = stageConfig(config); err != nil {
-				return err
-			}
-			if withStore {
-				closeStore, err := checkStore(cmd.Context(), &opts)
+			return withCode(cannotCheck, func() error {
+				if err := checkOutput(output, "text", "json", "junit"); err != nil {
+					return err
+				}
+				self, err := os.Executable()
 				if err != nil {
 					return err
 				}
-				defer closeStore()
-			}
-			return runStageCheck(cmd, opts, output)
+				opts.Peer = []string{self, "stage", "peer"}
+				if opts.Env, err = stageEnv(env); err != nil {
+					return err
+				}
+				if opts.Config, err = stageConfig(file); err != nil {
+					return err
+				}
+				if withStore {
+					closeStore, err := checkStore(cmd.Context(), &opts)
+					if err != nil {
+						return err
+					}
+					defer closeStore()
+				}
+				return runStageCheck(cmd, opts, output)
+			})
 		},
 	}
 	fs := cmd.Flags()
 	fs.BoolVar(&withStore, "store", false, "give the stage an empty store and the flags of an API server that is alone")
-	fs.StringVar(&config, "config", "", "`file` (YAML or JSON) with the stage's own configuration, what config: holds in the host's")
+	fs.StringVar(&file, "config", "", "`file` with the stage's own configuration, what config: holds in the host's: .yaml, .json or .toml")
+	fs.StringArrayVar(&env, "env", nil, "`NAME=VALUE` that the stage finds in its environment, as with env: in the host's configuration (can be repeated)")
 	fs.StringVar(&opts.Name, "name", "", "`name` that the stage must have (default: of the binary, catena-stage-NAME)")
 	fs.StringSliceVar(&opts.Paths, "path", nil, "`path` to send requests to (default: the paths that the stage claims)")
 	fs.StringVar(&opts.Endpoints, "endpoints", "", "`path` below which the stage serves check endpoints")
 	fs.IntVar(&opts.Requests, "requests", opts.Requests, "`number` of requests over which memory must stay level")
 	fs.DurationVar(&opts.Timeout, "timeout", opts.Timeout, "`time` that each step may take")
 	fs.StringSliceVar(&opts.Only, "only", nil, "`names` of the checks to make (default: all)")
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(stagecheck.Names(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
+	fs.StringSliceVar(&opts.Skip, "skip", nil, "`names` of checks not to make, such as peers in a language that cannot ask for SO_PEERCRED")
+	for _, flag := range []string{"only", "skip"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(stagecheck.Names(), cobra.ShellCompDirectiveNoFileComp))
+	}
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json", "toml")
 	registerOutput(cmd, &output, "text", "json", "junit")
 	return cmd
 }
 
-// stageConfig reads a stage's own configuration, as JSON.
+// stageConfig reads a stage's own configuration as the host does, as JSON.
 func stageConfig(file string) (json.RawMessage, error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(file)
+	values, err := config.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	config, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("--config %s: %w", file, err)
-	}
-	return config, nil
+	return json.Marshal(values)
 }
+
+// stageEnv reads variables, each NAME=VALUE.
+func stageEnv(variables []string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, text := range variables {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--env %s: want NAME=VALUE", text)
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// stagePeerCommand is what "catena stage check" starts: another process that connects to the stage.
+func stagePeerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "peer SOCKET TIMEOUT", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			timeout, err := time.ParseDuration(args[1])
+			if err != nil {
+				return err
+			}
+			return exitCode(stagecheck.Peer(args[0], timeout))
+		},
+	}
+}
+
+// cannotCheck is the exit code if a stage cannot be checked at all.
+const cannotCheck = 2
 
 // checkStore starts a store for the time of the check, and adds the flags with which an
 // API server can be alone: everybody may do everything, and what needs other stages is off.

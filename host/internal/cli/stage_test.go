@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,13 +30,19 @@ func TestStageCommandsRefuse(t *testing.T) {
 		{[]string{"check", "x", "-o", "yaml"}, "text, json, junit"},
 		{[]string{"check", "x", "--config", "/no/such/config"}, "--config: open /no/such/config"},
 		{[]string{"check", "x", "--config", broken}, "broken.yaml: "},
+		{[]string{"check", "x", "--env", "REGION"}, "--env REGION: want NAME=VALUE"},
+		{[]string{"check", "/bin/true", "--skip", "nothing"}, `there is no check "nothing"`},
 	} {
 		var out bytes.Buffer
 		root := rootCommand("unknown")
 		root.SetOut(&out)
 		root.SetArgs(append([]string{"stage"}, tc.args...))
-		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+		err := root.ExecuteContext(t.Context())
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q: %v, want %s", tc.args, err, tc.want)
+		}
+		if coded := (*codedError)(nil); tc.args[0] == "check" && (!errors.As(err, &coded) || coded.code != 2) {
+			t.Errorf("%q: %v has not the exit code 2", tc.args, err)
 		}
 	}
 }
@@ -43,10 +50,10 @@ func TestStageCommandsRefuse(t *testing.T) {
 func TestStageConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("greeting: hi\nmany: [1, 2]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("greeting: yes\nmany: [1, 2]\nlarge: 9007199254740993\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := stageConfig(file); err != nil || string(got) != `{"greeting":"hi","many":[1,2]}` {
+	if got, err := stageConfig(file); err != nil || string(got) != `{"greeting":"yes","large":9007199254740993,"many":[1,2]}` { // YAML 1.2, as in the host's files
 		t.Errorf("%s, %v", got, err)
 	}
 	if got, err := stageConfig(""); err != nil || got != nil {

@@ -61,6 +61,16 @@ func fragments(dir string, p *problems) []string {
 	return files
 }
 
+// ReadFile reads one file as the host does, whatever it is about: the same formats, numbers and mistakes.
+func ReadFile(file string) (map[string]any, error) {
+	p := &problems{}
+	l := readLayer(file, p)
+	if l == nil {
+		return nil, p.err()
+	}
+	return l.values, nil
+}
+
 func readLayer(file string, p *problems) *layer {
 	if formatOf(file) == nil {
 		p.addFile(file, 0, "unknown format %q: want .yaml, .yml, .json or .toml", filepath.Ext(file))

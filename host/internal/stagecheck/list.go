@@ -23,8 +23,8 @@ const (
 	responseSection  = "headers-of-a-response"
 	declineSection   = "decline"
 	endSection       = "7-the-end"
-	librarySection   = "8-defaults-of-libraries"
-	resourceSection  = "11-conformance"
+	librarySection   = "10-defaults-of-libraries"
+	resourceSection  = "9-conformance"
 )
 
 // checks are all checks, in the order in which they are made.

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,9 +69,14 @@ func TestWithoutEndpoints(t *testing.T) {
 	}
 }
 
+// allChecks makes all checks of each fault, and not only the one that has to find it. That takes minutes.
+var allChecks = flag.Bool("stagecheck.all", false, "make all checks of each fault in TestBroken")
+
 // Every check can fail, for the reason that it names.
 func TestBroken(t *testing.T) {
 	t.Parallel()
+	// also are the checks that a fault cannot but fail too.
+	also := map[string]string{}
 	for _, tc := range []struct{ mode, check, got string }{
 		{"by-hand", "by-hand", "still runs after"},
 		{"by-hand-silent", "by-hand", "no word of explanation"},
@@ -146,15 +153,26 @@ func TestBroken(t *testing.T) {
 		t.Run(tc.mode, func(t *testing.T) {
 			t.Parallel()
 			opts := Options{Endpoints: "/test/check", Requests: 4000, Timeout: 15 * time.Second, Only: []string{tc.check}}
+			if *allChecks {
+				opts.Only, opts.Requests, opts.Timeout = nil, 4000, 30*time.Second
+			}
 			switch tc.mode {
 			case "expect", "slow-reader", "concurrency": // fail by taking too long
 				opts.Timeout = 6 * time.Second
 			}
-			if tc.check == "logging" {
+			if tc.check == "logging" && !*allChecks {
 				opts.Only = []string{"concurrency", "memory", "logging"}
 			}
 			report := checkMode(t, tc.mode, opts)
 			got := report.Results[len(report.Results)-1]
+			for _, r := range report.Results {
+				switch {
+				case r.Check == tc.check:
+					got = r
+				case r.Status == Failed && !slices.Contains(strings.Fields(also[tc.mode]), r.Check):
+					t.Errorf("%s fails too: %s", r.Check, r)
+				}
+			}
 			t.Log(got)
 			if got.Status != Failed || !strings.Contains(got.Got, tc.got) || got.Expected == "" {
 				t.Errorf("want a failure with %q\n%s", tc.got, strings.Join(report.Log, "\n"))
@@ -274,4 +292,87 @@ func TestDocumented(t *testing.T) {
 	if !strings.HasPrefix(table, want.String()+"\n") {
 		t.Errorf("docs/protocol.md, section 9, should have these rows:\n%s", want.String())
 	}
+}
+
+// Each sentence of the protocol's page with must or should has a check, or a reason why it has none.
+func TestRulesHaveChecks(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "protocol.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", "rules.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentences := ruleSentences(string(page))
+	used := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		by, begin, ok := strings.Cut(strings.TrimSpace(line), " | ")
+		if !ok {
+			continue
+		}
+		names, _, _ := strings.Cut(by, ":")
+		for name := range strings.SplitSeq(names, ", ") {
+			if name != "none" && !slices.Contains(Names(), name) {
+				t.Errorf("rules.txt: %s: there is no check %q", begin, name)
+			}
+		}
+		i := slices.IndexFunc(sentences, func(s string) bool { return strings.HasPrefix(s, begin) })
+		if i < 0 {
+			t.Errorf("rules.txt: docs/protocol.md has no sentence that begins with %q, and has must or should", begin)
+			continue
+		}
+		used[sentences[i]] = true
+	}
+	for _, s := range sentences {
+		if !used[s] {
+			t.Errorf("docs/protocol.md has a rule that is not in rules.txt: %s", s)
+		}
+	}
+}
+
+// ruleSentences are the sentences, cells of tables and items of lists that have must or should.
+func ruleSentences(page string) []string {
+	var units []string
+	unit, code := "", false
+	end := func() {
+		if unit != "" {
+			units = append(units, unit)
+		}
+		unit = ""
+	}
+	for line := range strings.Lines(page) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			code = !code
+		case code, strings.HasPrefix(line, "    "):
+		case line == "", strings.HasPrefix(line, "#"):
+			end()
+		case strings.HasPrefix(line, "|"):
+			end()
+			for cell := range strings.SplitSeq(strings.Trim(line, "|"), " | ") {
+				units = append(units, strings.TrimSpace(cell))
+			}
+		case strings.HasPrefix(line, "- "):
+			end()
+			unit = line[2:]
+		default:
+			unit = strings.TrimSpace(unit + " " + strings.TrimSpace(line))
+		}
+	}
+	end()
+	begin, rule := regexp.MustCompile("[.!?:;]\\s+([A-Z`*])"), regexp.MustCompile(`\b(must|should)\b`)
+	var rules []string
+	for _, unit := range units {
+		from := 0
+		for _, at := range append(begin.FindAllStringSubmatchIndex(unit, -1), []int{0, 0, len(unit)}) {
+			if sentence := strings.TrimSpace(unit[from:at[2]]); rule.MatchString(sentence) {
+				rules = append(rules, sentence)
+			}
+			from = at[2]
+		}
+	}
+	return rules
 }
