@@ -53,9 +53,8 @@ var harmless = []rule{
 	{file: "reflector.go", message: "Failed to watch", cause: isNotServed, level: hclog.Debug},
 	// go-plugin ends a process by an RPC that closes the connection before its response.
 	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
-	// gRPC connects once more to a stage whose process has ended. The host logs that end.
-	{file: "logging.go", message: "[core] [Channel #", text: `grpc: addrConn.createTransport failed to connect to {Addr: "unused", ServerName: "localhost", }`},
-	// etcd does not respond: gRPC logs each of hundreds of connections, and the host logs it once.
+	// gRPC connects once more to a stage whose process has ended, and the host logs that end; or etcd does not respond, and gRPC logs
+	// each of hundreds of connections, the host one line.
 	{file: "logging.go", message: "[core] [Channel #", text: "grpc: addrConn.createTransport failed to connect to ", level: hclog.Debug},
 }
 

@@ -38,7 +38,7 @@ func TestHarmlessLines(t *testing.T) {
 			warnFromController("Unable to remove endpoints from kubernetes service: StorageError: key not found, Code: 1")
 		}},
 		{"address not removed", "WARN", func() { warnFromController("Unable to remove endpoints from kubernetes service: refused") }},
-		{"stage that has ended", "INFO", func() {
+		{"stage that has ended", "DEBUG", func() {
 			fromGRPC("[core] [Channel #9 SubChannel #10] " + connect + `{Addr: "unused", ServerName: "localhost", }. Err: x`)
 		}},
 		{"etcd that has ended", "DEBUG", func() {

@@ -30,7 +30,7 @@ func (b *broken) build(env *sdk.Env) (http.Handler, error) {
 		env.ClaimPrefix("/") // with less, it would not get them
 	}
 	if b.mode == "children" {
-		child := exec.Command("/bin/sleep", "60")
+		child := exec.Command("/bin/sleep", "600")
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := child.Start(); err != nil {
 			return nil, err
