@@ -191,6 +191,7 @@ func (p *Process) startPlugin(ctx context.Context, file *os.File) error {
 		SyncStderr:       p.syncStderr,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.spec.RuntimeDir},
 		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // a connection that gRPC has closed looks like a process that has ended
 			grpc.WithUnaryInterceptor(p.unary),
 			grpc.WithStreamInterceptor(p.stream),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),

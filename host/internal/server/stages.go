@@ -22,6 +22,9 @@ import (
 // hostSocketName is the socket on which stages call the host.
 const hostSocketName = "host.sock"
 
+// maxStageHead is the limit of heads that stages get: one that hands a request on sends the same again.
+const maxStageHead = 4 << 20
+
 // buildChain makes the relay, the socket on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(ctx context.Context) error {
@@ -44,7 +47,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	}
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
 		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse, Initialized: front.WatchInitialized}
-	srv := &http.Server{Handler: handler, ConnContext: withPeer, ErrorLog: r.logs.host.StandardLogger(nil)}
+	srv := &http.Server{Handler: handler, MaxHeaderBytes: maxStageHead, ConnContext: withPeer, ErrorLog: r.logs.host.StandardLogger(nil)}
 	go func() { _ = srv.Serve(l) }()
 	r.undo.add(srv.Close)
 

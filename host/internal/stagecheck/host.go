@@ -76,7 +76,7 @@ func (st *stage) listen(path string, handler http.Handler) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, MaxHeaderBytes: 8 << 20}
+	server := &http.Server{Handler: handler, MaxHeaderBytes: 4 << 20}
 	go func() { _ = server.Serve(ln) }()
 	st.closers = append(st.closers, func() { _ = server.Close() })
 	return nil
