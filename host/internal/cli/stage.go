@@ -196,7 +196,7 @@ func stageEnv(variables []string) (map[string]string, error) {
 // stagePeerCommand is what "catena stage check" starts: another process that connects to the stage.
 func stagePeerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "peer SOCKET TIMEOUT", Hidden: true, Args: cobra.ExactArgs(2),
+		Use: "peer SOCKET TIMEOUT", Hidden: true, Args: wantArgs(2, "a socket and a time"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			timeout, err := time.ParseDuration(args[1])
 			if err != nil {

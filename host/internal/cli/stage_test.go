@@ -28,8 +28,8 @@ func TestStageCommandsRefuse(t *testing.T) {
 		{[]string{"new"}, "needs the name of the stage"},
 		{[]string{"check", "/no/such/stage"}, "/no/such/stage: no such file"},
 		{[]string{"check", "x", "-o", "yaml"}, "text, json, junit"},
-		{[]string{"check", "x", "--config", "/no/such/config"}, "--config: open /no/such/config"},
-		{[]string{"check", "x", "--config", broken}, "broken.yaml: "},
+		{[]string{"check", "x", "--config", "/no/such/config.yaml"}, "--config: /no/such/config.yaml: no such file"},
+		{[]string{"check", "x", "--config", broken}, "broken.yaml:1: "},
 		{[]string{"check", "x", "--env", "REGION"}, "--env REGION: want NAME=VALUE"},
 		{[]string{"check", "/bin/true", "--skip", "nothing"}, `there is no check "nothing"`},
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write docs/compatibility.md")
+var update = flag.Bool("update", false, "write docs/compatibility.md and docs/metrics.md")
 
 // The processes that use a flag.
 const (
@@ -99,11 +99,11 @@ func TestCompatibilityDocument(t *testing.T) {
 			t.Errorf("kube-apiserver has no flag %s", name)
 		}
 	}
-	checkTable(t, filepath.Join("..", "..", "..", "docs", "compatibility.md"), out.String())
+	checkTable(t, filepath.Join("..", "..", "..", "docs", "compatibility.md"), out.String(), "go test ./host/internal/front -run Compatibility -update")
 }
 
 // checkTable compares the table of a document, or writes it with -update.
-func checkTable(t *testing.T, path, rows string) {
+func checkTable(t *testing.T, path, rows, command string) {
 	t.Helper()
 	const head = "|---|---|---|\n"
 	text, err := os.ReadFile(path)
@@ -121,7 +121,7 @@ func checkTable(t *testing.T, path, rows string) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is out of date; write it with: go test ./host/internal/front -run Compatibility -update", path)
+		t.Fatalf("%s is out of date; write it with: %s", path, command)
 	}
 	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 		t.Fatal(err)

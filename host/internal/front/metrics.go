@@ -40,15 +40,15 @@ func newMetrics() *Metrics {
 		registry: metrics.NewKubeRegistry(),
 		stages:   newStageCollector(),
 		hops: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "catena_relay_hops_total", Help: "Requests handed to a stage, by stage and by how that ended.",
+			Name: "catena_relay_hops_total", Help: "Requests handed to a stage, by how that ended: docs/operations.md has the outcomes.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "outcome"}),
 		swaps: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "catena_swaps_total", Help: "Swaps of a stage by how they ended: success, failure (the old process stayed) or rollback.",
+			Name: "catena_swaps_total", Help: "Swaps of a stage by how they ended: success, failure (the old process stayed) or rollback. A swap that is refused because another change is under way does not count.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
 		limits: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "catena_stage_limit_reached_total", Help: "Times that a stage has come to a limit, by the name of the limit.",
+			Name: "catena_stage_limit_reached_total", Help: "Times that a stage has come to a limit of its own or of the host, by the name of the limit.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "limit"}),
 		reloads: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -60,7 +60,7 @@ func newMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "grant"}),
 		shadows: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "catena_shadow_requests_total", Help: "Requests of a sample that were to be compared by catena shadow, by stage and result: equal, different, or why they were not.",
+			Name: "catena_shadow_requests_total", Help: "Requests of the sample of a shadow: equal, different, or why they were not compared (moved, dropped, no response, too large, not sent).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
 		starts: metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -195,11 +195,11 @@ func newStageCollector() *stageCollector {
 	return &stageCollector{
 		state: metrics.NewDesc("catena_stage_state", "1 for the state in which a stage is, 0 for the others.",
 			[]string{"stage", "state"}, nil, metrics.ALPHA, ""),
-		restarts: metrics.NewDesc("catena_stage_restarts_total", "How often a stage was brought up anew after its process had ended.",
+		restarts: metrics.NewDesc("catena_stage_restarts_total", "How often a new process of a stage replaced one that had ended. Failed attempts do not count.",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
-		memory: metrics.NewDesc("catena_stage_memory_bytes", "Memory of all processes of a stage, without the pages of files.",
+		memory: metrics.NewDesc("catena_stage_memory_bytes", "Memory of all processes of a stage, without the pages of files (Linux).",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
-		cpu: metrics.NewDesc("catena_stage_cpu_seconds_total", "CPU time of all processes that a stage has had.",
+		cpu: metrics.NewDesc("catena_stage_cpu_seconds_total", "CPU time of all processes that a stage has had (Linux).",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
 		isolated: metrics.NewDesc("catena_stage_isolated", "1 for each means of the kernel that isolates the process of a stage.",
 			[]string{"stage", "means"}, nil, metrics.ALPHA, ""),

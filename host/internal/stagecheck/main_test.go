@@ -5,10 +5,12 @@ package stagecheck
 import (
 	"context"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +42,10 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(envMode); mode != "" {
 		play(mode)
 		os.Exit(0)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil { // most of them wait most of the time
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
