@@ -40,7 +40,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grant
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross clean test lint test-unit test-race test-e2e test-conformance test-clients chaos chaos-upgrade chaos-hosts \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross clean test lint test-unit test-race test-e2e test-conformance test-clients test-alerts chaos chaos-upgrade chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -162,6 +162,9 @@ test-clients: build tools ## controller-runtime's envtest, helm and kwokctl agai
 	@mkdir -p bin/clients
 	cd test/clients && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/clients/ tool
 	cd test/clients && $(GO) vet . && CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 15m .
+
+test-alerts: ## promtool's tests of the alert rules in configs/prometheus
+	cd test/prometheus && $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0 test rules rules_test.yaml
 
 chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomEvents -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))

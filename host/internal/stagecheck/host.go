@@ -158,8 +158,8 @@ func serveAPI(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, `{"major":"1","minor":"0","gitVersion":"v1.0.0"}`)
 }
 
-// hostPaths are paths that the host serves itself, in front of the chain: no stage gets them.
-var hostPaths = []string{"/healthz", "/livez", "/readyz", "/metrics", "/debug/pprof", "/debug/catena"}
+// hostPaths are paths that the host serves itself, in front of the chain, with what is below them but for the first: no stage gets them.
+var hostPaths = []string{"/", "/version", "/healthz", "/livez", "/readyz", "/metrics", "/debug/pprof", "/debug/catena"}
 
 // downstream is the stage after the one that is checked. It responds to everything but what a host serves
 // itself, and remembers what has come.
