@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 	"time"
 
@@ -46,14 +47,14 @@ func checkByHand(ctx context.Context, s *suite) error {
 		return want(expected, "%v", err)
 	case strings.TrimSpace(output.String()) == "":
 		return want(expected, "%v, and no word of explanation", err)
-	case strings.Count(strings.TrimSpace(output.String()), "\n") >= mostLines:
-		return want(expected, "more than %d lines, as of a crash:\n%.500s", mostLines, output.String())
+	case backtrace.Match(output.Bytes()):
+		return want(expected, "a crash:\n%.500s", output.String())
 	}
 	return nil
 }
 
-// mostLines is how many lines a program may print that says what it is: go-plugin prints three.
-const mostLines = 5
+// backtrace recognizes what common languages print when a program ends by a mistake in it.
+var backtrace = regexp.MustCompile(`(?m)^Traceback \(most recent call last\)|^panic: |^goroutine \d+ \[|Exception in thread|\b[Ss]yntax ?[Ee]rror\b|^\s+at .+:\d+|:\d+:in .+\(\w*Error\)$|panicked at `)
 
 // withoutProtocol is the environment of a shell.
 func withoutProtocol(env []string) []string {

@@ -61,7 +61,7 @@ func play(mode string) {
 		fmt.Fprintln(os.Stderr, "is a part of a test")
 		os.Exit(3)
 	case byHand && mode == "by-hand-crash":
-		fmt.Fprintln(os.Stderr, strings.Repeat("Traceback of a test\n", 20))
+		fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File \"x\", line 3, in <module>\nNameError: name 'prnt' is not defined")
 		os.Exit(1)
 	case byHand:
 		fmt.Fprintln(os.Stderr, "is a part of a test")

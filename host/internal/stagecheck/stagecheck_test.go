@@ -85,7 +85,7 @@ func TestBroken(t *testing.T) {
 		{"by-hand", "by-hand", "still runs after"},
 		{"by-hand-silent", "by-hand", "no word of explanation"},
 		{"by-hand-status", "by-hand", "status 3"},
-		{"by-hand-crash", "by-hand", "as of a crash"},
+		{"by-hand-crash", "by-hand", "a crash"},
 		{"handshake", "handshake", `"hello"`},
 		{"unflushed", "handshake", "its standard output is buffered"},
 		{"padding", "handshake", "with padding; it must have none"},
@@ -381,4 +381,25 @@ func ruleSentences(page string) []string {
 		}
 	}
 	return rules
+}
+
+// What interpreters and runtimes print when a program is wrong is told from what a program says of itself.
+func TestBacktrace(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"x: is a stage of Catena: put it into one of the pluginDirs":                                                                                      false,
+		"is a stage of Catena and runs as a part of it:\nput the file into\nmore\nlines\nof help\nhere\n  --debug[=DIRECTORY]  waits for a host at 10:30": false,
+		"Traceback (most recent call last):\n  File \"x\", line 3":                                                                                        true,
+		"panic: no luck\n\ngoroutine 1 [running]:\nmain.main()":                                                                                           true,
+		"x:3: syntax error, unexpected end-of-input":                                                                                                      true,
+		"/x/stage.js:3\nSyntaxError: Unexpected token":                                                                                                    true,
+		"ReferenceError: y is not defined\n    at Object.<anonymous> (/x/stage.js:3:1)":                                                                   true,
+		"x:3:in 'main': undefined local variable or method 'y' (NameError)":                                                                               true,
+		"Exception in thread \"main\" java.lang.NullPointerException":                                                                                     true,
+		"thread 'main' panicked at src/main.rs:3:5:":                                                                                                      true,
+	} {
+		if got := backtrace.MatchString(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
 }
