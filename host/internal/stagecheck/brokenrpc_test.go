@@ -77,6 +77,9 @@ func (b *broken) PrepareRun(ctx context.Context, r *stagev1.PrepareRunRequest) (
 		return &stagev1.PrepareRunResponse{Claims: []*stagev1.Claim{{Path: "/test", Match: stagev1.Claim_PREFIX}}}, nil
 	}
 	resp, err := b.Service.PrepareRun(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	switch b.mode {
 	case "claim-path":
 		resp.Claims = append(resp.Claims, &stagev1.Claim{Path: "relative", Match: stagev1.Claim_EXACT})

@@ -137,7 +137,7 @@ func serveAnybody() {
 	if err != nil {
 		panic(err)
 	}
-	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&own)))
+	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&own)), grpc.MaxRecvMsgSize(64<<20))
 	stagev1.RegisterStageServer(server, anybody{})
 	fmt.Printf("1|1|unix|%s|grpc|%s\n", path, base64.RawStdEncoding.EncodeToString(own.Certificate[0]))
 	_ = server.Serve(ln)
