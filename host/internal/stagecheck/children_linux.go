@@ -28,13 +28,7 @@ func outside(group int, mark string) []child {
 		if err != nil || !bytes.Contains(environ, []byte(mark)) {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
-			continue
-		}
-		// The name in parentheses may hold anything.
-		_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" "))
-		fields := bytes.Fields(rest)
+		fields := statOf(dir)
 		if len(fields) < 3 || string(fields[0]) == "Z" {
 			continue
 		}

@@ -31,15 +31,20 @@ func usageOf(group int) (usage, error) {
 	return total, nil
 }
 
-// usageIn reads one process, if it belongs to the group.
-func usageIn(dir string, group int) (usage, bool) {
+// statOf returns what the kernel says of a process, from its state on; nothing if it has ended.
+func statOf(dir string) [][]byte {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
-		return usage{}, false
+		return nil
 	}
 	// The name in parentheses may hold anything.
 	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" "))
-	fields := bytes.Fields(rest)
+	return bytes.Fields(rest)
+}
+
+// usageIn reads one process, if it belongs to the group.
+func usageIn(dir string, group int) (usage, bool) {
+	fields := statOf(dir)
 	if len(fields) < 22 || string(fields[2]) != strconv.Itoa(group) {
 		return usage{}, false
 	}

@@ -18,6 +18,12 @@ import (
 // keyspaceClients returns a client of the whole store and one of its part below /own/.
 func keyspaceClients(t *testing.T) (whole, own *clientv3.Client) {
 	t.Helper()
+	return clientsBeside(t, func(o Options, l net.Listener) (*Server, error) { return ServeKeyspace(o, "/own/", l) })
+}
+
+// clientsBeside returns a client of the whole store and one of what is served beside it.
+func clientsBeside(t *testing.T, serve func(Options, net.Listener) (*Server, error)) (whole, own *clientv3.Client) {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -32,7 +38,7 @@ func keyspaceClients(t *testing.T) (whole, own *clientv3.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := ServeKeyspace(o, "/own/", l)
+	k, err := serve(o, l)
 	if err != nil {
 		t.Fatal(err)
 	}

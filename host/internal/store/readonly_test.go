@@ -2,14 +2,10 @@ package store
 
 import (
 	"context"
-	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -17,34 +13,7 @@ import (
 // A client of a ReadOnly sees the whole store, and its changes, and changes nothing.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	o := Options{Dir: filepath.Join(dir, "data"), Socket: filepath.Join(dir, "etcd.sock")}
-	s, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close(context.Background()) })
-	l, err := net.Listen("unix", filepath.Join(dir, "readonly.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := ServeReadOnly(o, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
-	connect := func(socket string) *clientv3.Client {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop(), DialTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	whole, own := connect(o.Socket), connect(l.Addr().String())
+	whole, own := clientsBeside(t, ServeReadOnly)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	watched := own.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCreatedNotify())
@@ -68,7 +37,7 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	put, remove := clientv3.OpPut("/registry/a", "2"), clientv3.OpDelete("/registry/a")
-	_, err = own.Do(ctx, put)
+	_, err := own.Do(ctx, put)
 	refused("put", err)
 	_, err = own.Do(ctx, remove)
 	refused("delete", err)
