@@ -12,6 +12,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
@@ -36,6 +37,8 @@ type Host interface {
 	// ShadowReport is what the latest comparison has found, and StopShadow ends it.
 	ShadowReport() (*shadow.Report, error)
 	StopShadow() (*shadow.Report, error)
+	// Changed records a change that was asked for on the socket.
+	Changed(c Change)
 }
 
 // ErrStarting is why a host that starts does not change its chain.
@@ -43,6 +46,7 @@ var ErrStarting = errors.New("the server is starting: try again when it is ready
 
 // Status is the state of a running host.
 type Status struct {
+	Host HostStatus `json:"host"`
 	// Stages are in the order of the chain.
 	Stages []supervisor.Status `json:"stages"`
 	// Signals are the lifecycle signals so far, in order.
@@ -51,6 +55,16 @@ type Status struct {
 	LastReload *Reload `json:"lastReload,omitempty"`
 	// Shadow is set while requests are compared.
 	Shadow *shadow.Summary `json:"shadow,omitempty"`
+	// Claims are those of each stage, as "catena chain" prints them.
+	Claims map[string][]string `json:"claims"`
+	// Traffic is what each stage has done in the last minute, from head to tail.
+	Traffic []traffic.Stage `json:"traffic"`
+	// Checks are the health checks of the host and of all stages.
+	Checks []Check `json:"checks"`
+	// Events are the latest events, the newest last.
+	Events []Event `json:"events"`
+	// Changes are the latest changes that operators have asked for, the newest last.
+	Changes []Change `json:"changes"`
 }
 
 // Signal is a lifecycle signal of the server.

@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/claim"
@@ -80,4 +83,45 @@ func (e *Explanation) Asked() []string {
 		}
 	}
 	return names
+}
+
+// Sentences say what responds, and whether the user is authorized.
+func (e *Explanation) Sentences() []string {
+	var all []string
+	switch names := e.Asked(); {
+	case e.Host:
+		all = append(all, "The host itself responds.")
+	case len(names) == 0:
+		all = append(all, "No stage claims the path: "+e.ending()+".")
+	default:
+		all = append(all, strings.Join(names, " responds, or passes it on; then ")+" responds, or passes it on; then "+e.ending()+".")
+	}
+	for _, a := range e.Stages {
+		if a.Order > 0 && e.Running && a.State != "serving" {
+			all = append(all, fmt.Sprintf("Stage %s is %s: requests that come to it wait, or get 503.", a.Stage, a.State))
+		}
+	}
+	if !e.Running {
+		all = append(all, "No host runs on this data directory: these are the claims of the last run.")
+	}
+	if a := e.Access; a != nil {
+		verdict := "may not"
+		if a.Allowed {
+			verdict = "may"
+		}
+		line := fmt.Sprintf("%s (in %s) %s %s", a.User, strings.Join(a.Groups, ", "), verdict, a.Request)
+		if a.Reason != "" {
+			line += ": " + a.Reason
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// ending is what comes behind the last stage.
+func (e *Explanation) ending() string {
+	if e.Incomplete != "" {
+		return fmt.Sprintf("503, since stage %s does not know all of its paths yet", e.Incomplete)
+	}
+	return "404"
 }

@@ -30,6 +30,7 @@ func Serve(runtimeDir string, h Host, errorLog *log.Logger) (closeSocket func() 
 	srv := &http.Server{
 		Handler: handler(h), ErrorLog: errorLog,
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: withCaller,
 	}
 	go func() { _ = srv.Serve(l) }()
 	return func() error {
@@ -51,7 +52,9 @@ func handler(h Host) http.Handler {
 			respond(w, nil, err, http.StatusBadRequest)
 			return
 		}
+		began := time.Now()
 		result, err := h.Swap(r.Context(), req)
+		h.Changed(changeBy(r, began, req.command(), err))
 		respond(w, result, err, http.StatusConflict)
 	})
 	mux.HandleFunc("POST /swap/conclude", func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +63,10 @@ func handler(h Host) http.Handler {
 			respond(w, nil, err, http.StatusBadRequest)
 			return
 		}
-		respond(w, struct{}{}, h.Conclude(r.Context(), req), http.StatusConflict)
+		began := time.Now()
+		err := h.Conclude(r.Context(), req)
+		h.Changed(changeBy(r, began, req.command(), err))
+		respond(w, struct{}{}, err, http.StatusConflict)
 	})
 	mux.HandleFunc("POST /upgrade/plan", func(w http.ResponseWriter, r *http.Request) {
 		var req PlanRequest
@@ -77,19 +83,25 @@ func handler(h Host) http.Handler {
 			respond(w, nil, err, http.StatusBadRequest)
 			return
 		}
+		began := time.Now()
 		result, err := h.Shadow(r.Context(), req)
+		h.Changed(changeBy(r, began, "shadow "+req.Stage+" --binary "+req.Binary, err))
 		respond(w, result, err, http.StatusConflict)
 	})
 	mux.HandleFunc("GET /shadow", func(w http.ResponseWriter, _ *http.Request) {
 		result, err := h.ShadowReport()
 		respond(w, result, err, http.StatusNotFound)
 	})
-	mux.HandleFunc("DELETE /shadow", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("DELETE /shadow", func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
 		result, err := h.StopShadow()
+		h.Changed(changeBy(r, began, "shadow stop", err))
 		respond(w, result, err, http.StatusConflict)
 	})
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
 		result, err := h.Reload(r.Context())
+		h.Changed(changeBy(r, began, "reload", err))
 		respond(w, result, err, http.StatusConflict)
 	})
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {

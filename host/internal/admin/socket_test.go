@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +20,9 @@ import (
 type fakeHost struct {
 	asked any
 	err   error
-	begun chan struct{} // closed when the swap of the stage "slow" has begun
+	mu      sync.Mutex
+	changes []Change
+	begun   chan struct{} // closed when the swap of the stage "slow" has begun
 }
 
 func (*fakeHost) Status() Status { return Status{Signals: []Signal{{Name: "ServerStarted"}}} }
@@ -36,6 +39,12 @@ func (h *fakeHost) Swap(ctx context.Context, r SwapRequest) (*supervisor.Swapped
 	}
 	h.asked = r
 	return &supervisor.Swapped{Stage: r.Stage}, h.err
+}
+
+func (h *fakeHost) Changed(c Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changes = append(h.changes, c)
 }
 
 func (*fakeHost) Conclude(context.Context, ConcludeRequest) error { return nil }

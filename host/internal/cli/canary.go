@@ -96,19 +96,6 @@ func (f *moveFlags) canary(cmd *cobra.Command, conditions []string) (*canary.Pla
 	return p, others, nil
 }
 
-// canaryRemark says in a line how a canary goes.
-func canaryRemark(stage string, p supervisor.Probation) string {
-	c := p.Canary
-	next := fmt.Sprintf("the new process stays in %s", left(p.Until))
-	if c.Step+1 < len(c.Shares) {
-		next = fmt.Sprintf("%s in %s", percent.Format(c.Shares[c.Step+1]), left(c.Until))
-	}
-	return fmt.Sprintf("%s is a canary: %s of the requests, by %s, go to %s, the others to %s; %s",
-		stage, percent.Format(c.Shares[c.Step]), c.By, p.To, p.From, next)
-}
-
-func left(until time.Time) time.Duration { return max(0, time.Until(until)).Round(time.Second) }
-
 // maxRows is how many kinds of requests are printed.
 const maxRows = 15
 

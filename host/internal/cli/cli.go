@@ -82,7 +82,7 @@ A first session:
 	root.SetOut(os.Stdout)
 	root.SetVersionTemplate(versionsOf(version).String())
 	root.SetFlagErrorFunc(badFlag)
-	root.AddCommand(serveCommand(version), statusCommand(), swapCommand(), upgradeCommand(), shadowCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
+	root.AddCommand(serveCommand(version), statusCommand(), uiCommand(), swapCommand(), upgradeCommand(), shadowCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
 		kubeconfigCommand(), joinCommand(), tokenCommand(), snapshotCommand(), stageCommand(version), versionCommand(version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -24,8 +24,12 @@ type colours bool
 
 // coloursOf returns true for a terminal, unless the environment asks for none.
 func coloursOf(out io.Writer) colours {
+	return colours(isTerminal(out) && wantsColours(os.Getenv))
+}
+
+func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
-	return colours(ok && term.IsTerminal(int(f.Fd())) && wantsColours(os.Getenv))
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // wantsColours goes by the conventions of no-color.org and bixense.com/clicolors.

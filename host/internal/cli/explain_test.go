@@ -80,7 +80,7 @@ func TestExplanationInWords(t *testing.T) {
 		if strings.Contains(want, "down") {
 			e.Add(claims("a", "/x")).State = "down"
 		}
-		if got := strings.Join(sentences(e), "\n"); !strings.Contains(got, want) {
+		if got := strings.Join(e.Sentences(), "\n"); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

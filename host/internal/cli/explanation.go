@@ -44,7 +44,7 @@ func printExplanation(out io.Writer, format string, e *admin.Explanation) error 
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(sentences(e), "\n"))
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(e.Sentences(), "\n"))
 	return err
 }
 
@@ -58,45 +58,4 @@ func outcomesOf(a admin.ExplainStage) string {
 		words[i] = fmt.Sprintf("%s %d", o, a.Outcomes[o])
 	}
 	return cmp.Or(strings.Join(words, ", "), "-")
-}
-
-// sentences say what responds, and whether the user is authorized.
-func sentences(e *admin.Explanation) []string {
-	var all []string
-	switch names := e.Asked(); {
-	case e.Host:
-		all = append(all, "The host itself responds.")
-	case len(names) == 0:
-		all = append(all, "No stage claims the path: "+ending(e)+".")
-	default:
-		all = append(all, strings.Join(names, " responds, or passes it on; then ")+" responds, or passes it on; then "+ending(e)+".")
-	}
-	for _, a := range e.Stages {
-		if a.Order > 0 && e.Running && a.State != "serving" {
-			all = append(all, fmt.Sprintf("Stage %s is %s: requests that come to it wait, or get 503.", a.Stage, a.State))
-		}
-	}
-	if !e.Running {
-		all = append(all, "No host runs on this data directory: these are the claims of the last run.")
-	}
-	if a := e.Access; a != nil {
-		verdict := "may not"
-		if a.Allowed {
-			verdict = "may"
-		}
-		line := fmt.Sprintf("%s (in %s) %s %s", a.User, strings.Join(a.Groups, ", "), verdict, a.Request)
-		if a.Reason != "" {
-			line += ": " + a.Reason
-		}
-		all = append(all, line)
-	}
-	return all
-}
-
-// ending is what comes behind the last stage.
-func ending(e *admin.Explanation) string {
-	if e.Incomplete != "" {
-		return fmt.Sprintf("503, since stage %s does not know all of its paths yet", e.Incomplete)
-	}
-	return "404"
 }

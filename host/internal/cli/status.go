@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/traffic"
 )
 
 func statusCommand() *cobra.Command {
@@ -33,12 +35,14 @@ func statusCommand() *cobra.Command {
 		Short: "Print the state of the stages of a running host",
 		Long: `Print the state of each stage of the host that runs on the data directory, or of the
 stages that are named: since when, its process with the memory and the CPU time that it
-uses, its version, how often it was restarted, its standby, how the latest swap ended and
-what it is on probation for, why the latest process that failed did, and how the latest
-reload of the configuration went. A stage without a process shows when the next start is
-tried. Memory does not include the pages of files, such as the binary. With -o json in
-bytes and seconds, and also the lifecycle signals that the server has reached; with -o pid
-nothing but the process of each stage.`,
+uses, the requests per second, the share that failed and the latency of the last minute,
+its version, how often it was restarted, its standby, how the latest swap ended and what
+it is on probation for, why the latest process that failed did, and how the latest reload
+of the configuration went. A stage without a process shows when the next start is tried.
+Memory does not include the pages of files, such as the binary. With -o json in bytes and
+seconds, and also claims, health checks, the latest events and changes, and the lifecycle
+signals that the server has reached: docs/status.md. With -o pid nothing but the process
+of each stage.`,
 		Example: `  catena status
   kill -9 $(catena status core -o pid)`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,9 +62,14 @@ nothing but the process of each stage.`,
 				if err != nil {
 					return err
 				}
-				if now := fingerprint(all); now != last {
+				out := cmd.OutOrStdout()
+				if watch && output == "text" && isTerminal(out) {
+					if err := redraw(out, all, len(args) > 0); err != nil {
+						return err
+					}
+				} else if now := fingerprint(all); now != last {
 					last = now
-					if err := printStatus(cmd.OutOrStdout(), output, all, len(args) > 0); err != nil {
+					if err := printStatus(out, output, all, len(args) > 0); err != nil {
 						return err
 					}
 				}
@@ -99,7 +108,7 @@ func pick(all []supervisor.Status, names []string) ([]supervisor.Status, error) 
 
 // fingerprint is the same for two states that look the same to an operator.
 func fingerprint(all admin.Status) string {
-	all.Stages = slices.Clone(all.Stages)
+	all.Stages, all.Traffic, all.Checks = slices.Clone(all.Stages), nil, nil
 	for i, st := range all.Stages {
 		all.Stages[i] = withoutUsage(st)
 		if st.Probation != nil {
@@ -156,15 +165,24 @@ func printStatus(out io.Writer, format string, all admin.Status, compare bool) e
 	case "pid":
 		return printPIDs(out, all.Stages)
 	}
-	w, on := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0), coloursOf(out)
-	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
+	return printStatusText(out, coloursOf(out), all, compare)
+}
+
+func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
+	did := map[string]traffic.Stage{}
+	for _, t := range all.Traffic {
+		did[t.Stage] = t
+	}
 	for _, s := range all.Stages {
-		state, pid, used := s.State+nextStart(s), "-", (*supervisor.Usage)(nil)
-		if hasProcess(s) {
+		state, pid, used := s.State+admin.NextStart(s), "-", (*supervisor.Usage)(nil)
+		if admin.HasProcess(s) {
 			pid, used = strconv.Itoa(s.PID), s.Usage
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
-			s.Stage, on.paint(colourOf(s.State), state), age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
+			s.Stage, on.paint(colourOf(s.State), state), admin.Age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used),
+			perSecond(did[s.Stage].PerSecond), percentOf(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
 		if s.Standby != nil {
 			printGeneration(w, on, "standby", *s.Standby)
 		}
@@ -176,7 +194,7 @@ func printStatus(out io.Writer, format string, all admin.Status, compare bool) e
 		return err
 	}
 	for _, s := range all.Stages {
-		for _, line := range remarks(s) {
+		for _, line := range admin.Remarks(s) {
 			if _, err := fmt.Fprintln(out, line); err != nil {
 				return err
 			}
@@ -196,12 +214,12 @@ func printStatus(out io.Writer, format string, all admin.Status, compare bool) e
 	if all.LastReload == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "configuration read %s ago %s\n", age(all.LastReload.At), all.LastReload)
+	_, err := fmt.Fprintf(out, "configuration read %s ago %s\n", admin.Age(all.LastReload.At), all.LastReload)
 	return err
 }
 
 func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t\n", role, on.paint(colourOf(g.State), g.State), age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t\t\t\t\n", role, on.paint(colourOf(g.State), g.State), admin.Age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
 }
 
 func memoryOf(u *supervisor.Usage) string {
@@ -225,12 +243,41 @@ func cpuOf(u *supervisor.Usage) string {
 	return d.Round(time.Second).String()
 }
 
+func perSecond(n float64) string {
+	if n > 0 && n < 10 {
+		return fmt.Sprintf("%.1f", n)
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+func percentOf(share float64) string {
+	if share > 0 && share < 0.1 {
+		return fmt.Sprintf("%.2g%%", 100*share)
+	}
+	return fmt.Sprintf("%.0f%%", 100*share)
+}
+
+func latencyOf(seconds float64) string { return short(time.Duration(seconds * float64(time.Second))) }
+
+// redrawAgain moves to the upper left corner of a terminal, and clears what is below.
+const redrawAgain = "\x1b[H\x1b[J"
+
+// redraw prints the status in the place of the one before.
+func redraw(out io.Writer, all admin.Status, compare bool) error {
+	var text bytes.Buffer
+	if err := printStatusText(&text, coloursOf(out), all, compare); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, redrawAgain+text.String())
+	return err
+}
+
 // isolationColumn is what isolates the process of a stage, in short.
 func isolationColumn(s supervisor.Status) string {
 	switch {
 	case s.Attached:
 		return "off (attached)"
-	case !hasProcess(s):
+	case !admin.HasProcess(s):
 		return "-"
 	}
 	return isolation.Summary(s.Isolation)
@@ -240,8 +287,8 @@ func isolationColumn(s supervisor.Status) string {
 func printPIDs(out io.Writer, stages []supervisor.Status) error {
 	var errs []error
 	for _, s := range stages {
-		if !hasProcess(s) {
-			errs = append(errs, fmt.Errorf("stage %q has no process: it is %s%s", s.Stage, s.State, nextStart(s)))
+		if !admin.HasProcess(s) {
+			errs = append(errs, fmt.Errorf("stage %q has no process: it is %s%s", s.Stage, s.State, admin.NextStart(s)))
 			continue
 		}
 		fmt.Fprintln(out, s.PID)
@@ -249,83 +296,15 @@ func printPIDs(out io.Writer, stages []supervisor.Status) error {
 	return errors.Join(errs...)
 }
 
-// hasProcess reports whether the process of the stage runs. One that has ended keeps its
-// number until there is another.
-func hasProcess(s supervisor.Status) bool { return s.PID > 0 && !isGone(s.State) }
-
-// isGone reports whether a state is one without a process.
-func isGone(state string) bool {
-	switch state {
-	case supervisor.Down, lifecycle.BackingOff.String(), lifecycle.Failed.String(), lifecycle.Stopped.String():
-		return true
-	}
-	return false
-}
-
-// nextStart returns when a stage without a process gets one.
-func nextStart(s supervisor.Status) string {
-	if hasProcess(s) || s.NextStart.IsZero() {
-		return ""
-	}
-	if left := time.Until(s.NextStart); left > 0 {
-		return fmt.Sprintf(" (next start in %s)", max(left, time.Second).Round(time.Second))
-	}
-	return " (starting)"
-}
-
 // colourOf returns green for what serves or could, and red for what does not.
 func colourOf(state string) colour {
 	switch {
 	case state == lifecycle.Serving.String() || state == lifecycle.StandingBy.String():
 		return green
-	case isGone(state):
+	case admin.IsGone(state):
 		return red
 	}
 	return yellow
 }
 
 func dash(text string) string { return cmp.Or(text, "-") }
-
-// remarks is what has no column.
-func remarks(s supervisor.Status) []string {
-	var lines []string
-	if s.Attached {
-		lines = append(lines, s.Stage+" is a process that was started by hand; this host never kills it")
-	}
-	if granted := s.Grants.String(); granted != "{}" {
-		lines = append(lines, s.Stage+" is granted "+granted)
-	}
-	if !s.Required {
-		lines = append(lines, s.Stage+" is not required: the server is ready without it")
-	}
-	if s.Emulates != "" {
-		lines = append(lines, fmt.Sprintf("%s serves as Kubernetes %s until catena upgrade finalize %[1]s", s.Stage, s.Emulates))
-	}
-	if s.StandbyFailure != "" {
-		lines = append(lines, fmt.Sprintf("%s has no standby: %s", s.Stage, s.StandbyFailure))
-	}
-	if p := s.Probation; p != nil && p.Canary != nil {
-		lines = append(lines, canaryRemark(s.Stage, *p))
-	} else if p != nil {
-		lines = append(lines, fmt.Sprintf("%s is on probation for %s: %d of %d requests have failed; %s would take over again",
-			s.Stage, time.Until(p.Until).Round(time.Second), p.Failed, p.Requests, p.From))
-	}
-	if l := s.LastSwap; l != nil {
-		line := fmt.Sprintf("last swap of %s %s ago: %s", s.Stage, age(l.At), l.Result)
-		if l.Reason != "" {
-			line += ": " + l.Reason
-		}
-		lines = append(lines, line)
-	}
-	if s.Failure != "" {
-		lines = append(lines, "last failure of "+s.Failure)
-	}
-	return lines
-}
-
-func age(since time.Time) string {
-	if since.IsZero() {
-		return "-"
-	}
-	return time.Since(since).Round(time.Second).String()
-}

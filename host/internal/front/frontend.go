@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type Options struct {
 	// Signal is called with the lifecycle signals as they come, one at a time, if it
 	// is not nil. It must not block.
 	Signal func(name string, at time.Time)
+	// Streams are paths with responses that last for as long as their clients want, as those of watches do.
+	Streams []string
 	// Log gets the messages of the front itself; Kubernetes' code logs through klog.
 	Log hclog.Logger
 }
@@ -116,7 +119,11 @@ func (f *Frontend) build(ctx context.Context) error {
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	f.informers = &filterInformers{SharedInformerFactory: servedinformers.New(informers, client.RESTClient())}
-	f.longRunning = config.LongRunningFunc
+	longRunning := config.LongRunningFunc
+	f.longRunning = func(r *http.Request, info *request.RequestInfo) bool {
+		return longRunning(r, info) || slices.Contains(f.opts.Streams, r.URL.Path)
+	}
+	config.LongRunningFunc = f.longRunning
 	f.contents = f.opts.Flags.contents()
 	if f.audit, err = newAuditPolicy(completed.Audit.PolicyFile); err != nil {
 		return err

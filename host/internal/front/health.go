@@ -49,6 +49,16 @@ func (f *Frontend) SetChecks(stages func() []lifecycle.Check) { f.health.stages.
 // first time since Run was called.
 func (f *Frontend) Ready() <-chan struct{} { return f.health.ready }
 
+// WasReady reports whether they have.
+func (f *Frontend) WasReady() bool {
+	select {
+	case <-f.health.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // awaitReady closes the channel of Ready when all checks of /readyz pass.
 func (f *Frontend) awaitReady(ctx context.Context) {
 	tick := time.NewTicker(readyInterval)
@@ -96,8 +106,8 @@ func runner(c healthz.HealthChecker) func(context.Context) error {
 	return func(context.Context) error { return c.Check(nil) }
 }
 
-// of returns the checks that an endpoint, such as readyz, has now.
-func (h *health) of(endpoint string) []lifecycle.Check {
+// all returns the checks that there are now.
+func (h *health) all() []lifecycle.Check {
 	var all []lifecycle.Check
 	if own := h.own.Load(); own != nil {
 		all = slices.Clone(*own)
@@ -105,7 +115,12 @@ func (h *health) of(endpoint string) []lifecycle.Check {
 	if stages := h.stages.Load(); stages != nil {
 		all = append(all, (*stages)()...)
 	}
-	return slices.DeleteFunc(all, func(c lifecycle.Check) bool {
+	return all
+}
+
+// of returns the checks that an endpoint, such as readyz, has now.
+func (h *health) of(endpoint string) []lifecycle.Check {
+	return slices.DeleteFunc(h.all(), func(c lifecycle.Check) bool {
 		switch endpoint {
 		case "healthz":
 			return !c.Healthz
@@ -122,6 +137,49 @@ func (h *health) run(ctx context.Context, endpoint string, check lifecycle.Check
 		return nil
 	}
 	return check.Run(ctx)
+}
+
+// CheckResult is the result of a health check.
+type CheckResult struct {
+	Name string
+	// Endpoints are those that the check is part of.
+	Endpoints []string
+	Required  bool
+	// Err is why it has failed.
+	Err error
+}
+
+// CheckHealth runs the health checks of the server and of its stages, all at once. One that has not returned when ctx ends has
+// failed. There are none before Run.
+func (f *Frontend) CheckHealth(ctx context.Context) []CheckResult {
+	h := &f.health
+	if h.own.Load() == nil {
+		return nil
+	}
+	checks := h.all()
+	results := make([]CheckResult, len(checks))
+	done := make([]chan error, len(checks))
+	for i, check := range checks {
+		results[i] = CheckResult{Name: check.Name, Required: check.Required}
+		for _, e := range []struct {
+			name string
+			has  bool
+		}{{"healthz", check.Healthz}, {"livez", check.Livez}, {"readyz", check.Readyz}} {
+			if e.has {
+				results[i].Endpoints = append(results[i].Endpoints, e.name)
+			}
+		}
+		done[i] = make(chan error, 1)
+		go func() { done[i] <- check.Run(ctx) }()
+	}
+	for i := range checks {
+		select {
+		case results[i].Err = <-done[i]:
+		case <-ctx.Done():
+			results[i].Err = context.Cause(ctx)
+		}
+	}
+	return results
 }
 
 // pass reports whether all required checks of an endpoint pass.

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -13,6 +14,9 @@ import (
 // operators of this server.
 const ChainPath = "/debug/catena/chain"
 
+// DashboardPath is where people see the chain. What it consists of is below.
+const DashboardPath = "/debug/catena/"
+
 // operatorTimeout bounds the question whether a user is an operator, which an authorization
 // webhook may have to decide.
 const operatorTimeout = time.Second
@@ -21,6 +25,14 @@ const operatorTimeout = time.Second
 // before Run.
 func (f *Frontend) HandleChain(h http.Handler) {
 	f.server.Handler.NonGoRestfulMux.UnlistedHandle(ChainPath, h)
+}
+
+// HandleDashboard makes a handler serve DashboardPath and all paths below it that have no other handler, after the filters. It
+// is to be called before Run.
+func (f *Frontend) HandleDashboard(h http.Handler) {
+	mux := f.server.Handler.NonGoRestfulMux
+	mux.UnlistedHandle(strings.TrimSuffix(DashboardPath, "/"), http.RedirectHandler(DashboardPath, http.StatusMovedPermanently))
+	mux.UnlistedHandlePrefix(DashboardPath, h)
 }
 
 // isOperator reports whether the user of a request may see details of the chain.

@@ -73,9 +73,14 @@ type Hop struct {
 	Outcome Outcome
 	// Status is that of the stage's response; 0 if there was none.
 	Status int
-	// Request is set, and Began is when the stage got it, while requests are split, unless a stage has made it; see Split.
+	// From is the stage that has handed the request on, by declining or calling; empty if the host did.
+	From string
+	// Took is how long the stage has had the request. Streams says that this was up to the client: the response is a watch, or
+	// the connection was upgraded.
+	Took    time.Duration
+	Streams bool
+	// Request is set while requests are split, unless a stage has made it; see Split.
 	Request *http.Request
-	Began   time.Time
 }
 
 // Failed reports whether the stage has not done its work: it responded with a status of

@@ -145,6 +145,8 @@ type call struct {
 	delegate string
 	// canary is Caller.Canary.
 	canary bool
+	// caller is the stage; empty if it is the host itself.
+	caller string
 }
 
 type callKey struct{}
@@ -230,7 +232,7 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 		http.Error(w, "stage "+strconv.Quote(delegate)+" is not downstream of stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
 	}
-	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate, canary: caller.Canary})
+	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate, canary: caller.Canary, caller: caller.Stage})
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && chain.IsDiscovery(r.URL.Path):
 		h.Chain.ServeHTTP(w, r)

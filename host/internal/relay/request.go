@@ -54,9 +54,10 @@ type request struct {
 	called *atomic.Bool
 	mark   atomic.Bool
 
-	// The current attempt. Of began, see Hop.
+	// The current attempt. split says that Hop.Request is set.
 	stage    string
 	began    time.Time
+	split    bool
 	endpoint *endpoint
 	conn     *h1.Conn
 	unwatch  func() bool // ends the watch over the context; false if it has ended

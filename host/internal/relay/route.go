@@ -207,10 +207,8 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 
 // beginHop records that the stage gets the request.
 func (x *request) beginHop(s *snapshot, stage string) {
-	x.stage, x.logged, x.called, x.began = stage, nil, &x.mark, time.Time{}
-	if s.round > 0 && callFrom(x.r.Context()) == nil {
-		x.began = time.Now()
-	}
+	x.stage, x.logged, x.called, x.began = stage, nil, &x.mark, time.Now()
+	x.split = s.round > 0 && callFrom(x.r.Context()) == nil
 	if l, ok := x.r.Context().Value(hopLogKey{}).(*HopLog); ok {
 		x.logged = l.begin(stage)
 		x.called = &x.logged.called
@@ -243,8 +241,9 @@ func safe(r *http.Request) bool { return safeMethod(r.Method) && h1.UpgradeOf(r)
 
 // observe reports how the hop ended, or an attempt that another follows.
 func (x *request) observe(e *endpoint, o Outcome) {
-	h := Hop{Stage: x.stage, Outcome: o, Began: x.began}
-	if !x.began.IsZero() {
+	h := Hop{Stage: x.stage, Outcome: o, From: x.from(), Took: time.Since(x.began)}
+	h.Streams = o == Upgraded || x.chain.config.Watch != nil && x.chain.config.Watch(x.r)
+	if x.split {
 		h.Request = x.r
 	}
 	if e != nil {
@@ -262,6 +261,17 @@ func (x *request) observe(e *endpoint, o Outcome) {
 		x.logged.end(h.Outcome)
 	}
 	x.chain.config.Observe(h)
+}
+
+// from is the stage that has handed the request on to the present one; empty if the host did.
+func (x *request) from() string {
+	if n := len(x.asked); n > 0 {
+		return x.asked[n-1]
+	}
+	if call := callFrom(x.r.Context()); call != nil && call.delegate != "" {
+		return call.caller
+	}
+	return x.after
 }
 
 // respondFailure responds to a request that got no response from its stage.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -19,6 +21,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/traffic"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -34,6 +38,11 @@ type commands struct {
 	storage  store.Options
 	flags    *front.Flags
 	shadows  *shadows
+	history  *history
+	traffic  *traffic.Meter
+	checks   *checkResults
+	version  string
+	started  time.Time
 	// serving reports whether the chain is up, so that it can be changed.
 	serving atomic.Bool
 	// upgrading is held while a plan of an upgrade is made or a shadow starts, and by a swap to another binary or release.
@@ -44,7 +53,34 @@ var _ admin.Host = (*commands)(nil)
 
 // Status is the state of the host.
 func (c *commands) Status() admin.Status {
-	return admin.Status{Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.shadows.summary()}
+	status := admin.Status{
+		Host: admin.HostStatus{
+			Version: c.version, KubernetesVersion: c.front.Version(), PID: os.Getpid(), Since: c.started, Address: c.front.Addr().String(), Ready: c.front.WasReady(),
+		},
+		Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.shadows.summary(),
+		Claims: map[string][]string{}, Checks: c.checks.get(),
+	}
+	names := make([]string, len(status.Stages))
+	for i, st := range status.Stages {
+		names[i] = st.Stage
+	}
+	status.Traffic = c.traffic.Stages(names)
+	for _, st := range c.chain.stages() {
+		status.Claims[st.Name] = claim.Texts(stagev1.DecodeClaims(st.Claims))
+	}
+	status.Events, status.Changes = c.history.list()
+	return status
+}
+
+// Changed records a change that was asked for.
+func (c *commands) Changed(change admin.Change) {
+	c.history.change(change)
+	took := time.Duration(change.TookSeconds * float64(time.Second)).Round(time.Millisecond)
+	if change.Error != "" {
+		c.log.Info("change by an operator refused", "by", change.By, "command", change.What, "took", took, "error", change.Error)
+		return
+	}
+	c.log.Info("change by an operator", "by", change.By, "command", change.What, "took", took)
 }
 
 // Source is what the configuration is read from.

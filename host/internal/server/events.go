@@ -12,6 +12,7 @@ import (
 
 // event counts what happens to the stages, and logs what the supervisor does not.
 func (r *run) event(e supervisor.Event) {
+	r.history.event(e)
 	log := r.logs.host.With("stage", e.Stage)
 	switch e.Kind {
 	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
@@ -43,6 +44,9 @@ func (r *run) signaled(name string, at time.Time) {
 	r.signals.add(admin.Signal{Name: name, At: at})
 	if name == front.ShutdownInitiated && r.shadows != nil {
 		r.shadows.end("", errShutdown)
+	}
+	if name == front.ShutdownInitiated && r.dashboard != nil {
+		r.dashboard.Close()
 	}
 	r.stages.Notify(name, at)
 }

@@ -27,6 +27,8 @@ type reloader struct {
 	front  *front.Frontend
 	stages *supervisor.Supervisor
 	chain  *chainState
+	// history is told of each reload.
+	history *history
 
 	mu      sync.Mutex // one reload at a time
 	current atomic.Pointer[config.Config]
@@ -66,6 +68,7 @@ func (r *reloader) reload(ctx context.Context) (*admin.Reload, error) {
 		r.logs.host.Info("configuration " + result.String())
 	}
 	r.last.Store(result)
+	r.history.add(reloaded(result))
 	return result, err
 }
 

@@ -13,15 +13,17 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // routing is what the relay asks the front and the supervisor for.
 type routing struct {
-	front  *front.Frontend
-	stages *supervisor.Supervisor
-	log    hclog.Logger
-	limits limitLog
+	front   *front.Frontend
+	stages  *supervisor.Supervisor
+	traffic *traffic.Meter
+	log     hclog.Logger
+	limits  limitLog
 }
 
 var errIncomplete = errors.New("it does not know all of its paths yet")
@@ -55,7 +57,8 @@ func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.
 // observe counts the requests of the stages.
 func (r *routing) observe(h relay.Hop) {
 	r.front.Metrics().ObserveHop(h.Stage, h.Outcome)
-	if h.Began.IsZero() {
+	r.traffic.Observe(h)
+	if h.Request == nil {
 		r.stages.Observe(h.Socket, h.Failed())
 		return
 	}
@@ -67,7 +70,7 @@ func (r *routing) observe(h relay.Hop) {
 	kind, streams := r.front.CanaryKind(h.Request)
 	o := canary.Outcome{Failed: h.Failed() || h.Outcome == relay.GivenUp, Refused: refused(h)}
 	if !streams && h.Outcome != relay.Upgraded {
-		o.Took = time.Since(h.Began)
+		o.Took = h.Took
 	}
 	r.stages.Compare(h.Socket, kind, o)
 }

@@ -8,17 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/dashboard"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/sdk/gctune"
 )
 
@@ -73,6 +74,9 @@ type run struct {
 	store        *store.Store
 	stages       *supervisor.Supervisor
 	reloader     *reloader
+	history      *history
+	traffic      *traffic.Meter
+	dashboard    *dashboard.Handler
 	shadows      *shadows
 	commands     *commands
 	shutdown     *shutdown
@@ -81,7 +85,7 @@ type run struct {
 // Run runs the server until ctx ends, or until something fails that it cannot do without.
 // Mistakes of the operator are found before anything is started.
 func Run(ctx context.Context, opts Options) (err error) {
-	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{})}
+	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{}), history: newHistory(), traffic: traffic.New()}
 	defer close(r.ended)
 	defer func() { err = errors.Join(err, r.undo.close()) }()
 	for _, step := range []func(context.Context) error{
@@ -152,12 +156,12 @@ func (r *run) openData(context.Context) error {
 func (r *run) openFront(ctx context.Context) error {
 	var err error
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Metrics: r.metrics, Signal: r.signaled, Log: r.logs.host.Named("front"),
+		Flags: r.flags, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, Log: r.logs.host.Named("front"),
 	})
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
 	}
-	r.front.HandleChain(http.HandlerFunc(r.serveChainPage))
+	r.handlePages()
 	r.shutdown = &shutdown{front: r.front, force: r.Force}
 	r.undo.add(r.shutdown.closeFront)
 	return nil
@@ -181,10 +185,10 @@ func (r *run) openStore(ctx context.Context) error {
 
 // openAdmin lets commands in, which see the start of the stages.
 func (r *run) openAdmin(context.Context) error {
-	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain}
+	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, history: r.history}
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
-		flags: r.flags, shadows: r.shadows}
+		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
 	if err != nil {
 		return err
@@ -202,6 +206,7 @@ const headroom = 64 << 20
 func (r *run) serve(ctx context.Context) error {
 	go gctune.ReleaseWhenIdle(ctx)
 	go gctune.Headroom(ctx, headroom)
+	go r.traffic.Run(ctx)
 	if err := r.registerStages(); err != nil {
 		return err
 	}

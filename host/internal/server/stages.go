@@ -28,7 +28,7 @@ const maxStageHead = 4 << 20
 // buildChain makes the relay, the socket on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(ctx context.Context) error {
-	routing := &routing{front: r.front, log: r.logs.host}
+	routing := &routing{front: r.front, log: r.logs.host, traffic: r.traffic}
 	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
 	r.undo.add(r.chain.claims.close)
 	r.chain.relay = relay.NewChain(relay.Config{

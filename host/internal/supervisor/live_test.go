@@ -41,10 +41,10 @@ func stages(published []Published) []relay.Stage {
 func (f *fixture) serve(t *testing.T, socket string) {
 	t.Helper()
 	f.relay = relay.NewChain(relay.Config{Observe: func(h relay.Hop) {
-		if h.Began.IsZero() {
+		if h.Request == nil {
 			f.Observe(h.Socket, h.Failed())
 		} else if h.Outcome != relay.Replayed {
-			f.Compare(h.Socket, canary.Kind{Verb: h.Request.Method}, canary.Outcome{Failed: h.Failed(), Took: time.Since(h.Began)})
+			f.Compare(h.Socket, canary.Kind{Verb: h.Request.Method}, canary.Outcome{Failed: h.Failed(), Took: h.Took})
 		}
 	}})
 	l, err := net.Listen("unix", socket)

@@ -12,7 +12,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
-	"github.com/catena-dev/catena/host/internal/usage"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -42,7 +41,7 @@ type stage struct {
 	lastSwap           *SwapResult
 	// used is what was measured of the processes that have not ended, and cpu the time of
 	// those that have.
-	used map[*generation.Generation]usage.Usage
+	used map[*generation.Generation]measurement
 	cpu  time.Duration
 }
 
@@ -55,7 +54,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 	st := &stage{
 		name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
 		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
-		used: map[*generation.Generation]usage.Usage{},
+		used: map[*generation.Generation]measurement{},
 	}
 	st.opts = generation.Options{
 		DataDir: dir, Hidden: []string{s.opts.DataDir, s.opts.RuntimeDir}, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,

@@ -18,6 +18,15 @@ type Usage struct {
 	MemoryBytes int64 `json:"memoryBytes"`
 	// CPUSeconds is the time since the start of the process.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// CPUs is how many CPUs it has used between the latest two measurements; absent before the second.
+	CPUs float64 `json:"cpus,omitempty"`
+}
+
+// measurement is what was measured of a process, and when.
+type measurement struct {
+	usage.Usage
+	at   time.Time
+	cpus float64
 }
 
 // StageUsage is what all processes of a stage use.
@@ -94,8 +103,13 @@ func (s *Supervisor) measure() (map[int]usage.Usage, error) {
 	for _, p := range processes {
 		u, ok := all[p.PID()]
 		if ok && !p.stage.state.State(p.ID()).Ended() { // its time counts in usageEnded
-			u.CPU = max(u.CPU, p.stage.used[p.Generation].CPU)
-			p.stage.used[p.Generation] = u
+			before, measured := p.stage.used[p.Generation]
+			u.CPU = max(u.CPU, before.CPU)
+			now := measurement{Usage: u, at: time.Now(), cpus: before.cpus}
+			if took := now.at.Sub(before.at); measured && took > 0 {
+				now.cpus = (u.CPU - before.CPU).Seconds() / took.Seconds()
+			}
+			p.stage.used[p.Generation] = now
 		}
 	}
 	return all, nil
@@ -114,5 +128,5 @@ func (s *stage) usageOf(g *generation.Generation) *Usage {
 	if !ok {
 		return nil
 	}
-	return &Usage{MemoryBytes: u.Memory, CPUSeconds: u.CPU.Seconds()}
+	return &Usage{MemoryBytes: u.Memory, CPUSeconds: u.CPU.Seconds(), CPUs: u.cpus}
 }

@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/guard"
+)
+
+type callerKey struct{}
+
+// withCaller keeps in the context of a connection which user has opened it.
+func withCaller(ctx context.Context, conn net.Conn) context.Context {
+	peer, err := guard.PeerOf(conn)
+	if err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, callerKey{}, fmt.Sprintf("%s (pid %d)", userName(peer.UID), peer.PID))
+}
+
+// userName returns the name of a user of this machine, or the number of one without a name.
+func userName(uid int) string {
+	number := strconv.Itoa(uid)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return "uid " + number
+}
+
+// changeBy is a change that was asked for by a request, began then and has just ended.
+func changeBy(r *http.Request, began time.Time, what string, err error) Change {
+	by, ok := r.Context().Value(callerKey{}).(string)
+	if !ok {
+		by = "unknown"
+	}
+	c := Change{At: began, By: by, What: what, TookSeconds: time.Since(began).Seconds()}
+	if err != nil {
+		c.Error = err.Error()
+	}
+	return c
+}
+
+// command is the request as a command without its name.
+func (r SwapRequest) command() string {
+	words := []string{"swap", r.Stage}
+	switch {
+	case r.Finalize:
+		words[0] = "upgrade finalize"
+	case r.Binary != "":
+		words = append(words, "--binary", r.Binary)
+	}
+	if r.Emulate {
+		words = append(words, "--emulate")
+	}
+	if len(r.Allow) > 0 {
+		words = append(words, "--allow", strings.Join(r.Allow, ","))
+	}
+	if r.Canary != nil && len(r.Canary.Shares) > 0 {
+		words = append(words, "--canary", fmt.Sprintf("%g%%", 100*r.Canary.Shares[0]))
+	}
+	return strings.Join(words, " ")
+}
+
+// command is the request as a command without its name.
+func (r ConcludeRequest) command() string {
+	if r.Keep {
+		return "swap " + r.Stage + " --promote"
+	}
+	return "swap " + r.Stage + " --rollback"
+}
