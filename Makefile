@@ -36,11 +36,11 @@ TOOLS_DIR := $(if $(KUBE_FLAGS),bin/kube-$(KUBE_MINOR)/tools,bin/tools)
 
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
-RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor upgrade) \
+RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor traffic upgrade) \
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross clean test lint test-unit test-race test-e2e test-conformance test-clients test-alerts chaos chaos-upgrade chaos-hosts \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross clean test lint test-unit test-race test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -126,7 +126,7 @@ clean: ## removes bin
 
 ##@ Test
 
-test: build tools examples lint test-unit test-race test-e2e ## everything that CI runs
+test: build tools examples lint test-unit test-race test-e2e test-browser ## everything that CI runs
 
 # staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
 lint: ## gofmt, go vet and staticcheck
@@ -162,6 +162,15 @@ test-clients: build tools ## controller-runtime's envtest, helm and kwokctl agai
 	@mkdir -p bin/clients
 	cd test/clients && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/clients/ tool
 	cd test/clients && $(GO) vet . && CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 15m .
+
+# Chromium comes from Debian's packages where there is none; without it, and without npm, what needs them is left out.
+test-browser: build ## the page at /debug/catena/ in Chromium, and by the rules of axe-core
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 install -y --no-install-recommends chromium >/dev/null 2>&1; } || \
+		echo "no Chromium: the page is not tested in a browser"
+	@cd test/browser; if ! command -v npm >/dev/null; then echo "no npm: axe-core is not run"; else \
+		[ node_modules/.package-lock.json -nt package-lock.json ] || $(NPM_CI) || echo "npm cannot download axe-core: it is not run"; fi
+	cd test/browser && $(GO) vet . && CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 10m .
 
 test-alerts: ## promtool's tests of the alert rules in configs/prometheus
 	cd test/prometheus && $(GO) run -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0 test rules rules_test.yaml

@@ -34,10 +34,12 @@ type feed struct {
 	updated chan struct{}
 	// closed is closed when no updates are sent any more.
 	closed chan struct{}
+	// writeTimeout is the constant; tests change it.
+	writeTimeout time.Duration
 }
 
 func newFeed(source Source, render func(context.Context) ([]byte, error)) *feed {
-	return &feed{source: source, render: render, closed: make(chan struct{})}
+	return &feed{source: source, render: render, closed: make(chan struct{}), writeTimeout: writeTimeout}
 }
 
 // serve sends updates until the browser goes away, or does not read them.
@@ -59,7 +61,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	send := func(message []byte) error {
 		// Without a deadline, a browser that does not read would keep the goroutine for as long as its connection is there.
-		if err := out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := out.SetWriteDeadline(time.Now().Add(f.writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
 		if _, err := w.Write(message); err != nil {

@@ -147,7 +147,11 @@ func (l *live) addStages(s admin.Status) {
 			v.Processes = append(v.Processes, processOf("standby", *st.Standby))
 		}
 		for _, g := range st.Others {
-			v.Processes = append(v.Processes, processOf("other", g))
+			role := "other"
+			if st.Probation != nil && st.Probation.From == g.Generation {
+				role = "kept, to go back to:"
+			}
+			v.Processes = append(v.Processes, processOf(role, g))
 		}
 		l.Stages = append(l.Stages, v)
 	}
@@ -192,7 +196,9 @@ func (l *live) summarize(s admin.Status) {
 	}
 	if l.Failing > 0 && l.Mood != "bad" {
 		l.Mood = "busy"
-		l.Summary += fmt.Sprintf("; %d health checks fail", l.Failing)
+		if l.Summary += fmt.Sprintf("; %d health checks fail", l.Failing); l.Failing == 1 {
+			l.Summary = strings.TrimSuffix(l.Summary, "checks fail") + "check fails"
+		}
 	}
 }
 
