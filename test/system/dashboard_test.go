@@ -56,15 +56,14 @@ func TestDashboard(t *testing.T) {
 	if updates < 2 {
 		t.Errorf("%d updates", updates)
 	}
-	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- stop() }()
 	for events.Scan() {
 	}
+	if err := events.Err(); err != nil {
+		t.Errorf("the updates were broken off at the end of the server: %v", err)
+	}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("the end took %s while a browser followed the chain", took)
 	}
 }
