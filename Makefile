@@ -36,7 +36,7 @@ TOOLS_DIR := $(if $(KUBE_FLAGS),bin/kube-$(KUBE_MINOR)/tools,bin/tools)
 
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
-RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor upgrade) \
+RACE := $(addprefix ./host/internal/,admin cgroup chain config datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor systemd upgrade) \
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
