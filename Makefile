@@ -136,7 +136,8 @@ dist: ## bin/dist: archives, packages for Debian and Fedora, an image, SBOMs and
 	rm -rf bin/dist/build
 	@cat bin/dist/SHA256SUMS
 
-dist-check: ## makes bin/dist twice, from copies of the last commit in other directories, and compares
+dist-check: ## tests packaging, and makes bin/dist twice, from copies of the last commit in other directories, and compares
+	cd packaging && $(GO) vet . && $(GO) test .
 	rm -rf bin/dist-check
 	@for copy in one another/one; do \
 		mkdir -p bin/dist-check/$$copy && git archive HEAD | tar -x -C bin/dist-check/$$copy && \

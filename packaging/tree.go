@@ -28,7 +28,7 @@ func (r release) tree(arch string) ([]file, error) {
 		{path: "/usr/lib/systemd/system/catena.socket", source: filepath.Join(r.source, "configs/systemd/catena.socket")},
 	}
 	for _, stage := range stages {
-		all = append(all, file{path: "/usr/lib/catena/plugins/catena-stage-" + stage, link: "../../../bin/catena"})
+		all = append(all, file{path: "/usr/lib/catena/plugins/catena-stage-" + stage, link: "../../../bin/catena", mode: 0o777})
 	}
 	for _, from := range []struct{ path, to string }{
 		{filepath.Join(r.build, "share"), "/usr/share"},
