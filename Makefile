@@ -36,11 +36,11 @@ TOOLS_DIR := $(if $(KUBE_FLAGS),bin/kube-$(KUBE_MINOR)/tools,bin/tools)
 
 # Packages that are tested with the race detector each time. Left out are those that link
 # Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
-RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor traffic upgrade) \
+RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor systemd traffic upgrade) \
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross clean test lint test-unit test-race test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -121,6 +121,31 @@ cross: ## builds for linux/arm64 and darwin/arm64, on which no test runs
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./plugins/...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./plugins/...
 
+# The time of all files of a release. The same commit gives the same files, wherever they are built.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+ARCHS ?= amd64 arm64
+
+dist: ## bin/dist: archives, packages for Debian and Fedora, an image, SBOMs and checksums; ARCHS=amd64 for one architecture
+	rm -rf bin/dist
+	@for a in $(ARCHS); do \
+		echo "$(GO) build -o bin/dist/build/$$a/catena ./host"; \
+		GOOS=linux GOARCH=$$a CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/dist/build/$$a/catena ./host || exit 1; \
+	done
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) run ./host/internal/cli/clidocs $(VERSION) bin/dist/build
+	cd packaging && SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) run . -version $(VERSION) $(ARCHS)
+	rm -rf bin/dist/build
+	@cat bin/dist/SHA256SUMS
+
+dist-check: ## tests packaging, and makes bin/dist twice, from copies of the last commit in other directories, and compares
+	cd packaging && $(GO) vet . && $(GO) test .
+	rm -rf bin/dist-check
+	@for copy in one another/one; do \
+		mkdir -p bin/dist-check/$$copy && git archive HEAD | tar -x -C bin/dist-check/$$copy && \
+		$(MAKE) --no-print-directory -C bin/dist-check/$$copy dist VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) || exit 1; \
+	done
+	diff -r bin/dist-check/one/bin/dist bin/dist-check/another/one/bin/dist
+	rm -rf bin/dist-check
+
 clean: ## removes bin
 	rm -rf bin
 
@@ -130,7 +155,7 @@ test: build tools examples lint test-unit test-race test-e2e test-browser ## eve
 
 # staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
 lint: ## gofmt, go vet and staticcheck
-	@test -z "$$(gofmt -l host sdk plugins examples test)" || { gofmt -d host sdk plugins examples test; exit 1; }
+	@test -z "$$(gofmt -l host sdk plugins examples test packaging)" || { gofmt -d host sdk plugins examples test packaging; exit 1; }
 	$(GO) vet ./...
 	STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck ./...
 

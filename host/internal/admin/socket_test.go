@@ -18,8 +18,8 @@ import (
 
 // fakeHost responds with what it is asked, or with its error.
 type fakeHost struct {
-	asked any
-	err   error
+	asked   any
+	err     error
 	mu      sync.Mutex
 	changes []Change
 	begun   chan struct{} // closed when the swap of the stage "slow" has begun

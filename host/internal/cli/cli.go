@@ -22,8 +22,7 @@ func Main(version string) int {
 	if filepath.Base(os.Args[0]) == kubeAPIServerName {
 		return runKubeAPIServer(kubeAPIServerName, version, os.Args[1:], libraries)
 	}
-	root := rootCommand(version)
-	root.AddCommand(apiserverCommand(version, libraries))
+	root := wholeCommand(version, libraries)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {
 		return 0
@@ -37,6 +36,16 @@ func Main(version string) int {
 		return coded.code
 	}
 	return 1
+}
+
+// Command returns the command line of a version of Catena, for documents of it.
+func Command(version string) *cobra.Command { return wholeCommand(version, pflag.CommandLine) }
+
+// wholeCommand returns the command line. The flags are those that libraries of Kubernetes register for every program.
+func wholeCommand(version string, libraries *pflag.FlagSet) *cobra.Command {
+	root := rootCommand(version)
+	root.AddCommand(apiserverCommand(version, libraries))
+	return root
 }
 
 // exitCode is an error whose message has been printed already.

@@ -18,9 +18,9 @@ import (
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check or show the configuration",
+		Short: "Write, check or show the configuration",
 	}
-	cmd.AddCommand(configValidateCommand(), configShowCommand(), configSchemaCommand())
+	cmd.AddCommand(configInitCommand(), configValidateCommand(), configShowCommand(), configSchemaCommand())
 	return cmd
 }
 

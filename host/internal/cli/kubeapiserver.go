@@ -22,6 +22,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/server"
+	"github.com/catena-dev/catena/host/internal/systemd"
 )
 
 // kubeAPIServerName is the name under which the program has the command line of kube-apiserver.
@@ -133,6 +134,10 @@ func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
 	if err != nil {
 		return err
 	}
+	service, err := systemd.FromEnvironment()
+	if err != nil {
+		return err
+	}
 	if err := isolation.HideMemory(); err != nil {
 		return err
 	}
@@ -142,7 +147,7 @@ func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
 	defer stopReload()
 	return server.Run(ctx, server.Options{
 		Config: cfg, Source: admin.Source{Dir: dir, Files: options.Files, Env: catenaVariables(options.Env), Flags: options.Flags},
-		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Version: k.version,
+		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Systemd: service, Version: k.version,
 	})
 }
 

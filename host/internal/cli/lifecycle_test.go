@@ -29,6 +29,7 @@ type life struct {
 	dir, plugins, config, notes string
 	cmd                         *exec.Cmd
 	ended                       chan struct{}
+	before                      func(*exec.Cmd) // if it is not nil, gets the host before it is started
 
 	mu   sync.Mutex
 	log  []map[string]any // what the host has logged
@@ -64,6 +65,9 @@ func (l *life) start(t *testing.T, args ...string) {
 	t.Helper()
 	l.cmd = exec.Command(os.Args[0], append([]string{"serve", "--config", l.config, "--data-dir", filepath.Join(l.dir, "data")}, args...)...)
 	l.cmd.Env = append(os.Environ(), envCommand+"=1")
+	if l.before != nil {
+		l.before(l.cmd)
+	}
 	stderr, err := l.cmd.StderrPipe()
 	if err == nil {
 		err = l.cmd.Start()

@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/server"
+	"github.com/catena-dev/catena/host/internal/systemd"
 )
 
 // servingFlags are the flags of kube-apiserver that serve has under the same
@@ -67,11 +68,15 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return err
 			}
+			service, err := systemd.FromEnvironment()
+			if err != nil {
+				return err
+			}
 			if err := isolation.HideMemory(); err != nil {
 				return err
 			}
 			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force,
-				ReplaceKeys: replaceKeys, Version: version})
+				Systemd: service, ReplaceKeys: replaceKeys, Version: version})
 		},
 	}
 	flags.register(cmd)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	_ "embed"
 	"strings"
 )
@@ -19,6 +20,13 @@ var shippedYAML []byte
 
 //go:embed kubeapiserver.yaml
 var kubernetesYAML []byte
+
+//go:embed init.yaml
+var initYAML []byte
+
+// Initial returns a configuration file to begin with: directories, the chain of Kubernetes' stages, and the
+// defaults of what is used most as comments.
+func Initial() []byte { return bytes.Clone(initYAML) }
 
 // shipped returns the layer of the configuration that ships with the host, for what the merged
 // layers leave open. It has settings of stages by name, and declares none.

@@ -11,10 +11,33 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
+// listen returns the socket to serve on: the given one, or one for the address that the flags name if it is nil. From then on
+// the flags name its port.
+func listen(ctx context.Context, flags *Flags, given net.Listener) (*connections, error) {
+	serving := flags.options.SecureServing.SecureServingOptions
+	listener := given
+	if given != nil {
+		if err := agree(flags, given.Addr().(*net.TCPAddr)); err != nil {
+			return nil, errors.Join(err, given.Close())
+		}
+	} else {
+		bound, err := bind(ctx, serving)
+		if err != nil {
+			return nil, err
+		}
+		listener = bound
+	}
+	if err := flags.setPort(listener.Addr().(*net.TCPAddr).Port); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	tracked := trackConnections(listener)
+	serving.Listener = tracked
+	return tracked, nil
+}
+
 // bind opens the port that the flags name, or any free one if they name port 0, which
 // Kubernetes' code does not allow.
-func bind(ctx context.Context, flags *Flags) (*connections, error) {
-	serving := flags.options.SecureServing.SecureServingOptions
+func bind(ctx context.Context, serving *genericoptions.SecureServingOptions) (net.Listener, error) {
 	addr := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
 	config := net.ListenConfig{Control: sharing(serving)}
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -28,12 +51,20 @@ func bind(ctx context.Context, flags *Flags) (*connections, error) {
 	case err != nil:
 		return nil, fmt.Errorf("bind %s (%s, %s): %w", addr, key("bind-address"), key("secure-port"), err)
 	}
-	if err := flags.setPort(listener.Addr().(*net.TCPAddr).Port); err != nil {
-		return nil, errors.Join(err, listener.Close())
+	return listener, nil
+}
+
+// agree returns an error if the operator has set another address than that of a socket that systemd has bound.
+func agree(flags *Flags, socket *net.TCPAddr) error {
+	serving := flags.options.SecureServing.SecureServingOptions
+	if port := serving.BindPort; flags.IsSetByOperator("secure-port") && port != 0 && port != socket.Port {
+		return fmt.Errorf("systemd has passed a socket that listens on %s, and %s is %d: change one of them, or set no port", socket, key("secure-port"), port)
 	}
-	tracked := trackConnections(listener)
-	serving.Listener = tracked
-	return tracked, nil
+	ip := serving.BindAddress
+	if flags.IsSetByOperator("bind-address") && !ip.Equal(socket.IP) && !(ip.IsUnspecified() && socket.IP.IsUnspecified()) {
+		return fmt.Errorf("systemd has passed a socket that listens on %s, and %s is %s: change one of them, or set no address", socket, key("bind-address"), ip)
+	}
+	return nil
 }
 
 // sharing sets the socket options of --permit-port-sharing and

@@ -183,3 +183,53 @@ func TestPortZeroBecomesTheBoundPort(t *testing.T) {
 		t.Errorf("port is %s, URLs are %s and %s", port, s.ExternalURL(), s.LocalURL())
 	}
 }
+
+func TestGivenListener(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		address string
+		flags   flagValues
+		want    string
+	}{
+		"any port":        {"127.0.0.1:0", nil, ""},
+		"nothing set":     {"127.0.0.1:0", flagValues{"bind-address": nil, "secure-port": nil}, ""},
+		"all addresses":   {"[::]:0", flagValues{"bind-address": {"0.0.0.0"}}, ""},
+		"another address": {"127.0.0.1:0", flagValues{"bind-address": {"192.0.2.1"}}, "apiserver.bind-address is 192.0.2.1"},
+		"not all of them": {"127.0.0.1:0", flagValues{"bind-address": {"0.0.0.0"}}, "apiserver.bind-address is 0.0.0.0"},
+		"another port":    {"127.0.0.1:0", flagValues{"secure-port": {"7"}}, "apiserver.secure-port is 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := net.Listen("tcp", c.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			values := flagValues{"bind-address": {"127.0.0.1"}, "secure-port": {"0"}}
+			for flag, value := range c.flags {
+				if values[flag] = value; value == nil {
+					delete(values, flag)
+				}
+			}
+			files := pki.FilesIn(certificates)
+			flags, err := front.ParseFlags(t.Context(), values, append(front.Defaults(files), front.Default{Flags: []string{"etcd-servers=unix:///nowhere/etcd.sock"}})...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := front.New(t.Context(), front.Options{Flags: flags, Listener: listener, Log: hclog.NewNullLogger()})
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), "listens on "+listener.Addr().String()+", and "+c.want) {
+					t.Errorf("got %v, want %s", err, c.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if f.Addr().String() != listener.Addr().String() {
+				t.Errorf("serves on %s, not on %s", f.Addr(), listener.Addr())
+			}
+		})
+	}
+}

@@ -34,6 +34,8 @@ type Options struct {
 	// Flags are the flags of kube-apiserver. New completes them: afterwards they
 	// name the port that was bound.
 	Flags *Flags
+	// Listener is the TCP socket to serve on, if it is not New that binds one. It becomes the front's, also with an error.
+	Listener net.Listener
 	// Metrics returns what /metrics shows, given the metrics of this process; these alone
 	// if it is nil.
 	Metrics func(own prometheus.Gatherer) prometheus.Gatherer
@@ -61,6 +63,7 @@ type Frontend struct {
 	signals     signals
 	audit       *auditPolicy
 	clients     clients
+	loopback    rest.Interface
 	// contents are the files of flags as they were at the start.
 	contents map[[2]string]digest
 
@@ -79,10 +82,10 @@ type Frontend struct {
 	fail   context.CancelCauseFunc
 }
 
-// New binds the port and builds the server, which does not accept connections
-// before Run. The caller has to call either Run or Close.
+// New binds the port, unless it gets one that is, and builds the server, which does not
+// accept connections before Run. The caller has to call either Run or Close.
 func New(ctx context.Context, opts Options) (*Frontend, error) {
-	listener, err := bind(ctx, opts.Flags)
+	listener, err := listen(ctx, opts.Flags, opts.Listener)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +121,8 @@ func (f *Frontend) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
-	f.informers = &filterInformers{SharedInformerFactory: servedinformers.New(informers, client.RESTClient())}
+	f.loopback = client.RESTClient()
+	f.informers = &filterInformers{SharedInformerFactory: servedinformers.New(informers, f.loopback)}
 	longRunning := config.LongRunningFunc
 	f.longRunning = func(r *http.Request, info *request.RequestInfo) bool {
 		return longRunning(r, info) || slices.Contains(f.opts.Streams, r.URL.Path)

@@ -41,3 +41,9 @@ func (a loopbackAuthenticator) AuthenticateRequest(r *http.Request) (*authentica
 	}
 	return a.next.AuthenticateRequest(r)
 }
+
+// Ping makes a request to the server by its own port, through TLS and all filters, that no stage takes part in. It takes a
+// server that runs.
+func (f *Frontend) Ping(ctx context.Context) error {
+	return f.loopback.Get().AbsPath("/livez/ping").Do(ctx).Error()
+}

@@ -157,3 +157,16 @@ func TestAFailureBeforeRunIsNotLost(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 }
+
+func TestPing(t *testing.T) {
+	t.Parallel()
+	s := start(t, flagValues{}, func(http.ResponseWriter, *http.Request) { t.Error("a stage was asked") })
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.stop()
+	<-s.ended
+	if s.Ping(t.Context()) == nil {
+		t.Error("a server that has ended responds")
+	}
+}

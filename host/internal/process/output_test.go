@@ -131,7 +131,8 @@ func TestEnvironmentOfStage(t *testing.T) {
 	f := newFixture(t, "environment")
 	f.spec.Env["BEANS"] = "7"
 	f.spec.Env[stagev1.EnvListener] = "99"
-	f.spec.HostEnv = []string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "https_proxy=p", "KUBECONFIG=/k", "GOGC=50"}
+	f.spec.HostEnv = []string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "https_proxy=p", "KUBECONFIG=/k", "GOGC=50",
+		"NOTIFY_SOCKET=/n", "WATCHDOG_USEC=1", "WATCHDOG_PID=1", "LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_FDNAMES=a"}
 	p := f.start(t)
 	got := map[string]string{}
 	for line := range strings.SplitSeq(p.Description().GetSummary(), `\n`) { // line breaks in a description are escaped
@@ -146,7 +147,7 @@ func TestEnvironmentOfStage(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
-	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "KUBECONFIG"} {
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "KUBECONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} {
 		if _, found := got[name]; found {
 			t.Errorf("%s reached the stage", name)
 		}

@@ -13,6 +13,7 @@ import (
 // event counts what happens to the stages, and logs what the supervisor does not.
 func (r *run) event(e supervisor.Event) {
 	r.history.event(e)
+	r.notifier.stagesChanged()
 	log := r.logs.host.With("stage", e.Stage)
 	switch e.Kind {
 	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
@@ -42,10 +43,11 @@ func (r *run) event(e supervisor.Event) {
 func (r *run) signaled(name string, at time.Time) {
 	r.logs.host.Info("lifecycle signal", "signal", name, "at", at.UTC().Format(time.RFC3339Nano))
 	r.signals.add(admin.Signal{Name: name, At: at})
-	if name == front.ShutdownInitiated && r.shadows != nil {
-		r.shadows.end("", errShutdown)
-	}
-	if name == front.ShutdownInitiated && r.dashboard != nil {
+	if name == front.ShutdownInitiated {
+		r.notifier.stop()
+		if r.shadows != nil {
+			r.shadows.end("", errShutdown)
+		}
 		r.dashboard.Close()
 	}
 	r.stages.Notify(name, at)

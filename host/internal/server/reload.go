@@ -21,12 +21,13 @@ import (
 
 // reloader applies new configurations, and has the one that is in effect.
 type reloader struct {
-	load   func() (*config.Config, error)
-	attach Attachments
-	logs   *logs
-	front  *front.Frontend
-	stages *supervisor.Supervisor
-	chain  *chainState
+	load     func() (*config.Config, error)
+	attach   Attachments
+	logs     *logs
+	front    *front.Frontend
+	stages   *supervisor.Supervisor
+	chain    *chainState
+	notifier *notifier
 	// history is told of each reload.
 	history *history
 
@@ -57,6 +58,7 @@ func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal) {
 func (r *reloader) reload(ctx context.Context) (*admin.Reload, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.notifier.reload()()
 	result := &admin.Reload{At: time.Now()}
 	err := r.apply(ctx, result)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/systemd"
 	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/sdk/gctune"
 )
@@ -38,6 +39,8 @@ type Options struct {
 	Out io.Writer
 	// Reload asks for a reload of the configuration with each value.
 	Reload <-chan os.Signal
+	// Systemd is what systemd has passed to this process.
+	Systemd systemd.Service
 	// Force ends the server without regard to requests when it is closed.
 	Force <-chan struct{}
 	// ReplaceKeys makes the keys of this host those of the cluster, whichever it had.
@@ -80,6 +83,7 @@ type run struct {
 	shadows      *shadows
 	commands     *commands
 	shutdown     *shutdown
+	notifier     *notifier
 }
 
 // Run runs the server until ctx ends, or until something fails that it cannot do without.
@@ -156,7 +160,7 @@ func (r *run) openData(context.Context) error {
 func (r *run) openFront(ctx context.Context) error {
 	var err error
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, Log: r.logs.host.Named("front"),
+		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, Log: r.logs.host.Named("front"),
 	})
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
@@ -185,7 +189,7 @@ func (r *run) openStore(ctx context.Context) error {
 
 // openAdmin lets commands in, which see the start of the stages.
 func (r *run) openAdmin(context.Context) error {
-	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, history: r.history}
+	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier, history: r.history}
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
 		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started}
@@ -220,6 +224,7 @@ func (r *run) serve(ctx context.Context) error {
 	go r.recordKeysLater(ctx)
 	go r.monitorStore(ctx)
 	go r.announce(ctx)
+	go r.notifier.follow(ctx, r.front)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)
 	go r.reloader.follow(ctx, r.Reload)

@@ -55,6 +55,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(keys.close)
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
 	r.undo.add(groups.close)
+	r.notifier = newNotifier(r.Systemd, r.logs.host)
 	r.stages, err = supervisor.New(supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Machine: sync.OnceValue(func() *isolation.Machine { return isolation.Detect(ctx) }),
 		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
@@ -65,7 +66,8 @@ func (r *run) buildChain(ctx context.Context) error {
 		return err
 	}
 	r.undo.add(r.stages.Stop)
-	routing.stages, r.shutdown.stages = r.stages, r.stages
+	go r.notifier.reportStatus(r.ended)
+	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
 	go r.shutdown.endByForce(r.ended, r.logs.host)
 	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
 	return nil
