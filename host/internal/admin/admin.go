@@ -37,6 +37,8 @@ type Host interface {
 	// ShadowReport is what the latest comparison has found, and StopShadow ends it.
 	ShadowReport() (*shadow.Report, error)
 	StopShadow() (*shadow.Report, error)
+	// UpgradeHost returns when another program is about to take the place of the host, or with the reason why none is.
+	UpgradeHost(ctx context.Context, r HostUpgradeRequest) error
 	// Changed records a change that was asked for on the socket.
 	Changed(c Change)
 }
@@ -125,6 +127,14 @@ type SwapRequest struct {
 	Finalize bool `json:"finalize,omitempty"`
 	// Canary is how the requests move, nil if all do at once.
 	Canary *canary.Plan `json:"canary,omitempty"`
+}
+
+// HostUpgradeRequest asks for another program in the place of the host.
+type HostUpgradeRequest struct {
+	// Binary is the absolute path of the program; empty for the present path, which may name another file by now.
+	Binary string `json:"binary,omitempty"`
+	// Allow has "older" if the program may be of an older release of Kubernetes.
+	Allow []string `json:"allow,omitempty"`
 }
 
 // ConcludeRequest asks for the end of a probation or a canary.

@@ -33,13 +33,17 @@ func userName(uid int) string {
 	return "uid " + number
 }
 
+// CallerOf returns which user of this machine makes a request on the socket.
+func CallerOf(ctx context.Context) string {
+	if by, ok := ctx.Value(callerKey{}).(string); ok {
+		return by
+	}
+	return "unknown"
+}
+
 // changeBy is a change that was asked for by a request, began then and has just ended.
 func changeBy(r *http.Request, began time.Time, what string, err error) Change {
-	by, ok := r.Context().Value(callerKey{}).(string)
-	if !ok {
-		by = "unknown"
-	}
-	c := Change{At: began, By: by, What: what, TookSeconds: time.Since(began).Seconds()}
+	c := Change{At: began, By: CallerOf(r.Context()), What: what, TookSeconds: time.Since(began).Seconds()}
 	if err != nil {
 		c.Error = err.Error()
 	}

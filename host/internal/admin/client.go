@@ -81,6 +81,11 @@ func (c *Client) Reload(ctx context.Context) (Reload, error) {
 	return r, cutOff("reload", err)
 }
 
+// UpgradeHost has another program take the place of the host, and returns when that begins.
+func (c *Client) UpgradeHost(ctx context.Context, r HostUpgradeRequest) error {
+	return c.call(ctx, http.MethodPost, "/host/upgrade", r, &struct{}{})
+}
+
 // Conclude ends the probation or the canary of a swap.
 func (c *Client) Conclude(ctx context.Context, r ConcludeRequest) error {
 	return c.call(ctx, http.MethodPost, "/swap/conclude", r, &struct{}{})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/guard"
@@ -76,6 +77,19 @@ func handler(h Host) http.Handler {
 		}
 		result, err := h.PlanUpgrade(r.Context(), req)
 		respond(w, result, err, http.StatusConflict)
+	})
+	mux.HandleFunc("POST /host/upgrade", func(w http.ResponseWriter, r *http.Request) {
+		var req HostUpgradeRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			respond(w, nil, err, http.StatusBadRequest)
+			return
+		}
+		began := time.Now()
+		err := h.UpgradeHost(r.Context(), req)
+		if err != nil { // the other program records what it has done
+			h.Changed(changeBy(r, began, strings.TrimSpace("upgrade "+req.Binary), err))
+		}
+		respond(w, struct{}{}, err, http.StatusConflict)
 	})
 	mux.HandleFunc("POST /shadow", func(w http.ResponseWriter, r *http.Request) {
 		var req ShadowRequest

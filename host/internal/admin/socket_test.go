@@ -47,6 +47,8 @@ func (h *fakeHost) Changed(c Change) {
 	h.changes = append(h.changes, c)
 }
 
+func (h *fakeHost) UpgradeHost(context.Context, HostUpgradeRequest) error { return h.err }
+
 func (*fakeHost) Conclude(context.Context, ConcludeRequest) error { return nil }
 
 func (h *fakeHost) PlanUpgrade(_ context.Context, r PlanRequest) (*upgrade.Plan, error) {

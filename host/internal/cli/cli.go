@@ -11,19 +11,27 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/catena-dev/catena/host/internal/handover"
 )
 
 // Main runs the command line of the process and returns its exit code. Version is that of
 // Catena.
 func Main(version string) int {
 	// Libraries of Kubernetes register flags for every program that has them, which cobra makes flags of every command.
+	inherited, err := handover.FromEnvironment()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
+		return 1
+	}
+	ctx := handover.NewContext(context.Background(), inherited)
 	libraries := pflag.CommandLine
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	if filepath.Base(os.Args[0]) == kubeAPIServerName {
-		return runKubeAPIServer(kubeAPIServerName, version, os.Args[1:], libraries)
+		return runKubeAPIServer(ctx, kubeAPIServerName, version, os.Args[1:], libraries)
 	}
 	root := wholeCommand(version, libraries)
-	err := root.ExecuteContext(context.Background())
+	err = orHandOver(ctx, root.ExecuteContext(ctx))
 	if err == nil {
 		return 0
 	}
@@ -36,6 +44,18 @@ func Main(version string) int {
 		return coded.code
 	}
 	return 1
+}
+
+// orHandOver goes on with another program if that is why the server has ended, or with the one before if the server has failed
+// after it had taken over. It returns the error if there is none.
+func orHandOver(ctx context.Context, err error) error {
+	if next := (*handover.Handover)(nil); errors.As(err, &next) {
+		return next.Exec()
+	}
+	if err != nil {
+		return handover.FromContext(ctx).Back(err)
+	}
+	return nil
 }
 
 // Command returns the command line of a version of Catena, for documents of it.

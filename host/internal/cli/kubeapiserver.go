@@ -20,9 +20,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/server"
-	"github.com/catena-dev/catena/host/internal/systemd"
 )
 
 // kubeAPIServerName is the name under which the program has the command line of kube-apiserver.
@@ -39,8 +39,8 @@ and their defaults. The same program under the name kube-apiserver does that too
 		Example: `  catena apiserver --help
   ln -s catena kube-apiserver && ./kube-apiserver --etcd-servers=http://127.0.0.1:2379 ...`,
 		DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if code := runKubeAPIServer("catena apiserver", version, args, libraries); code != 0 {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if code := runKubeAPIServer(cmd.Context(), "catena apiserver", version, args, libraries); code != 0 {
 				return exitCode(code)
 			}
 			return nil
@@ -49,7 +49,7 @@ and their defaults. The same program under the name kube-apiserver does that too
 }
 
 // runKubeAPIServer runs the command line of kube-apiserver, and returns its exit code.
-func runKubeAPIServer(name, version string, args []string, libraries *pflag.FlagSet) int {
+func runKubeAPIServer(ctx context.Context, name, version string, args []string, libraries *pflag.FlagSet) int {
 	own := pflag.CommandLine
 	pflag.CommandLine = libraries
 	line := front.NewCommandLine(name)
@@ -57,6 +57,7 @@ func runKubeAPIServer(name, version string, args []string, libraries *pflag.Flag
 	k := &kubeAPIServer{line: line, version: version}
 	cmd := k.command(name)
 	cmd.SetArgs(args)
+	cmd.SetContext(ctx)
 	return componentcli.Run(cmd)
 }
 
@@ -115,11 +116,14 @@ func (k *kubeAPIServer) run(ctx context.Context) error {
 	if err := k.line.Validate(ctx); err != nil {
 		return err
 	}
+	if handover.FromContext(ctx).OnlyCheck {
+		return nil
+	}
 	data, err := k.openDataDir(log)
 	if err != nil {
-		return err
+		return orHandOver(ctx, err)
 	}
-	return errors.Join(k.serve(ctx, data), data.close(), k.line.LogTo(log))
+	return orHandOver(ctx, errors.Join(k.serve(ctx, data), data.close(), k.line.LogTo(log)))
 }
 
 // serve runs the server on its data directory.
@@ -134,7 +138,8 @@ func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
 	if err != nil {
 		return err
 	}
-	service, err := systemd.FromEnvironment()
+	inherited := handover.FromContext(ctx)
+	service, err := inheritedService(inherited)
 	if err != nil {
 		return err
 	}
@@ -147,7 +152,7 @@ func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
 	defer stopReload()
 	return server.Run(ctx, server.Options{
 		Config: cfg, Source: admin.Source{Dir: dir, Files: options.Files, Env: catenaVariables(options.Env), Flags: options.Flags},
-		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Systemd: service, Version: k.version,
+		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Systemd: service, Handover: inherited, Version: k.version,
 	})
 }
 

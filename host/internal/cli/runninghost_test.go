@@ -38,6 +38,8 @@ func (h *fakeHost) Swap(_ context.Context, r admin.SwapRequest) (*supervisor.Swa
 
 func (*fakeHost) Conclude(context.Context, admin.ConcludeRequest) error { return nil }
 
+func (*fakeHost) UpgradeHost(context.Context, admin.HostUpgradeRequest) error { return nil }
+
 func (*fakeHost) Changed(admin.Change) {}
 
 func (h *fakeHost) PlanUpgrade(context.Context, admin.PlanRequest) (*upgrade.Plan, error) {

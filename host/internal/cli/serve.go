@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/server"
@@ -60,6 +61,10 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return problems.List(errors.Join(validate(cmd.Context(), &flags, attach, false)...))
 			}
+			inherited := handover.FromContext(cmd.Context())
+			if inherited.OnlyCheck {
+				return problems.List(errors.Join(validate(cmd.Context(), &flags, attach, true)...))
+			}
 			ctx, force, stop := shutdownContext(cmd.Context())
 			defer stop()
 			reload, stopReload := hangups()
@@ -68,7 +73,7 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return err
 			}
-			service, err := systemd.FromEnvironment()
+			service, err := inheritedService(inherited)
 			if err != nil {
 				return err
 			}
@@ -76,7 +81,7 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 				return err
 			}
 			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force,
-				Systemd: service, ReplaceKeys: replaceKeys, Version: version})
+				Systemd: service, Handover: inherited, ReplaceKeys: replaceKeys, Version: version})
 		},
 	}
 	flags.register(cmd)
@@ -92,4 +97,13 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 		}
 	}
 	return cmd
+}
+
+// inheritedService is what systemd has passed to this process. The socket of a program before this one takes the place of systemd's.
+func inheritedService(inherited *handover.Inherited) (systemd.Service, error) {
+	service, err := systemd.FromEnvironment()
+	if err == nil && inherited.TakesOver() {
+		service.Listener, err = inherited.Listen()
+	}
+	return service, err
 }

@@ -15,15 +15,89 @@ import (
 )
 
 func upgradeCommand() *cobra.Command {
+	var flags configFlags
+	var req admin.HostUpgradeRequest
 	cmd := &cobra.Command{
-		Use:   "upgrade",
-		Short: "Go to another release of Kubernetes",
-		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "upgrade [--binary FILE]",
+		Short: "Have another program take the place of the host, or a stage go to another release",
+		Long: `Have another program take the place of the running host, with the same arguments and in
+the same process, so that its number stays. Connections are accepted all the time: the
+requests of those that come meanwhile wait until the new program is ready. Requests under
+way finish first, watches end as at the end of a server, and each stage is started anew.
+
+Before anything changes, the program checks the configuration and whether it can take
+over. If it does not come up after that, within two minutes, the one before has its place
+back. A program of an older release of Kubernetes is refused unless --allow older.
+
+Stages go to another binary with catena swap; upgrade plan and upgrade finalize belong to
+that.`,
+		Example: `  catena upgrade                          # the present path names another file by now
+  catena upgrade --binary /opt/catena/catena`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if req.Binary != "" {
+				path, err := filepath.Abs(req.Binary)
+				if err != nil {
+					return err
+				}
+				req.Binary = path
+			}
+			client, err := flags.client()
+			if err != nil {
+				return err
+			}
+			before, err := client.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			if err := client.UpgradeHost(cmd.Context(), req); err != nil {
+				return err
+			}
+			after, err := awaitSuccessor(cmd.Context(), client, before.Host.Since)
+			if err != nil {
+				return err
+			}
+			took := time.Since(began).Round(time.Millisecond)
+			if n := len(after.Changes); n > 0 && after.Changes[n-1].Error != "" {
+				return fmt.Errorf("catena %s has its place back after %s: %s", after.Host.Version, took, after.Changes[n-1].Error)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "host upgraded: %s → %s (Kubernetes %s, pid %d, ready after %s)\n",
+				before.Host.Version, after.Host.Version, after.Host.KubernetesVersion, after.Host.PID, took)
+			return err
+		},
 	}
+	flags.registerHost(cmd)
+	cmd.Flags().StringVar(&req.Binary, "binary", "", "`file` of the other program; the path of the present one if not given")
+	cmd.Flags().StringSliceVar(&req.Allow, "allow", nil, "`older`: the program may be of an older release of Kubernetes")
+	_ = cmd.MarkFlagFilename("binary")
+	_ = cmd.RegisterFlagCompletionFunc("allow", cobra.FixedCompletions([]string{"older"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(upgradePlanCommand(), upgradeFinalizeCommand())
 	return cmd
 }
+
+// awaitSuccessor returns the status of the program that has taken the place of a host which was started then, when it is ready.
+func awaitSuccessor(ctx context.Context, client *admin.Client, since time.Time) (admin.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
+	defer cancel()
+	for {
+		status, err := client.Status(ctx)
+		if err == nil && !status.Host.Since.Equal(since) && status.Host.Ready {
+			return status, nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return status, fmt.Errorf("the host is not ready %s after the upgrade began: its log says why", successorTimeout)
+		}
+	}
+}
+
+// successorTimeout is how long a host may take to hand over, the other program to give up, and the first to be ready again.
+const successorTimeout = 6 * time.Minute
 
 func upgradePlanCommand() *cobra.Command {
 	var flags configFlags

@@ -18,10 +18,12 @@ type versions struct {
 	StageProtocol int    `json:"stageProtocol"`
 	Go            string `json:"go"`
 	Platform      string `json:"platform"`
+	// Handover says that it can take the place of a running host.
+	Handover bool `json:"handover"`
 }
 
 func versionsOf(catena string) versions {
-	return versions{catena, kubeversion.Release(), stagev1.ProtocolVersion, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	return versions{catena, kubeversion.Release(), stagev1.ProtocolVersion, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, true}
 }
 
 func (v versions) String() string {

@@ -54,15 +54,15 @@ func bind(ctx context.Context, serving *genericoptions.SecureServingOptions) (ne
 	return listener, nil
 }
 
-// agree returns an error if the operator has set another address than that of a socket that systemd has bound.
+// agree returns an error if the operator has set another address than that of a socket that was passed to this process.
 func agree(flags *Flags, socket *net.TCPAddr) error {
 	serving := flags.options.SecureServing.SecureServingOptions
 	if port := serving.BindPort; flags.IsSetByOperator("secure-port") && port != 0 && port != socket.Port {
-		return fmt.Errorf("systemd has passed a socket that listens on %s, and %s is %d: change one of them, or set no port", socket, key("secure-port"), port)
+		return fmt.Errorf("the socket that was passed to this process listens on %s, and %s is %d: change one of them, or set no port", socket, key("secure-port"), port)
 	}
 	ip := serving.BindAddress
 	if flags.IsSetByOperator("bind-address") && !ip.Equal(socket.IP) && !(ip.IsUnspecified() && socket.IP.IsUnspecified()) {
-		return fmt.Errorf("systemd has passed a socket that listens on %s, and %s is %s: change one of them, or set no address", socket, key("bind-address"), ip)
+		return fmt.Errorf("the socket that was passed to this process listens on %s, and %s is %s: change one of them, or set no address", socket, key("bind-address"), ip)
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package front
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +72,34 @@ func (c *connections) Accept() (net.Conn, error) {
 	return tracked, nil
 }
 
+// file returns a duplicate of the socket. Connections wait for whoever has it when the listener is closed.
+func (c *connections) file() (*os.File, error) {
+	l, ok := c.Listener.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a TCP socket", c.Listener)
+	}
+	return l.File()
+}
+
+// ListenerFile returns a duplicate of the socket that clients connect to.
+func (f *Frontend) ListenerFile() (*os.File, error) { return f.listener.file() }
+
+// holdUntilReady returns when the server is ready. Its own requests, and those for its health, it does not hold up.
+func (f *Frontend) holdUntilReady(loopbackToken string) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		endpoint, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if slices.Contains([]string{"healthz", "livez", "readyz"}, endpoint) || r.Header.Get("Authorization") == "Bearer "+loopbackToken {
+			return true
+		}
+		select {
+		case <-f.health.ready:
+			return true
+		case <-r.Context().Done():
+			return false
+		}
+	}
+}
+
 func (c *connections) refuse() { c.refusing.Store(true) }
 
 func (c *connections) closeAll() {
@@ -96,11 +127,16 @@ func (c *connection) Close() error {
 type requests struct {
 	http.Handler
 	count atomic.Int64
+	// hold returns when a request may be served, and false if its client has gone; nil if all may at once.
+	hold func(r *http.Request) bool
 }
 
 func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count.Add(1)
 	defer h.count.Add(-1)
+	if h.hold != nil && !h.hold(r) {
+		return
+	}
 	r, handled := withHandled(r)
 	defer handled()
 	h.Handler.ServeHTTP(w, r)

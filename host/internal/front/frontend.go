@@ -44,6 +44,9 @@ type Options struct {
 	Signal func(name string, at time.Time)
 	// Streams are paths with responses that last for as long as their clients want, as those of watches do.
 	Streams []string
+	// HoldUntilReady lets requests wait until the server is ready, since connections to it wait already. Those of the server
+	// itself, and those for its health, do not.
+	HoldUntilReady bool
 	// Log gets the messages of the front itself; Kubernetes' code logs through klog.
 	Log hclog.Logger
 }
@@ -152,6 +155,9 @@ func (f *Frontend) build(ctx context.Context) error {
 	}
 	f.installMetrics(config)
 	f.requests.Handler = f.server.Handler.FullHandlerChain
+	if f.opts.HoldUntilReady {
+		f.requests.hold = f.holdUntilReady(config.LoopbackClientConfig.BearerToken)
+	}
 	f.server.Handler.FullHandlerChain = &f.requests
 	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.health.listedPaths), listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil

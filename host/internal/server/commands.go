@@ -43,6 +43,8 @@ type commands struct {
 	checks   *checkResults
 	version  string
 	started  time.Time
+	// upgradeHost hands over to another program.
+	upgradeHost func(context.Context, admin.HostUpgradeRequest) error
 	// serving reports whether the chain is up, so that it can be changed.
 	serving atomic.Bool
 	// upgrading is held while a plan of an upgrade is made or a shadow starts, and by a swap to another binary or release.
@@ -70,6 +72,15 @@ func (c *commands) Status() admin.Status {
 	}
 	status.Events, status.Changes = c.history.list()
 	return status
+}
+
+// UpgradeHost has another program take the place of this one.
+func (c *commands) UpgradeHost(ctx context.Context, req admin.HostUpgradeRequest) error {
+	err := c.upgradeHost(ctx, req)
+	if err != nil {
+		c.log.Warn("host not upgraded", "error", err)
+	}
+	return err
 }
 
 // Changed records a change that was asked for.

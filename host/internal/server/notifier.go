@@ -53,6 +53,15 @@ func (n *notifier) follow(ctx context.Context, f *front.Frontend) {
 // stop reports that the server ends.
 func (n *notifier) stop() { n.become(stopping, systemd.Stopping) }
 
+// handOver reports that another program goes on in this process, so that its end is not that of the service.
+func (n *notifier) handOver() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.phase = stopping
+	n.notify(systemd.Reloading())
+	n.stagesChanged()
+}
+
 // become enters a phase. None follows the last one.
 func (n *notifier) become(next phase, message string) {
 	n.mu.Lock()

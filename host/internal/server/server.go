@@ -16,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/dashboard"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -43,6 +44,8 @@ type Options struct {
 	Systemd systemd.Service
 	// Force ends the server without regard to requests when it is closed.
 	Force <-chan struct{}
+	// Handover is what this program has taken over from another one in the same process, and what it goes back to.
+	Handover *handover.Inherited
 	// ReplaceKeys makes the keys of this host those of the cluster, whichever it had.
 	ReplaceKeys bool
 	// Version is that of Catena.
@@ -84,14 +87,28 @@ type run struct {
 	commands     *commands
 	shutdown     *shutdown
 	notifier     *notifier
+	// handOver ends the run so that another program goes on.
+	handOver func(*handover.Handover)
 }
 
-// Run runs the server until ctx ends, or until something fails that it cannot do without.
+// Run runs the server until ctx ends, or until something fails that it cannot do without. The error is a *handover.Handover if
+// another program is to go on.
 // Mistakes of the operator are found before anything is started.
 func Run(ctx context.Context, opts Options) (err error) {
 	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{}), history: newHistory(), traffic: traffic.New()}
 	defer close(r.ended)
-	defer func() { err = errors.Join(err, r.undo.close()) }()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.handOver = func(h *handover.Handover) { end(h) }
+	defer func() {
+		err = errors.Join(err, r.undo.close())
+		if next := (*handover.Handover)(nil); errors.As(context.Cause(ctx), &next) {
+			if err != nil {
+				r.logs.host.Error("the end before another program goes on", "error", err)
+			}
+			err = next
+		}
+	}()
 	for _, step := range []func(context.Context) error{
 		r.check, r.openData, r.parseFlags, r.openFront, r.openStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
 	} {
@@ -160,7 +177,7 @@ func (r *run) openData(context.Context) error {
 func (r *run) openFront(ctx context.Context) error {
 	var err error
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, Log: r.logs.host.Named("front"),
+		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
 	})
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
@@ -192,7 +209,7 @@ func (r *run) openAdmin(context.Context) error {
 	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier, history: r.history}
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
-		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started}
+		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
 	if err != nil {
 		return err
@@ -224,6 +241,7 @@ func (r *run) serve(ctx context.Context) error {
 	go r.recordKeysLater(ctx)
 	go r.monitorStore(ctx)
 	go r.announce(ctx)
+	go r.takeOver(ctx)
 	go r.notifier.follow(ctx, r.front)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)

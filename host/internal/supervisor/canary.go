@@ -97,6 +97,21 @@ func (s *Supervisor) UnderCanary() error {
 	return nil
 }
 
+// Idle returns an error if a change of the chain, a probation or a canary is under way.
+func (s *Supervisor) Idle() error {
+	if err := s.UnderCanary(); err != nil {
+		return err
+	}
+	if s.probation.Load() != nil {
+		return fmt.Errorf("a swap is on probation, which \"catena swap STAGE --promote\" or \"--rollback\" ends: %w", ErrBusy)
+	}
+	if !s.changing.TryAcquire(1) {
+		return ErrBusy
+	}
+	s.changing.Release(1)
+	return nil
+}
+
 // EndCanary takes a canary back if one is under way.
 func (s *Supervisor) EndCanary(reason string) {
 	if p := s.probation.Load(); p != nil && p.canary != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,18 @@ func (s Service) Notify(messages ...string) error {
 	}
 	_, err = conn.Write([]byte(strings.Join(messages, "\n")))
 	return errors.Join(err, conn.Close())
+}
+
+// Environ returns the environment with the variables that FromEnvironment has taken out, for a program that goes on in this process.
+func (s Service) Environ(environment []string) []string {
+	all := slices.Clone(environment)
+	if s.notify != nil {
+		all = append(all, "NOTIFY_SOCKET="+s.notify.Name)
+	}
+	if s.Watchdog > 0 {
+		all = append(all, fmt.Sprintf("WATCHDOG_USEC=%d", s.Watchdog.Microseconds()), fmt.Sprintf("WATCHDOG_PID=%d", os.Getpid()))
+	}
+	return all
 }
 
 // IsNotified reports whether systemd expects messages.
