@@ -22,7 +22,7 @@ func Main(version string) int {
 	if filepath.Base(os.Args[0]) == kubeAPIServerName {
 		return runKubeAPIServer(kubeAPIServerName, version, os.Args[1:], libraries)
 	}
-	root := command(version, libraries)
+	root := wholeCommand(version, libraries)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {
 		return 0
@@ -39,10 +39,10 @@ func Main(version string) int {
 }
 
 // Command returns the command line of a version of Catena, for documents of it.
-func Command(version string) *cobra.Command { return command(version, pflag.CommandLine) }
+func Command(version string) *cobra.Command { return wholeCommand(version, pflag.CommandLine) }
 
-// command returns the command line. The flags are those that libraries of Kubernetes register for every program.
-func command(version string, libraries *pflag.FlagSet) *cobra.Command {
+// wholeCommand returns the command line. The flags are those that libraries of Kubernetes register for every program.
+func wholeCommand(version string, libraries *pflag.FlagSet) *cobra.Command {
 	root := rootCommand(version)
 	root.AddCommand(apiserverCommand(version, libraries))
 	return root
