@@ -24,7 +24,7 @@ func TestUnknownCommands(t *testing.T) {
 		"statsu":                          `catena has no subcommand "statsu" (did you mean "status"?)`,
 		"config shwo":                     `catena config has no subcommand "shwo" (did you mean "show"?)`,
 		"config shwo --config catena.yml": `catena config has no subcommand "shwo" (did you mean "show"?)`,
-		"config everything":               `catena config has no subcommand "everything"; it has schema, show, validate`,
+		"config everything":               `catena config has no subcommand "everything"; it has init, schema, show, validate`,
 		"stage nwe hello":                 `catena stage has no subcommand "nwe" (did you mean "new"?)`,
 		"help confg":                      `catena has no subcommand "confg" (did you mean "config"?)`,
 		"help config shwo":                `catena config has no subcommand "shwo" (did you mean "show"?)`,

@@ -28,7 +28,12 @@ standard output.`,
 			}
 			return wantArgs(1, "the name of one file")(cmd, args)
 		},
-		Annotations: map[string]string{takesFiles: "FILE"},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, onlyThese
+			}
+			return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := "catena.yaml"
 			if len(args) > 0 {

@@ -46,7 +46,7 @@ func FromEnvironment() (Service, error) {
 }
 
 // errNoListener says what the host can serve on.
-var errNoListener = errors.New("catena serves on one listening TCP socket: the .socket unit needs exactly one ListenStream=, an IP address and a port or a port, " +
+var errNoListener = errors.New("catena serves on one listening TCP socket: the .socket unit needs exactly one ListenStream=, a port or ADDRESS:PORT, " +
 	"and must not have Accept=yes")
 
 // listener returns the socket among those that systemd has passed, which it closes; nil if there are none.
