@@ -144,7 +144,7 @@ func TestSocketOfSystemdElsewhere(t *testing.T) {
 	m.start(t, l)
 	l.untilEnd(t)
 	if out, addr := l.dump(), m.socket.Addr().String(); l.cmd.ProcessState.ExitCode() != 1 ||
-		!strings.Contains(out, l.config+":4: systemd has passed a socket that listens on "+addr+", and apiserver.secure-port is 7") {
+		!strings.Contains(out, l.config+":4: the socket that was passed to this process listens on "+addr+", and apiserver.secure-port is 7") {
 		t.Errorf("exit code %d\n%s", l.cmd.ProcessState.ExitCode(), out)
 	}
 }

@@ -23,6 +23,8 @@ const (
 	checkTimeout = time.Minute
 	// takeOverTimeout is how long a program that has taken over may take to be ready. Then it hands back.
 	takeOverTimeout = 2 * time.Minute
+	// handOverTimeout is how long it may take until there is a server again, the way back included.
+	handOverTimeout = 3 * takeOverTimeout
 )
 
 // allowOlder is what lets a host go to an older release of Kubernetes.
@@ -139,6 +141,7 @@ func (r *run) takeOver(ctx context.Context) {
 		return
 	}
 	i.Settle()
+	r.notifier.takenOver()
 	took := time.Since(i.At)
 	r.history.change(admin.Change{At: i.At, By: i.By, What: i.What, TookSeconds: took.Seconds(), Error: i.Problem})
 	if i.Problem != "" {

@@ -59,7 +59,17 @@ func (n *notifier) handOver() {
 	defer n.mu.Unlock()
 	n.phase = stopping
 	n.notify(systemd.Reloading())
+	if n.service.Watchdog > 0 { // nobody is alive for as long as that may take
+		n.notify(systemd.Watchdog(handOverTimeout))
+	}
 	n.stagesChanged()
+}
+
+// takenOver ends what handOver has begun in the program before.
+func (n *notifier) takenOver() {
+	if n.service.Watchdog > 0 {
+		n.notify(systemd.Watchdog(n.service.Watchdog))
+	}
 }
 
 // become enters a phase. None follows the last one.

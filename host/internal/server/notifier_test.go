@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,22 @@ func TestNotifierPhases(t *testing.T) {
 	}
 	if got := next(); got != "END=1" {
 		t.Errorf("after the stop: %q", got)
+	}
+}
+
+// While another program takes the place of the host, its service neither stops nor dies for systemd.
+func TestNotifierHandsOver(t *testing.T) {
+	n, next := newTestNotifier(t)
+	n.service.Watchdog = time.Second
+	n.become(serving, systemd.Ready)
+	n.handOver()
+	n.stop()
+	n.takenOver()
+	n.notify("END=1")
+	for _, want := range []string{"READY=1", "RELOADING=1", "WATCHDOG_USEC=360000000", "WATCHDOG_USEC=1000000", "END=1"} {
+		if got := next(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -102,6 +102,9 @@ func Reloading() string {
 // Status says how the service does, in one line.
 func Status(line string) string { return "STATUS=" + strings.ReplaceAll(line, "\n", " ") }
 
+// Watchdog changes the time after which systemd takes the host for dead.
+func Watchdog(d time.Duration) string { return fmt.Sprintf("WATCHDOG_USEC=%d", d.Microseconds()) }
+
 // Notify sends messages to systemd, as one.
 func (s Service) Notify(messages ...string) error {
 	if s.notify == nil {
