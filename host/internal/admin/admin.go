@@ -36,6 +36,8 @@ type Host interface {
 	// ShadowReport is what the latest comparison has found, and StopShadow ends it.
 	ShadowReport() (*shadow.Report, error)
 	StopShadow() (*shadow.Report, error)
+
+	Diagnostics
 }
 
 // ErrStarting is why a host that starts does not change its chain.

@@ -51,6 +51,7 @@ type Frontend struct {
 	sizes       flowcontrolrequest.StorageObjectCountTracker
 	propagator  *Propagator
 	metrics     *Metrics
+	metricsPage http.Handler
 	informers   *filterInformers
 	longRunning request.LongRunningRequestCheck
 	writer      errorWriter

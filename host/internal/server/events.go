@@ -13,6 +13,7 @@ import (
 // event counts what happens to the stages, and logs what the supervisor does not.
 func (r *run) event(e supervisor.Event) {
 	log := r.logs.host.With("stage", e.Stage)
+	r.recordEvent(e)
 	switch e.Kind {
 	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
 		r.front.Metrics().ObserveStart(e.Stage, e.Took)

@@ -16,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/kubeevents"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -74,6 +75,7 @@ type run struct {
 	stages       *supervisor.Supervisor
 	reloader     *reloader
 	shadows      *shadows
+	kubeEvents   *kubeevents.Recorder // nil if there are none
 	commands     *commands
 	shutdown     *shutdown
 }
@@ -144,7 +146,7 @@ func (r *run) openData(context.Context) error {
 		})
 	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
-	r.storage.Lock, r.storage.Logger = lock, r.logs.stages.Named("etcd")
+	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
 
@@ -157,7 +159,11 @@ func (r *run) openFront(ctx context.Context) error {
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
 	}
+	if err := r.openEvents(); err != nil {
+		return err
+	}
 	r.front.HandleChain(http.HandlerFunc(r.serveChainPage))
+	r.front.HandleStagePages(http.HandlerFunc(r.serveStagePage))
 	r.shutdown = &shutdown{front: r.front, force: r.Force}
 	r.undo.add(r.shutdown.closeFront)
 	return nil
@@ -181,9 +187,9 @@ func (r *run) openStore(ctx context.Context) error {
 
 // openAdmin lets commands in, which see the start of the stages.
 func (r *run) openAdmin(context.Context) error {
-	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain}
+	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain}
 	r.reloader.current.Store(r.Config)
-	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
+	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
 		flags: r.flags, shadows: r.shadows}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
 	if err != nil {
@@ -215,6 +221,7 @@ func (r *run) serve(ctx context.Context) error {
 	go r.recordKeysLater(ctx)
 	go r.monitorStore(ctx)
 	go r.announce(ctx)
+	go r.writeEvents(ctx)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)
 	go r.reloader.follow(ctx, r.Reload)
