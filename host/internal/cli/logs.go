@@ -50,7 +50,7 @@ as fast as they come, some are lost, and a line on standard error says how many.
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on with the lines that come")
 	cmd.Flags().IntVar(&req.Tail, "tail", -1, "`number` of the latest lines to begin with, -1 for all that are kept")
 	cmd.Flags().StringVar(&req.Level, "level", "", "least `level` of the lines: trace, debug, info, warn or error")
-	cmd.Flags().DurationVar(&since, "since", 0, "leave out what is older than this `duration`, such as 10m")
+	cmd.Flags().DurationVar(&since, "since", 0, "leave out what is older than this `age`, such as 10m")
 	_ = cmd.RegisterFlagCompletionFunc("level", completeLevels)
 	_ = cmd.RegisterFlagCompletionFunc("tail", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions)
