@@ -56,6 +56,7 @@ type Env struct {
 	start    hooks
 	shutdown hooks
 	checks   checks
+	pages    map[string]http.Handler
 }
 
 // Delegate is a stage downstream of this one.

@@ -33,7 +33,7 @@ var topics = []topic{
 	{"What it serves", []string{"Env.Claim", "Env.ClaimPrefix", "Env.SetClaims", "Exact", "Prefix", "Child", "Env.ListPaths", "Env.MuxComplete", "Env.ReportSizes"}},
 	{"Requests", []string{"Env.Next", "Env.Call", "Decline", "UserFrom", "User.In", "Error", "AuditAnnotation", "Warn", "DrainingFrom", "Env.Initializing"}},
 	{"The server and other stages", []string{"Env.Client", "Env.Host", "Env.Delegates"}},
-	{"What operators see", []string{"Env.Log", "Env.Metrics", "Env.AddMetrics", "Env.Tracer", "Env.HealthCheck"}},
+	{"What operators see", []string{"Env.Log", "Env.Metrics", "Env.AddMetrics", "Env.Tracer", "Env.HealthCheck", "Env.DebugPage"}},
 	{"Its life", []string{"Env.OnPrepareRun", "Env.PostStartHook", "Env.PreShutdownHook", "Env.OnDestroy", "Env.Signal", "Env.Context", "Env.Draining"}},
 }
 

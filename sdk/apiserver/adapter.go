@@ -132,6 +132,7 @@ func (a *Adapter) prepare(server Server) error {
 	a.registerHooks(server)
 	a.registerChecks(server)
 	a.serveDebug(server.GenericAPIServer)
+	a.serveZPages(server.GenericAPIServer)
 	a.watchSignals(server.MuxAndDiscoveryCompleteSignals())
 	return nil
 }

@@ -134,3 +134,12 @@ func (a *Adapter) serveDebug(server *genericapiserver.GenericAPIServer) {
 	}()
 	a.env.OnDestroy(func() { <-ended }) // it removes the socket
 }
+
+// serveZPages makes those pages of Kubernetes' components debug pages that the server has.
+func (a *Adapter) serveZPages(server *genericapiserver.GenericAPIServer) {
+	for _, page := range []string{"statusz", "flagz"} {
+		if slices.Contains(server.Handler.NonGoRestfulMux.ListedPaths(), "/"+page) {
+			a.env.DebugPage(page, server.Handler.NonGoRestfulMux)
+		}
+	}
+}

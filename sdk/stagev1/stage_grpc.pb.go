@@ -39,6 +39,8 @@ const (
 	Stage_Activate_FullMethodName           = "/catena.stage.v1.Stage/Activate"
 	Stage_Notify_FullMethodName             = "/catena.stage.v1.Stage/Notify"
 	Stage_GatherMetrics_FullMethodName      = "/catena.stage.v1.Stage/GatherMetrics"
+	Stage_GetDebugPage_FullMethodName       = "/catena.stage.v1.Stage/GetDebugPage"
+	Stage_SetLogLevel_FullMethodName        = "/catena.stage.v1.Stage/SetLogLevel"
 	Stage_RunPostStartHook_FullMethodName   = "/catena.stage.v1.Stage/RunPostStartHook"
 	Stage_CheckHealth_FullMethodName        = "/catena.stage.v1.Stage/CheckHealth"
 	Stage_RunPreShutdownHook_FullMethodName = "/catena.stage.v1.Stage/RunPreShutdownHook"
@@ -78,6 +80,13 @@ type StageClient interface {
 	Notify(ctx context.Context, in *NotifyRequest, opts ...grpc.CallOption) (*NotifyResponse, error)
 	// GatherMetrics returns the stage's metrics as they are now, in pieces of one text.
 	GatherMetrics(ctx context.Context, in *GatherMetricsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GatherMetricsResponse], error)
+	// GetDebugPage returns a page about the process for operators, in pieces. It may be called
+	// from the handshake on, and also while another call hangs. NOT_FOUND means that there is
+	// no such page.
+	GetDebugPage(ctx context.Context, in *GetDebugPageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDebugPageResponse], error)
+	// SetLogLevel changes the least level of what the process logs, which its environment had
+	// at its start.
+	SetLogLevel(ctx context.Context, in *SetLogLevelRequest, opts ...grpc.CallOption) (*SetLogLevelResponse, error)
 	// RunPostStartHook runs one hook that PrepareRun listed. The host calls all of
 	// them at once, in no order, after it has started to serve. The call returns
 	// when the hook has returned; an error ends the server.
@@ -202,6 +211,35 @@ func (c *stageClient) GatherMetrics(ctx context.Context, in *GatherMetricsReques
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Stage_GatherMetricsClient = grpc.ServerStreamingClient[GatherMetricsResponse]
 
+func (c *stageClient) GetDebugPage(ctx context.Context, in *GetDebugPageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDebugPageResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Stage_ServiceDesc.Streams[2], Stage_GetDebugPage_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetDebugPageRequest, GetDebugPageResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Stage_GetDebugPageClient = grpc.ServerStreamingClient[GetDebugPageResponse]
+
+func (c *stageClient) SetLogLevel(ctx context.Context, in *SetLogLevelRequest, opts ...grpc.CallOption) (*SetLogLevelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetLogLevelResponse)
+	err := c.cc.Invoke(ctx, Stage_SetLogLevel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *stageClient) RunPostStartHook(ctx context.Context, in *RunHookRequest, opts ...grpc.CallOption) (*RunHookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunHookResponse)
@@ -284,6 +322,13 @@ type StageServer interface {
 	Notify(context.Context, *NotifyRequest) (*NotifyResponse, error)
 	// GatherMetrics returns the stage's metrics as they are now, in pieces of one text.
 	GatherMetrics(*GatherMetricsRequest, grpc.ServerStreamingServer[GatherMetricsResponse]) error
+	// GetDebugPage returns a page about the process for operators, in pieces. It may be called
+	// from the handshake on, and also while another call hangs. NOT_FOUND means that there is
+	// no such page.
+	GetDebugPage(*GetDebugPageRequest, grpc.ServerStreamingServer[GetDebugPageResponse]) error
+	// SetLogLevel changes the least level of what the process logs, which its environment had
+	// at its start.
+	SetLogLevel(context.Context, *SetLogLevelRequest) (*SetLogLevelResponse, error)
 	// RunPostStartHook runs one hook that PrepareRun listed. The host calls all of
 	// them at once, in no order, after it has started to serve. The call returns
 	// when the hook has returned; an error ends the server.
@@ -333,6 +378,12 @@ func (UnimplementedStageServer) Notify(context.Context, *NotifyRequest) (*Notify
 }
 func (UnimplementedStageServer) GatherMetrics(*GatherMetricsRequest, grpc.ServerStreamingServer[GatherMetricsResponse]) error {
 	return status.Error(codes.Unimplemented, "method GatherMetrics not implemented")
+}
+func (UnimplementedStageServer) GetDebugPage(*GetDebugPageRequest, grpc.ServerStreamingServer[GetDebugPageResponse]) error {
+	return status.Error(codes.Unimplemented, "method GetDebugPage not implemented")
+}
+func (UnimplementedStageServer) SetLogLevel(context.Context, *SetLogLevelRequest) (*SetLogLevelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLogLevel not implemented")
 }
 func (UnimplementedStageServer) RunPostStartHook(context.Context, *RunHookRequest) (*RunHookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunPostStartHook not implemented")
@@ -500,6 +551,35 @@ func _Stage_GatherMetrics_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Stage_GatherMetricsServer = grpc.ServerStreamingServer[GatherMetricsResponse]
 
+func _Stage_GetDebugPage_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetDebugPageRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(StageServer).GetDebugPage(m, &grpc.GenericServerStream[GetDebugPageRequest, GetDebugPageResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Stage_GetDebugPageServer = grpc.ServerStreamingServer[GetDebugPageResponse]
+
+func _Stage_SetLogLevel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetLogLevelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StageServer).SetLogLevel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Stage_SetLogLevel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StageServer).SetLogLevel(ctx, req.(*SetLogLevelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Stage_RunPostStartHook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RunHookRequest)
 	if err := dec(in); err != nil {
@@ -622,6 +702,10 @@ var Stage_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Stage_Notify_Handler,
 		},
 		{
+			MethodName: "SetLogLevel",
+			Handler:    _Stage_SetLogLevel_Handler,
+		},
+		{
 			MethodName: "RunPostStartHook",
 			Handler:    _Stage_RunPostStartHook_Handler,
 		},
@@ -651,6 +735,11 @@ var Stage_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "GatherMetrics",
 			Handler:       _Stage_GatherMetrics_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "GetDebugPage",
+			Handler:       _Stage_GetDebugPage_Handler,
 			ServerStreams: true,
 		},
 	},

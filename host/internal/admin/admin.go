@@ -41,6 +41,8 @@ type Host interface {
 	UpgradeHost(ctx context.Context, r HostUpgradeRequest) error
 	// Changed records a change that was asked for on the socket.
 	Changed(c Change)
+
+	Diagnostics
 }
 
 // ErrStarting is why a host that starts does not change its chain.

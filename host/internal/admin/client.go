@@ -108,31 +108,50 @@ func (c *Client) Source(ctx context.Context) (Source, error) {
 
 // call decodes the response into result.
 func (c *Client) call(ctx context.Context, method, path string, body, result any) error {
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
-	}}
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, bytes.NewReader(encoded))
+	response, err := c.request(ctx, method, path, encoded)
 	if err != nil {
 		return err
 	}
+	defer response.Close()
+	b, err := io.ReadAll(response)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, result)
+}
+
+// stream returns a response that may be long, or come bit by bit. The caller closes it.
+func (c *Client) stream(ctx context.Context, path string) (io.ReadCloser, error) {
+	return c.request(ctx, http.MethodGet, path, nil)
+}
+
+// request returns the body of a response with the code 200; that of another is the error.
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+	}}
+	req, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return errors.Unwrap(err) // without the made-up URL
+		return nil, errors.Unwrap(err) // without the made-up URL
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(string(bytes.TrimSpace(b)))
-	}
-	return json.Unmarshal(b, result)
+	return nil, errors.New(string(bytes.TrimSpace(b)))
 }
 
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {

@@ -123,6 +123,7 @@ func handler(h Host) http.Handler {
 		result, err := h.Explain(r.Context(), ExplainRequest{Method: q.Get("method"), Path: q.Get("path"), As: q.Get("as"), Groups: q["group"]})
 		respond(w, result, err, http.StatusBadRequest)
 	})
+	handleDiagnostics(mux, h)
 	return mux
 }
 

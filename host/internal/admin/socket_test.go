@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 
 // fakeHost responds with what it is asked, or with its error.
 type fakeHost struct {
+	Diagnostics
+
 	asked   any
 	err     error
 	mu      sync.Mutex
@@ -67,6 +70,21 @@ func (h *fakeHost) StopShadow() (*shadow.Report, error) { return &shadow.Report{
 
 func (h *fakeHost) Reload(context.Context) (*Reload, error) {
 	return &Reload{Settings: []string{"log.level"}}, h.err
+}
+
+func (h *fakeHost) Logs(ctx context.Context, r LogRequest, send func(LogChunk) error) error {
+	h.asked = r
+	if h.err != nil {
+		return h.err
+	}
+	err := send(LogChunk{Text: "a\n", Lost: 3})
+	for err == nil && r.Follow {
+		if ctx.Err() != nil {
+			return nil
+		}
+		err = send(LogChunk{Text: strings.Repeat("x", 1<<10)})
+	}
+	return err
 }
 
 func (h *fakeHost) Explain(_ context.Context, r ExplainRequest) (*Explanation, error) {
@@ -122,6 +140,53 @@ func TestClientGetsTheErrorsOfTheHost(t *testing.T) {
 				t.Errorf("got %v, want %v", err, want)
 			}
 		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	h := &fakeHost{}
+	c, _ := serve(t, h)
+	req := LogRequest{Names: []string{"a", "b"}, Level: "warn", Since: time.Unix(1, 2).UTC(), Tail: 7}
+	var got LogChunk
+	err := c.Logs(t.Context(), req, func(chunk LogChunk) error { got = chunk; return nil })
+	if err != nil || got != (LogChunk{Text: "a\n", Lost: 3}) || !reflect.DeepEqual(h.asked, req) {
+		t.Errorf("got %+v, %v, asked for %+v", got, err, h.asked)
+	}
+	failing, _ := serve(t, &fakeHost{err: errors.New("not so")})
+	if err := failing.Logs(t.Context(), req, func(LogChunk) error { return nil }); err == nil || err.Error() != "not so" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A follower that does not read does not hold up the end of the host.
+func TestFollowerThatDoesNotReadAtTheEnd(t *testing.T) {
+	t.Parallel()
+	c, closeSocket := serve(t, &fakeHost{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stuck, release := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		first := true
+		ended <- c.Logs(ctx, LogRequest{Tail: -1, Follow: true}, func(LogChunk) error {
+			if first {
+				first = false
+				close(stuck)
+				<-release
+			}
+			return nil
+		})
+	}()
+	<-stuck
+	began := time.Now()
+	_ = closeSocket()
+	if took := time.Since(began); took >= closeGrace {
+		t.Errorf("the socket was closed after %s", took)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Errorf("the follower: %v", err)
 	}
 }
 

@@ -39,6 +39,16 @@ func wantSomeArgs(count int, what string) cobra.PositionalArgs {
 	}
 }
 
+// mayHaveArg takes one argument or none.
+func mayHaveArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return wantArgs(1, "at most "+what)(cmd, args)
+		}
+		return nil
+	}
+}
+
 // called returns what a command is called below the root.
 func called(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")

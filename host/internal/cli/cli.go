@@ -111,8 +111,8 @@ A first session:
 	root.SetOut(os.Stdout)
 	root.SetVersionTemplate(versionsOf(version).String())
 	root.SetFlagErrorFunc(badFlag)
-	root.AddCommand(serveCommand(version), statusCommand(), uiCommand(), swapCommand(), upgradeCommand(), shadowCommand(), reloadCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
-		kubeconfigCommand(), joinCommand(), tokenCommand(), snapshotCommand(), stageCommand(version), versionCommand(version))
+	root.AddCommand(serveCommand(version), statusCommand(), uiCommand(), swapCommand(), upgradeCommand(), shadowCommand(), reloadCommand(), logsCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
+		kubeconfigCommand(), joinCommand(), tokenCommand(), snapshotCommand(), stageCommand(version), supportCommand(version), versionCommand(version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	completeNothingElse(root)

@@ -23,6 +23,8 @@ import (
 
 // fakeHost is a host that runs on a data directory, as far as commands can tell.
 type fakeHost struct {
+	admin.Diagnostics
+
 	status  []supervisor.Status
 	source  admin.Source
 	reloads int

@@ -33,6 +33,8 @@ type Config struct {
 	WatchPlugins bool  `koanf:"watchPlugins"`
 	Log          Log   `koanf:"log"`
 	Store        Store `koanf:"store"`
+	// KubernetesEvents is EventsAuto, EventsOn or EventsOff.
+	KubernetesEvents string `koanf:"kubernetesEvents"`
 	// APIServerDefaults is CatenaDefaults or KubernetesDefaults.
 	APIServerDefaults string `koanf:"apiserverDefaults"`
 	// APIServer has, for each flag of kube-apiserver by name, its values, one for

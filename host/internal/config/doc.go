@@ -64,6 +64,12 @@
 //	    `kube-apiserver`, as that has them. With the latter, aggregator, core and
 //	    extensions are in the chain without being declared.
 //	    Default: catena
+//	kubernetesEvents (auto, on, off)
+//	    Whether crashes and changes of stages and reloads are written as Events of
+//	    Kubernetes in the namespace kube-system, if a stage serves these: `on`,
+//	    `off`, or `auto`, which is `on` unless `apiserverDefaults` is
+//	    `kube-apiserver`.
+//	    Default: auto
 //	apiserver.* (value or list of values)
 //	    A flag of kube-apiserver by its own name, for the host and for all stages
 //	    alike. One element of a list is one use of the flag.

@@ -53,6 +53,13 @@ const (
 	KubernetesDefaults = "kube-apiserver"
 )
 
+// The values of kubernetesEvents.
+const (
+	EventsAuto = "auto"
+	EventsOn   = "on"
+	EventsOff  = "off"
+)
+
 // The values of log.format. The last two are formats of Kubernetes' programs.
 const (
 	TextLog     = "text"
@@ -105,6 +112,8 @@ func hostKeys() []Key {
 		{Path: "apiserverDefaults", Type: String, Choices: []string{CatenaDefaults, KubernetesDefaults}, Default: CatenaDefaults,
 			Doc: "What holds for flags of kube-apiserver that are not set: `catena`, with RBAC and with certificates and keys that it makes in the data directory, or `kube-apiserver`, as that has them. " +
 				"With the latter, aggregator, core and extensions are in the chain without being declared."},
+		{Path: "kubernetesEvents", Type: String, Choices: []string{EventsAuto, EventsOn, EventsOff}, Default: EventsAuto,
+			Doc: "Whether crashes and changes of stages and reloads are written as Events of Kubernetes in the namespace kube-system, if a stage serves these: `on`, `off`, or `auto`, which is `on` unless `apiserverDefaults` is `kube-apiserver`."},
 		{Path: "apiserver.*", Type: Flag,
 			Doc: "A flag of kube-apiserver by its own name, for the host and for all stages alike. One element of a list is one use of the flag."},
 	}

@@ -59,6 +59,7 @@ type Frontend struct {
 	sizes       flowcontrolrequest.StorageObjectCountTracker
 	propagator  *Propagator
 	metrics     *Metrics
+	metricsPage http.Handler
 	informers   *filterInformers
 	longRunning request.LongRunningRequestCheck
 	writer      errorWriter

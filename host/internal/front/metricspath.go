@@ -27,6 +27,7 @@ func (f *Frontend) installMetrics(config *genericapiserver.Config) {
 		ProcessStartTime: legacyregistry.GetProcessStart(),
 		CoalesceGather:   true,
 	})
+	f.metricsPage = handler
 	if !config.EnableProfiling {
 		paths.Handle("/metrics", handler)
 		slis.SLIMetrics{}.Install(paths)
@@ -34,6 +35,11 @@ func (f *Frontend) installMetrics(config *genericapiserver.Config) {
 	}
 	paths.Handle("/metrics", f.withReset(handler))
 	slis.SLIMetricsWithReset{}.Install(paths)
+}
+
+// ServeMetrics writes what /metrics shows.
+func (f *Frontend) ServeMetrics(w http.ResponseWriter, r *http.Request) {
+	f.metricsPage.ServeHTTP(w, r)
 }
 
 // withReset resets the host's own metrics for the method DELETE.

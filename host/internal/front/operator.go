@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -33,6 +36,29 @@ func (f *Frontend) HandleDashboard(h http.Handler) {
 	mux := f.server.Handler.NonGoRestfulMux
 	mux.UnlistedHandle(strings.TrimSuffix(DashboardPath, "/"), http.RedirectHandler(DashboardPath, http.StatusMovedPermanently))
 	mux.UnlistedHandlePrefix(DashboardPath, h)
+}
+
+// StagePagesPath is where pages about the processes of stages are: NAME/PAGE below it.
+const StagePagesPath = "/debug/catena/stages/"
+
+// HandleStagePages makes a handler serve what is below StagePagesPath, after the filters. It is to be called
+// before Run.
+func (f *Frontend) HandleStagePages(h http.Handler) {
+	f.server.Handler.NonGoRestfulMux.UnlistedHandlePrefix(StagePagesPath, h)
+}
+
+// isProfile reports whether a request may take as long as its client likes, as those of /debug/pprof/ may.
+func isProfile(info *request.RequestInfo) bool {
+	stage, page, _ := strings.Cut(strings.TrimPrefix(info.Path, StagePagesPath), "/")
+	return !info.IsResourceRequest && strings.HasPrefix(info.Path, StagePagesPath) && stage != "" && strings.HasPrefix(page, "pprof/")
+}
+
+// PageError responds to a request for a page with an error.
+func (f *Frontend) PageError(w http.ResponseWriter, r *http.Request, code int, message string) {
+	reason := apierrors.NewGenericServerResponse(code, r.Method, schema.GroupResource{}, "", "", 0, false).ErrStatus.Reason
+	f.writer.write(w, r, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+	}})
 }
 
 // isOperator reports whether the user of a request may see details of the chain.

@@ -9,7 +9,7 @@ import (
 // that it installs only when it runs.
 var unlisted = []string{
 	"/", "/index.html", "/healthz", "/livez", "/readyz",
-	"/debug/pprof", "/debug/pprof/", "/debug/flags", "/debug/flags/", "/debug/api_priority_and_fairness/",
+	"/debug/pprof", "/debug/pprof/", "/debug/flags", "/debug/flags/", StagePagesPath, "/debug/api_priority_and_fairness/",
 }
 
 // OwnPaths returns the paths that the front itself serves, whatever stages claim. A path

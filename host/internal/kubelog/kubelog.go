@@ -42,13 +42,23 @@ type writer struct {
 	format func(line) []byte
 }
 
-// Write implements io.Writer. What is not a line of hclog's JSON passes as it is.
-func (w *writer) Write(text []byte) (int, error) {
+// Write implements io.Writer.
+func (w *writer) Write(text []byte) (int, error) { return w.LevelWrite(hclog.NoLevel, text) }
+
+// LevelWrite implements hclog.LevelWriter, and calls that of a writer that has it. What is not a line
+// of hclog's JSON passes as it is.
+func (w *writer) LevelWrite(level hclog.Level, text []byte) (int, error) {
 	formatted := text
 	if l, ok := parse(text); ok {
 		formatted = w.format(l)
 	}
-	if _, err := w.out.Write(formatted); err != nil {
+	var err error
+	if out, ok := w.out.(hclog.LevelWriter); ok {
+		_, err = out.LevelWrite(level, formatted)
+	} else {
+		_, err = w.out.Write(formatted)
+	}
+	if err != nil {
 		return 0, err
 	}
 	return len(text), nil

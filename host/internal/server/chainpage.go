@@ -18,6 +18,7 @@ const eventsPath = front.DashboardPath + dashboard.EventsPath
 func (r *run) handlePages() {
 	r.dashboard = dashboard.New((*pageSource)(r))
 	r.front.HandleChain(http.HandlerFunc(r.serveChainPage))
+	r.front.HandleStagePages(http.HandlerFunc(r.serveStagePage))
 	r.front.HandleDashboard(http.StripPrefix(strings.TrimSuffix(front.DashboardPath, "/"), r.dashboard))
 }
 

@@ -29,6 +29,7 @@ import (
 // commands are what the admin socket can ask for.
 type commands struct {
 	log      hclog.Logger
+	logs     *logs
 	source   admin.Source
 	signals  *signals
 	front    *front.Frontend

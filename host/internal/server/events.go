@@ -15,6 +15,7 @@ func (r *run) event(e supervisor.Event) {
 	r.history.event(e)
 	r.notifier.stagesChanged()
 	log := r.logs.host.With("stage", e.Stage)
+	r.recordEvent(e)
 	switch e.Kind {
 	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
 		r.front.Metrics().ObserveStart(e.Stage, e.Took)

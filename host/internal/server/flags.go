@@ -62,7 +62,7 @@ func (r *run) parseFlags(ctx context.Context) error {
 	if r.flags, err = front.ParseFlags(ctx, r.Config.APIServer, flagDefaults(r.Config, r.storage)...); err != nil {
 		return problems.List(problems.Locate(r.Config, err))
 	}
-	if err := klogr.Install(r.logs.stages.Named("front"), r.flags.Value("v"), r.flags.Value("vmodule")); err != nil {
+	if err := klogr.Install(r.logs.libraries.Named("front"), r.flags.Value("v"), r.flags.Value("vmodule")); err != nil {
 		return err
 	}
 	r.logVersions()

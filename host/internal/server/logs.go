@@ -1,21 +1,33 @@
 package server
 
 import (
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/kubelog"
+	"github.com/catena-dev/catena/host/internal/logring"
 	"github.com/catena-dev/catena/host/internal/store"
 )
 
-// logs are the logger of the host, and that of the code that it logs for: the stages,
-// Kubernetes' code in the host and etcd. Each has a level of its own.
+// logs are the loggers of the host: its own, that of Kubernetes' code and etcd in it, and one for
+// each stage. Each has a level of its own.
 type logs struct {
-	host, stages hclog.Logger
+	host, libraries hclog.Logger
+	// recent has the latest lines of all of them.
+	recent *logring.Ring
+	new    func(name, source, level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger
+
+	mu         sync.Mutex
+	stageLevel string // of stages that have no logger yet
+	stages     map[string]hclog.Logger
+
 	// dataDir is the lock of the data directory while the server holds it.
 	dataDir atomic.Pointer[store.DirLock]
 	// interrupted is set when the server was asked to end before it was ready.
@@ -24,35 +36,68 @@ type logs struct {
 	failed atomic.Bool
 }
 
+// recentLogs is how many bytes of the log are kept in memory.
+const recentLogs = 4 << 20
+
 func newLogs(c config.Log) *logs {
 	var output sync.Mutex
-	l := &logs{}
-	logger := func(level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger {
-		o := logOptions(c.Format)
-		o.Level, o.Mutex, o.Exclude = hclog.LevelFromString(level), &output, exclude
+	l := &logs{recent: logring.New(recentLogs), stageLevel: c.StageLevel, stages: map[string]hclog.Logger{}}
+	l.new = func(name, source, level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger {
+		o := logOptions(c.Format, &recorder{os.Stderr, l.recent, source})
+		o.Name, o.Level, o.Mutex, o.Exclude = name, hclog.LevelFromString(level), &output, exclude
 		return hclog.New(&o)
 	}
-	l.host, l.stages = logger(c.Level, l.startFailed), logger(c.StageLevel, l.isConsequence)
+	l.host = l.new(logName, admin.HostLog, c.Level, l.startFailed)
+	l.libraries = l.new(logName, admin.HostLog, c.StageLevel, l.isConsequence)
 	return l
 }
 
+// stage returns the logger of a stage.
+func (l *logs) stage(name string) hclog.Logger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stages[name] == nil {
+		l.stages[name] = l.new(logName+"."+name, name, l.stageLevel, l.isConsequence)
+	}
+	return l.stages[name]
+}
+
+// recorder keeps what is logged, and then writes it.
+type recorder struct {
+	out    io.Writer
+	recent *logring.Ring
+	source string
+}
+
+// LevelWrite implements hclog.LevelWriter.
+func (r *recorder) LevelWrite(level hclog.Level, line []byte) (int, error) {
+	r.recent.Add(logring.Line{At: time.Now(), Level: level, Source: r.source, Text: line})
+	return r.out.Write(line)
+}
+
+// Write implements io.Writer.
+func (r *recorder) Write(line []byte) (int, error) { return r.LevelWrite(hclog.Info, line) }
+
 // NewLogger returns a logger like that of the host, for what comes before Run and after it.
 func NewLogger(c config.Log) hclog.Logger {
-	o := logOptions(c.Format)
+	o := logOptions(c.Format, os.Stderr)
 	o.Level = hclog.LevelFromString(c.Level)
 	return hclog.New(&o)
 }
 
+// logName is the name of the host's logger, with which those of all others begin.
+const logName = "catena"
+
 // logOptions are those of a logger with that format.
-func logOptions(format string) hclog.LoggerOptions {
-	o := hclog.LoggerOptions{Output: os.Stderr, JSONFormat: format == config.JSONLog}
+func logOptions(format string, out io.Writer) hclog.LoggerOptions {
+	o := hclog.LoggerOptions{Output: out, JSONFormat: format == config.JSONLog}
 	switch format {
 	case config.KlogLog:
-		o = kubelog.Text(os.Stderr, os.Getpid())
+		o = kubelog.Text(out, os.Getpid())
 	case config.KlogJSONLog:
-		o = kubelog.JSON(os.Stderr)
+		o = kubelog.JSON(out)
 	}
-	o.Name = "catena"
+	o.Name = logName
 	return o
 }
 
@@ -73,8 +118,19 @@ func (l *logs) startFailed(level hclog.Level, _ string, _ ...any) bool {
 	return level >= hclog.Warn && l.failed.Load()
 }
 
-// setLevels changes the levels of all loggers that were made from these two.
-func (l *logs) setLevels(c config.Log) {
+// setLevels makes the levels those of a configuration, and returns the stages whose level has changed.
+func (l *logs) setLevels(c config.Log) (changed []string) {
 	l.host.SetLevel(hclog.LevelFromString(c.Level))
-	l.stages.SetLevel(hclog.LevelFromString(c.StageLevel))
+	level := hclog.LevelFromString(c.StageLevel)
+	l.libraries.SetLevel(level)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stageLevel = c.StageLevel
+	for name, stage := range l.stages {
+		if stage.GetLevel() != level {
+			stage.SetLevel(level)
+			changed = append(changed, name)
+		}
+	}
+	return changed
 }

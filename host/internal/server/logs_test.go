@@ -13,7 +13,7 @@ import (
 // Loggers that were made before the level was changed have the new one.
 func TestLogLevelsCanChange(t *testing.T) {
 	l := newLogs(config.Log{Level: "info", StageLevel: "warn", Format: "text"})
-	host, stage := l.host.Named("front").With("a", 1), l.stages.Named("core").With("b", 2)
+	host, stage := l.host.Named("front").With("a", 1), l.stage("core").Named("sub").With("b", 2)
 	if host.IsDebug() || stage.IsInfo() {
 		t.Error("the levels at the start are others")
 	}

@@ -21,15 +21,15 @@ import (
 
 // reloader applies new configurations, and has the one that is in effect.
 type reloader struct {
-	load     func() (*config.Config, error)
+	load func() (*config.Config, error)
+	// reloaded is called with the result of each reload.
+	reloaded func(*admin.Reload)
 	attach   Attachments
 	logs     *logs
 	front    *front.Frontend
 	stages   *supervisor.Supervisor
 	chain    *chainState
 	notifier *notifier
-	// history is told of each reload.
-	history *history
 
 	mu      sync.Mutex // one reload at a time
 	current atomic.Pointer[config.Config]
@@ -70,7 +70,7 @@ func (r *reloader) reload(ctx context.Context) (*admin.Reload, error) {
 		r.logs.host.Info("configuration " + result.String())
 	}
 	r.last.Store(result)
-	r.history.add(reloaded(result))
+	r.reloaded(result)
 	return result, err
 }
 
@@ -97,10 +97,24 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 	result.Stale = files.Stale
 	files.Apply()
 	r.current.Store(cfg)
-	r.logs.setLevels(cfg.Log)
+	for _, stage := range r.logs.setLevels(cfg.Log) {
+		go r.tellLogLevel(stage, cfg.Log.StageLevel)
+	}
 	r.stages.SetHoldTimeout(cfg.HoldTimeout)
 	r.chain.relay.SetHold(relay.Limits{Requests: int(cfg.HoldRequests)})
 	return nil
+}
+
+// logLevelTimeout bounds the call that changes the level of a process.
+const logLevelTimeout = 2 * time.Second
+
+// tellLogLevel has the processes of a stage log at a level. Those that cannot change theirs keep it until they are replaced.
+func (r *reloader) tellLogLevel(stage, level string) {
+	ctx, cancel := context.WithTimeout(context.Background(), logLevelTimeout)
+	defer cancel()
+	if err := r.stages.SetLogLevel(ctx, stage, level); err != nil {
+		r.logs.host.Debug("log level of running processes not changed", "stage", stage, "error", err)
+	}
 }
 
 // isLive reports whether the key of a setting takes effect without a restart of the host.

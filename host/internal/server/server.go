@@ -17,6 +17,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/dashboard"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/handover"
+	"github.com/catena-dev/catena/host/internal/kubeevents"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -84,6 +85,7 @@ type run struct {
 	traffic      *traffic.Meter
 	dashboard    *dashboard.Handler
 	shadows      *shadows
+	kubeEvents   *kubeevents.Recorder // nil if there are none
 	commands     *commands
 	shutdown     *shutdown
 	notifier     *notifier
@@ -169,7 +171,7 @@ func (r *run) openData(context.Context) error {
 		})
 	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
-	r.storage.Lock, r.storage.Logger = lock, r.logs.stages.Named("etcd")
+	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
 
@@ -181,6 +183,9 @@ func (r *run) openFront(ctx context.Context) error {
 	})
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
+	}
+	if err := r.openEvents(); err != nil {
+		return err
 	}
 	r.handlePages()
 	r.shutdown = &shutdown{front: r.front, force: r.Force}
@@ -206,9 +211,9 @@ func (r *run) openStore(ctx context.Context) error {
 
 // openAdmin lets commands in, which see the start of the stages.
 func (r *run) openAdmin(context.Context) error {
-	r.reloader = &reloader{load: r.Load, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier, history: r.history}
+	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier}
 	r.reloader.current.Store(r.Config)
-	r.commands = &commands{log: r.logs.host, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
+	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
 		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
 	if err != nil {
@@ -243,6 +248,7 @@ func (r *run) serve(ctx context.Context) error {
 	go r.announce(ctx)
 	go r.takeOver(ctx)
 	go r.notifier.follow(ctx, r.front)
+	go r.writeEvents(ctx)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)
 	go r.reloader.follow(ctx, r.Reload)

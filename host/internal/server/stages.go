@@ -59,7 +59,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.stages, err = supervisor.New(supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Machine: sync.OnceValue(func() *isolation.Machine { return isolation.Detect(ctx) }),
 		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
-		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stages,
+		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/catena-dev/catena/host/internal/guard"
 )
@@ -130,6 +131,28 @@ func (l *DirLock) Check() error {
 // Release unlocks the directory. The file stays: removing it would let two processes
 // hold locks on two files of the same name.
 func (l *DirLock) Release() error { return l.file.Close() }
+
+// Holder returns the process that has the lock of a data directory, without taking it; 0 if none has, or if the
+// system does not say.
+func Holder(dir string) int {
+	info, err := os.Stat(filepath.Join(dir, lockName))
+	if err != nil {
+		return 0
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return 0
+	}
+	inode := fmt.Sprintf(":%d", info.Sys().(*syscall.Stat_t).Ino)
+	for line := range strings.Lines(string(locks)) {
+		// 1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END
+		if f := strings.Fields(line); len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], inode) {
+			pid, _ := strconv.Atoi(f[4])
+			return pid
+		}
+	}
+	return 0
+}
 
 func readPID(file *os.File) int {
 	text, err := io.ReadAll(io.LimitReader(file, 32))

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -127,5 +128,27 @@ func TestLockDirRefusesWhatOthersHaveMade(t *testing.T) {
 		if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), dir+" belongs to user 65534") {
 			t.Errorf("the directory of another user: error is %v", err)
 		}
+	}
+}
+
+// The process that has the lock is known without taking it.
+func TestHolder(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	if pid := Holder(dir); pid != 0 {
+		t.Errorf("process %d has the lock of a directory without one", pid)
+	}
+	lock, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid := Holder(dir); pid != os.Getpid() && runtime.GOOS == "linux" {
+		t.Errorf("process %d has the lock, want %d", pid, os.Getpid())
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if pid := Holder(dir); pid != 0 {
+		t.Errorf("process %d has a lock that was released", pid)
 	}
 }

@@ -236,7 +236,7 @@ func TestDescriptorsThatLeak(t *testing.T) {
 	var log syncBuffer
 	f, err := start(t, func(o *Options) {
 		o.Chain[1].Env[envFault] = "descriptors"
-		o.StageLog = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug})
+		o.StageLog = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug}).Named
 	})
 	if err != nil {
 		t.Fatal(err)

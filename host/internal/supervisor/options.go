@@ -59,8 +59,10 @@ type Options struct {
 	// Events is called with what happens to the stages, if it is not nil. Calls come one
 	// after the other, in the order of the events; they must return soon.
 	Events func(Event)
-	// Log gets what the supervisor has to say, StageLog what the stages log.
-	Log, StageLog hclog.Logger
+	// Log gets what the supervisor has to say.
+	Log hclog.Logger
+	// StageLog returns the logger for what a stage logs; its level is that of new processes.
+	StageLog func(stage string) hclog.Logger
 }
 
 // Published is what the relay has to know of a stage.

@@ -60,7 +60,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		DataDir: dir, Hidden: []string{s.opts.DataDir, s.opts.RuntimeDir}, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
 		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: s.opts.HostSocket,
 		ServerVersion: s.opts.ServerVersion, ExternalURL: s.opts.ExternalURL, HostPaths: s.opts.HostPaths,
-		Log: st.log, StageLog: s.opts.StageLog.Named(spec.Name),
+		Log: st.log, StageLog: s.opts.StageLog(spec.Name),
 	}
 	st.state = lifecycle.NewStage(time.Now, func(id string, t lifecycle.Transition) {
 		s.events.add(func() {

@@ -125,7 +125,7 @@ func (s *Supervisor) stage(name string) (*stage, error) {
 			return st, nil
 		}
 	}
-	return nil, fmt.Errorf("stage %q is not in the chain", name)
+	return nil, fmt.Errorf("stage %q %w", name, ErrNotInChain)
 }
 
 // Specs returns what the stages are made from now, from head to tail.

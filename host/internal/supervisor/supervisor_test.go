@@ -56,7 +56,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
 	log := hclog.New(&hclog.LoggerOptions{Output: newTestLog(t), Level: hclog.Debug})
 	opts := Options{
-		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log, HoldTimeout: patience,
+		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log.Named, HoldTimeout: patience,
 		Publish: func(chain []Published, split *Split) {
 			f.gate.Lock() // a test can hold it
 			defer f.gate.Unlock()

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/server/flagz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -89,6 +90,7 @@ func newFlags() (*options.ServerRunOptions, *pflag.FlagSet) {
 	o := options.NewServerRunOptions()
 	set := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	named := o.Flags()
+	o.Flagz = flagz.NamedFlagSetsReader{FlagSets: named}
 	for _, f := range named.FlagSets {
 		set.AddFlagSet(f)
 	}

@@ -162,3 +162,31 @@ func (g *Generation) GatherMetrics(ctx context.Context, w io.Writer) error {
 		}
 	}
 }
+
+// SetLogLevel changes the level of what the process logs. A stage that cannot do that keeps its level.
+func (g *Generation) SetLogLevel(ctx context.Context, level string) error {
+	_, err := g.process.Client().SetLogLevel(ctx, &stagev1.SetLogLevelRequest{Level: level})
+	return err
+}
+
+// DebugPage calls piece with each piece of a page about the process.
+func (g *Generation) DebugPage(ctx context.Context, req *stagev1.GetDebugPageRequest, piece func(*stagev1.GetDebugPageResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream if nobody wants the rest
+	defer cancel()
+	stream, err := g.process.Client().GetDebugPage(ctx, req)
+	if err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := piece(response); err != nil {
+			return err
+		}
+	}
+}

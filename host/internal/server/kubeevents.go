@@ -1,0 +1,140 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/kubeevents"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// wantsEvents reports whether Events are written. kube-apiserver writes none.
+func (r *run) wantsEvents() bool {
+	on := r.Config.KubernetesEvents
+	return on == config.EventsOn || on == config.EventsAuto && r.Config.APIServerDefaults != config.KubernetesDefaults
+}
+
+// openEvents makes what writes Events of Kubernetes, if the configuration wants them.
+func (r *run) openEvents() error {
+	if !r.wantsEvents() {
+		return nil
+	}
+	client, err := typedcorev1.NewForConfigAndClient(&rest.Config{Host: r.front.LocalURL(), UserAgent: kubeevents.Controller}, &http.Client{Transport: inProcess{r.front}})
+	if err != nil {
+		return err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown"
+	}
+	r.kubeEvents = kubeevents.New(client, strings.ToLower(name))
+	return nil
+}
+
+// writeEvents writes them until ctx ends, as long as a stage serves Events.
+func (r *run) writeEvents(ctx context.Context) {
+	if r.kubeEvents != nil {
+		r.kubeEvents.Run(ctx, func() bool { return slices.Contains(r.chain.listedPaths(), "/api/v1") })
+	}
+}
+
+// recordEvent makes an Event of Kubernetes of what is of interest to those who have not asked for it.
+func (r *run) recordEvent(e supervisor.Event) {
+	if r.kubeEvents == nil {
+		return
+	}
+	if k, ok := kubeEvent(e); ok {
+		k.Stage, k.At = e.Stage, e.At
+		if k.At.IsZero() {
+			k.At = time.Now()
+		}
+		r.kubeEvents.Record(k)
+	}
+}
+
+func kubeEvent(e supervisor.Event) (kubeevents.Event, bool) {
+	normal := func(reason, format string, args ...any) (kubeevents.Event, bool) {
+		return kubeevents.Event{Reason: reason, Message: fmt.Sprintf(format, args...)}, true
+	}
+	warning := func(reason, format string, args ...any) (kubeevents.Event, bool) {
+		return kubeevents.Event{Reason: reason, Message: fmt.Sprintf(format, args...), Warning: true}, true
+	}
+	switch e.Kind {
+	case supervisor.StateChanged:
+		if e.To == lifecycle.Failed.String() {
+			return warning("StageFailed", "%s", cmp.Or(strings.TrimPrefix(e.Reason, fmt.Sprintf("stage %q: ", e.Stage)), "the process has ended"))
+		}
+	case supervisor.Restarted:
+		return normal("StageRestarted", "another process serves")
+	case supervisor.TookOver:
+		return normal("StandbyTookOver", "the standby serves")
+	case supervisor.Refused:
+		return warning("StageDown", "requests are refused until there is another process")
+	case supervisor.SwapDone:
+		return normal("StageSwapped", "a new process serves%s", because(e.Reason))
+	case supervisor.SwapFailed:
+		return warning("SwapFailed", "the process before goes on%s", because(e.Reason))
+	case supervisor.SwapRolledBack:
+		return warning("SwapRolledBack", "the process before serves again%s", because(e.Reason))
+	case supervisor.StageAdded:
+		return normal("StageAdded", "the stage is part of the chain")
+	case supervisor.StageRemoved:
+		return normal("StageRemoved", "the stage is no longer part of the chain")
+	case supervisor.LimitReached:
+		return warning("LimitReached", "a process has come to the limit %s%s", e.Limit, because(e.Reason))
+	}
+	return kubeevents.Event{}, false
+}
+
+// recordReload keeps the result of a reload, and makes an Event of Kubernetes of it.
+func (r *run) recordReload(result *admin.Reload) {
+	r.history.add(reloaded(result))
+	if r.kubeEvents == nil {
+		return
+	}
+	e := kubeevents.Event{Reason: "ConfigurationReloaded", Message: "configuration " + result.String(), At: result.At}
+	if result.Error != "" {
+		e.Reason, e.Warning = "ReloadFailed", true
+	}
+	r.kubeEvents.Record(e)
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// inProcess makes requests to the chain, as the server itself.
+type inProcess struct{ front *front.Frontend }
+
+// RoundTrip implements http.RoundTripper.
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	served := r.Clone(front.WithServerUser(r.Context()))
+	served.RequestURI = r.URL.RequestURI()
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	w := &responseBuffer{header: http.Header{}, code: http.StatusOK}
+	t.front.Handler().ServeHTTP(w, served)
+	return &http.Response{
+		StatusCode: w.code, Status: http.StatusText(w.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: w.header, Body: io.NopCloser(bytes.NewReader(w.body.Bytes())), ContentLength: int64(w.body.Len()), Request: r,
+	}, nil
+}
