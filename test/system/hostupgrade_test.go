@@ -205,6 +205,16 @@ func TestHostUpgradeThatFails(t *testing.T) {
 		t.Errorf("the processes were %v and are %v", before, after)
 	}
 
+	if out, err := c.Command(t.Context(), "swap", "extensions", "--probation", "10m"); err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := c.Command(t.Context(), "upgrade"); err == nil || !strings.Contains(err.Error(), "a swap is on probation") {
+		t.Errorf("during a probation: %v\n%s", err, out)
+	}
+	if out, err := c.Command(t.Context(), "swap", "extensions", "--promote"); err != nil {
+		t.Fatal(out, err)
+	}
+
 	// It passes the check, and then it is started with another configuration.
 	fails := script("fails", `case "$CATENA_HANDOVER" in ""|check) exec `+real+` "$@";; *) exec `+real+` serve --config /nowhere.yaml;; esac`)
 	out, err := c.Command(t.Context(), "upgrade", "--binary", fails)

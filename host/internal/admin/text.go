@@ -88,5 +88,5 @@ func Age(since time.Time) string {
 	if since.IsZero() {
 		return "-"
 	}
-	return time.Since(since).Round(time.Second).String()
+	return max(0, time.Since(since)).Round(time.Second).String() // the clock may have been set
 }
