@@ -2,9 +2,7 @@ package front
 
 import (
 	"errors"
-	"net/http"
 
-	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
@@ -41,8 +39,6 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 		next:      config.Authentication.Authenticator,
 		audiences: config.Authentication.APIAudiences,
 	}
-	longRunning := config.LongRunningFunc
-	config.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool { return isProfile(info) || longRunning(r, info) }
 	// Discovery and OpenAPI are the stages'; the index is the front's own, which
 	// lists their paths too.
 	config.EnableDiscovery = false

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"crypto/subtle"
 	"fmt"
 	"maps"
 	"net"
@@ -84,16 +85,21 @@ func (c *connections) file() (*os.File, error) {
 // ListenerFile returns a duplicate of the socket that clients connect to.
 func (f *Frontend) ListenerFile() (*os.File, error) { return f.listener.file() }
 
-// holdUntilReady returns when the server is ready. Its own requests, and those for its health, it does not hold up.
-func (f *Frontend) holdUntilReady(loopbackToken string) func(*http.Request) bool {
-	return func(r *http.Request) bool {
+// holdUntilReady returns when the server is ready, or responds with 503 if it ends before. Its own requests, and those for its
+// health, it does not hold up.
+func (f *Frontend) holdUntilReady(loopbackToken string) func(http.ResponseWriter, *http.Request) bool {
+	loopback := []byte("Bearer " + loopbackToken)
+	return func(w http.ResponseWriter, r *http.Request) bool {
 		endpoint, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		if slices.Contains([]string{"healthz", "livez", "readyz"}, endpoint) || r.Header.Get("Authorization") == "Bearer "+loopbackToken {
+		if slices.Contains([]string{"healthz", "livez", "readyz"}, endpoint) || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), loopback) == 1 {
 			return true
 		}
 		select {
 		case <-f.health.ready:
 			return true
+		case <-f.initiated:
+			f.writer.starting(w, r)
+			return false
 		case <-r.Context().Done():
 			return false
 		}
@@ -127,14 +133,14 @@ func (c *connection) Close() error {
 type requests struct {
 	http.Handler
 	count atomic.Int64
-	// hold returns when a request may be served, and false if its client has gone; nil if all may at once.
-	hold func(r *http.Request) bool
+	// hold returns when a request may be served, and false if it is not to be; nil if all may at once.
+	hold func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count.Add(1)
 	defer h.count.Add(-1)
-	if h.hold != nil && !h.hold(r) {
+	if h.hold != nil && !h.hold(w, r) {
 		return
 	}
 	r, handled := withHandled(r)

@@ -129,7 +129,7 @@ func (f *Frontend) build(ctx context.Context) error {
 	f.informers = &filterInformers{SharedInformerFactory: servedinformers.New(informers, f.loopback)}
 	longRunning := config.LongRunningFunc
 	f.longRunning = func(r *http.Request, info *request.RequestInfo) bool {
-		return longRunning(r, info) || slices.Contains(f.opts.Streams, r.URL.Path)
+		return longRunning(r, info) || isProfile(info) || slices.Contains(f.opts.Streams, r.URL.Path)
 	}
 	config.LongRunningFunc = f.longRunning
 	f.contents = f.opts.Flags.contents()

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/front"
 )
 
 func TestShutdownServesWhatIsInFlight(t *testing.T) {
@@ -168,5 +170,35 @@ func TestPing(t *testing.T) {
 	<-s.ended
 	if s.Ping(t.Context()) == nil {
 		t.Error("a server that has ended responds")
+	}
+}
+
+// Requests that wait for a server to be ready do not hold up its end: another program may wait for that.
+func TestHeldRequestsEndWithTheServer(t *testing.T) {
+	t.Parallel()
+	s := newServerWith(t, open(t), func(o *front.Options) { o.HoldUntilReady = true })
+	s.SetChain(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a request was served by a server that is not ready")
+	}))
+	release := make(chan struct{})
+	defer close(release)
+	if err := s.AddPostStartHook("slow", func(context.Context) error { <-release; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "health is not held", func() bool {
+		return strings.Contains(admin.get(t, "/readyz?verbose").body, "[-]poststarthook/slow failed")
+	})
+	held := make(chan response, 1)
+	go func() { held <- s.admin(t).get(t, "/api/v1/pods") }()
+	select {
+	case a := <-held:
+		t.Fatalf("not held: %d %s", a.code, a.body)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Fail(errTest)
+	if a := <-held; a.code != http.StatusServiceUnavailable || !strings.Contains(a.body, "starting") {
+		t.Errorf("%d %s", a.code, a.body)
 	}
 }
