@@ -41,8 +41,14 @@ func (r *run) upgradeHost(ctx context.Context, req admin.HostUpgradeRequest) err
 	if !c.upgrading.TryLock() {
 		return errUpgrading
 	}
+	release, err := r.stages.Hold()
+	if err != nil {
+		c.upgrading.Unlock()
+		return err
+	}
 	h, err := r.prepareHandover(ctx, req)
 	if err != nil {
+		release()
 		c.upgrading.Unlock()
 		return err
 	}
@@ -57,9 +63,6 @@ func (r *run) prepareHandover(ctx context.Context, req admin.HostUpgradeRequest)
 	self := r.Handover.Self
 	if self == nil {
 		return nil, errors.New("this host was not started as one that can be replaced")
-	}
-	if err := r.stages.Idle(); err != nil {
-		return nil, err
 	}
 	path := req.Binary
 	if path == "" {

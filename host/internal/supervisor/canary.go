@@ -97,19 +97,21 @@ func (s *Supervisor) UnderCanary() error {
 	return nil
 }
 
-// Idle returns an error if a change of the chain, a probation or a canary is under way.
-func (s *Supervisor) Idle() error {
+// Hold lets no change of the chain begin until release is called. It returns an error if one, a probation or a canary is under way.
+func (s *Supervisor) Hold() (release func(), err error) {
+	if !s.changing.TryAcquire(1) {
+		return nil, ErrBusy
+	}
+	release = func() { s.changing.Release(1) }
 	if err := s.UnderCanary(); err != nil {
-		return err
+		release()
+		return nil, err
 	}
 	if s.probation.Load() != nil {
-		return fmt.Errorf("a swap is on probation, which \"catena swap STAGE --promote\" or \"--rollback\" ends: %w", ErrBusy)
+		release()
+		return nil, fmt.Errorf("a swap is on probation, which \"catena swap STAGE --promote\" or \"--rollback\" ends: %w", ErrBusy)
 	}
-	if !s.changing.TryAcquire(1) {
-		return ErrBusy
-	}
-	s.changing.Release(1)
-	return nil
+	return release, nil
 }
 
 // EndCanary takes a canary back if one is under way.
