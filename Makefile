@@ -190,7 +190,7 @@ test-clients: build tools ## controller-runtime's envtest, helm and kwokctl agai
 
 # Chromium comes from Debian's packages where there is none; without it, and without npm, what needs them is left out.
 test-browser: build ## the page at /debug/catena/ in Chromium, and by the rules of axe-core
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 install -y --no-install-recommends chromium >/dev/null 2>&1; } || \
 		echo "no Chromium: the page is not tested in a browser"
 	@cd test/browser; if ! command -v npm >/dev/null; then echo "no npm: axe-core is not run"; else \

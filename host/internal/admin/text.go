@@ -90,3 +90,19 @@ func Age(since time.Time) string {
 	}
 	return max(0, time.Since(since)).Round(time.Second).String() // the clock may have been set
 }
+
+// Rate is a number per second.
+func Rate(perSecond float64) string {
+	if perSecond > 0 && perSecond < 10 {
+		return fmt.Sprintf("%.1f", perSecond)
+	}
+	return fmt.Sprintf("%.0f", perSecond)
+}
+
+// Share is a part of a whole, from 0 to 1, in percent.
+func Share(of float64) string {
+	if of > 0 && of < 0.1 {
+		return fmt.Sprintf("%.2g%%", 100*of)
+	}
+	return fmt.Sprintf("%.0f%%", 100*of)
+}

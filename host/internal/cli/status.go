@@ -182,7 +182,7 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
 			s.Stage, on.paint(colourOf(s.State), state), admin.Age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used),
-			perSecond(did[s.Stage].PerSecond), percentOf(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
+			admin.Rate(did[s.Stage].PerSecond), admin.Share(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
 		if s.Standby != nil {
 			printGeneration(w, on, "standby", *s.Standby)
 		}
@@ -241,20 +241,6 @@ func cpuOf(u *supervisor.Usage) string {
 		return d.Round(time.Second / 10).String()
 	}
 	return d.Round(time.Second).String()
-}
-
-func perSecond(n float64) string {
-	if n > 0 && n < 10 {
-		return fmt.Sprintf("%.1f", n)
-	}
-	return fmt.Sprintf("%.0f", n)
-}
-
-func percentOf(share float64) string {
-	if share > 0 && share < 0.1 {
-		return fmt.Sprintf("%.2g%%", 100*share)
-	}
-	return fmt.Sprintf("%.0f%%", 100*share)
 }
 
 func latencyOf(seconds float64) string { return short(time.Duration(seconds * float64(time.Second))) }

@@ -8,7 +8,6 @@ import (
 	"embed"
 	"encoding/json"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"strconv"
 	"time"
@@ -49,16 +48,8 @@ func New(source Source) *Handler {
 	h.mux.HandleFunc("GET /{$}", h.servePage)
 	h.mux.HandleFunc("GET /"+EventsPath, h.feed.serve)
 	h.mux.HandleFunc("GET /status", h.serveStatus)
-	for name, kind := range map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		h.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
-			content, err := fs.ReadFile(files, name)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			w.Header().Set("Content-Type", kind)
-			_, _ = w.Write(content)
-		})
+	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
+		h.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, name) })
 	}
 	return h
 }

@@ -133,7 +133,7 @@ func (l *live) addStages(s admin.Status) {
 			Name: st.Stage, State: st.State + admin.NextStart(st), Mood: moodOf(st.State), Since: admin.Age(st.Since), Version: st.Version,
 			Direct: flowOf(fromHost(t)), Passing: flowOf(max(0, passing)), Remarks: admin.Remarks(st), Last: i == len(s.Stages)-1,
 			Figures: []figure{
-				{"Requests", rate(t.PerSecond)}, {"Errors", share(t.FailedShare)}, {"p50", seconds(t.P50)}, {"p99", seconds(t.P99)},
+				{"Requests", rate(t.PerSecond)}, {"Errors", admin.Share(t.FailedShare)}, {"p50", seconds(t.P50)}, {"p99", seconds(t.P99)},
 				{"Memory", memory(st.Usage)}, {"CPU", cpu(st.Usage)}, {"Restarts", fmt.Sprint(st.Restarts)},
 				{"Process", process(st)}, {"Isolation", isolated(st)}, {"Claims", fmt.Sprint(st.Claims)},
 			},
@@ -234,19 +234,7 @@ func flowOf(perSecond float64) flow {
 	return flow{rate(perSecond), math.Round(10*min(1+2.2*math.Log10(1+perSecond), 10)) / 10}
 }
 
-func rate(perSecond float64) string {
-	if perSecond > 0 && perSecond < 10 {
-		return fmt.Sprintf("%.1f/s", perSecond)
-	}
-	return fmt.Sprintf("%.0f/s", perSecond)
-}
-
-func share(of float64) string {
-	if of > 0 && of < 0.1 {
-		return fmt.Sprintf("%.2g%%", 100*of)
-	}
-	return fmt.Sprintf("%.0f%%", 100*of)
-}
+func rate(perSecond float64) string { return admin.Rate(perSecond) + "/s" }
 
 func seconds(s float64) string {
 	switch {

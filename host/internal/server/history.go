@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,17 +81,14 @@ func last[T any](all []T) []T {
 // describe returns an event as operators read it. The states through which each process goes on its way are none.
 func describe(e supervisor.Event) (admin.Event, bool) {
 	d := admin.Event{At: e.At, Kind: string(e.Kind), Stage: e.Stage, From: e.From, To: e.To, TookSeconds: e.Took.Seconds()}
-	because := ""
-	if e.Reason != "" {
-		because = ": " + e.Reason
-	}
+	because := because(e.Reason)
 	switch e.Kind {
 	case supervisor.StateChanged:
 		if e.To != lifecycle.Failed.String() {
 			return d, false
 		}
 		d.Kind, d.From, d.To, d.Bad = "ended", e.Generation, "", true
-		d.Text = "process " + e.Generation + " has ended" + because
+		d.Text = "process " + e.Generation + " has ended: " + failureOf(e)
 	case supervisor.Restarted:
 		d.Text = "restarted: process " + e.To + " serves"
 	case supervisor.TookOver:
@@ -126,6 +125,19 @@ func describe(e supervisor.Event) (admin.Event, bool) {
 		d.Text = string(e.Kind) + because
 	}
 	return d, true
+}
+
+// failureOf is why a process has failed, without the name of its stage.
+func failureOf(e supervisor.Event) string {
+	return cmp.Or(strings.TrimPrefix(e.Reason, fmt.Sprintf("stage %q: ", e.Stage)), "for no known reason")
+}
+
+// because is a reason as the end of a sentence, if there is one.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 // reloaded is the event of a reload.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -77,7 +76,7 @@ func kubeEvent(e supervisor.Event) (kubeevents.Event, bool) {
 	switch e.Kind {
 	case supervisor.StateChanged:
 		if e.To == lifecycle.Failed.String() {
-			return warning("StageFailed", "%s", cmp.Or(strings.TrimPrefix(e.Reason, fmt.Sprintf("stage %q: ", e.Stage)), "the process has ended"))
+			return warning("StageFailed", "%s", failureOf(e))
 		}
 	case supervisor.Restarted:
 		return normal("StageRestarted", "another process serves")
@@ -112,13 +111,6 @@ func (r *run) recordReload(result *admin.Reload) {
 		e.Reason, e.Warning = "ReloadFailed", true
 	}
 	r.kubeEvents.Record(e)
-}
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }
 
 // inProcess makes requests to the chain, as the server itself.
