@@ -159,7 +159,7 @@ func (s *system) stop(failed bool) error {
 			p.Kill()
 		}
 		if failed {
-			fmt.Printf("--- log of %s\n%s\n---\n", p.Name, cluster.Tail(p.Log, 40))
+			fmt.Printf("--- log of %s\n%s\n---\n", p.Name, cluster.Tail(p.Log, 15))
 		}
 	}
 	return s.Stop(failed)

@@ -127,7 +127,7 @@ func badArgs(t *testing.T, args, flags []string) []string {
 func lastWords(t *testing.T, path string, args []string) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append(args, "--cert-dir="+filepath.Join(dir, "certs"))...)
 	var out bytes.Buffer

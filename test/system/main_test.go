@@ -87,7 +87,7 @@ var kubeAPIServer = sync.OnceValues(func() (*audited, error) {
 })
 
 // patience is how long a condition may take to come true on a busy machine.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // eventually waits for a condition. Explain is called if it does not come true.
 func eventually(t *testing.T, what string, ok func() bool, explain ...func() string) {

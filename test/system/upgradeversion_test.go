@@ -97,7 +97,12 @@ func TestUpgradeVersion(t *testing.T) {
 			t.Errorf("%s: in the five states of the server there were %v", d.path, d.states)
 		}
 		// One that an aggregator merges while the requests move may be of both releases.
-		if want := slices.Compact(slices.Clone(d.states)); d.path != "/openapi/v2" && !slices.Equal(d.seen, want) {
+		seen, want := d.seen, slices.Compact(slices.Clone(d.states))
+		if d.path == "/openapi/v3" && len(seen) > len(want) {
+			// After the rollback it may be late, and go to and fro while it is.
+			seen = slices.Concat(seen[:len(want)-1], seen[len(seen)-1:])
+		}
+		if d.path != "/openapi/v2" && !slices.Equal(seen, want) {
 			t.Errorf("%s was %v, want %v", d.path, d.seen, want)
 		}
 		if d.hasETags && d.notModified == 0 {

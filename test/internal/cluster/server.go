@@ -85,7 +85,7 @@ func (s *Server) Stop(failed bool) error {
 	if s.process != nil {
 		errs = append(errs, s.process.Stop())
 		if failed {
-			fmt.Printf("--- log of %s\n%s\n---\n", s.Name, Tail(s.process.Log, 60))
+			fmt.Printf("--- log of %s\n%s\n---\n", s.Name, Tail(s.process.Log, 15))
 		}
 	}
 	return errors.Join(append(errs, s.Close())...)
