@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func (f *configFlags) register(cmd *cobra.Command) {
 func (f *configFlags) registerHost(cmd *cobra.Command) {
 	f.findsHost = true
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return f.useless(cmd) }
-	f.add(cmd, "configuration `file` of the host, if its dataDir or runtimeDir is needed to find it (default $CATENA_CONFIG)",
+	f.add(cmd, "configuration `file` of the host, if its dataDir or runtimeDir is needed to find it (default $CATENA_CONFIG or, where there is no data directory, "+installed+")",
 		"dataDir or runtimeDir of the host, as `key=value`")
 }
 
@@ -159,9 +160,29 @@ func (f *configFlags) useless(cmd *cobra.Command) error {
 	return nil
 }
 
+// installed is the configuration that comes with the packages.
+const installed = "/etc/catena/catena.yaml"
+
+// hostOptions are all layers that say where the host is. If none does, and the working directory has no data directory, they are
+// those of the service whose configuration is at the given path, if there is one.
+func (f *configFlags) hostOptions(service string) config.Options {
+	o := f.options()
+	says := func(list []string) bool { return slices.ContainsFunc(list, func(kv string) bool { return isDirectory(keyOf(kv)) }) }
+	if len(o.Files) > 0 || len(o.Flags) > 0 || says(o.Set) || os.Getenv("CATENA_DATA_DIR") != "" {
+		return o
+	}
+	if _, err := os.Stat("data"); !errors.Is(err, fs.ErrNotExist) {
+		return o
+	}
+	if _, err := os.Stat(service); err == nil {
+		o.Files = []string{service}
+	}
+	return o
+}
+
 // dirs returns a configuration of which only the directories are sure to be right.
 func (f *configFlags) dirs() (*config.Config, error) {
-	cfg, err := f.inspect()
+	cfg, err := config.Inspect(f.hostOptions(installed))
 	if cfg == nil || cfg.Hides("dataDir") || cfg.Hides("runtimeDir") {
 		return nil, cmp.Or(err, errors.New("the configuration has no dataDir"))
 	}

@@ -211,6 +211,46 @@ func TestNoConfiguration(t *testing.T) {
 	}
 }
 
+// Where nothing says otherwise, the host is the service that has been installed.
+func TestInstalledHost(t *testing.T) {
+	service := write(t, "dataDir: /var/lib/catena\n")
+	t.Setenv("CATENA_CONFIG", "")
+	t.Setenv("CATENA_DATA_DIR", "")
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("elsewhere", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		flags   configFlags
+		service string
+		want    []string
+	}{
+		"nothing":              {configFlags{}, service, []string{service}},
+		"not installed":        {configFlags{}, service + ".not", nil},
+		"--data-dir":           {configFlags{dataDir: "elsewhere"}, service, nil},
+		"--config":             {configFlags{files: []string{"mine.yaml"}}, service, []string{"mine.yaml"}},
+		"--set dataDir":        {configFlags{set: []string{"dataDir=elsewhere"}}, service, nil},
+		"--set something else": {configFlags{set: []string{"log.level=warn"}}, service, []string{service}},
+	} {
+		if got := c.flags.hostOptions(c.service).Files; !slices.Equal(got, c.want) {
+			t.Errorf("%s: the files are %q, want %q", name, got, c.want)
+		}
+	}
+	if err := os.Mkdir("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := (&configFlags{}).hostOptions(service).Files; len(got) != 0 {
+		t.Errorf("beside a data directory, the files are %q", got)
+	}
+	t.Setenv("CATENA_DATA_DIR", "elsewhere")
+	if err := os.Remove("data"); err != nil {
+		t.Fatal(err)
+	}
+	if got := (&configFlags{}).hostOptions(service).Files; len(got) != 0 {
+		t.Errorf("with CATENA_DATA_DIR, the files are %q", got)
+	}
+}
+
 func TestConfigVariable(t *testing.T) {
 	first, second := write(t, ""), filepath.Join(t.TempDir(), "more.yaml")
 	more := "apiVersion: catena.dev/v1alpha1\nkind: HostConfiguration\nstages: {new: {delegate: front, binary: /bin/true}}\n"

@@ -149,16 +149,19 @@ func (c *collector) readStatus(ctx context.Context) {
 func (c *collector) readConfig(ctx context.Context, flags *configFlags) {
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	if len(flags.configFiles()) == 0 {
-		if c.status == nil {
-			c.settingsErr = errors.New("the host has not said what it is read from: name it with --config")
-			return
-		}
+	options := flags.hostOptions(installed)
+	switch {
+	case len(flags.configFiles()) > 0:
+	case c.status != nil:
 		if c.settingsErr = flags.adoptFrom(ctx, c.client); c.settingsErr != nil {
 			return
 		}
+		options = flags.options()
+	case len(options.Files) == 0:
+		c.settingsErr = errors.New("the host has not said what it is read from: name it with --config")
+		return
 	}
-	c.cfg, c.settingsErr = flags.inspect()
+	c.cfg, c.settingsErr = config.Inspect(options)
 	if c.cfg == nil {
 		return
 	}

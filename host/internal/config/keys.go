@@ -68,6 +68,9 @@ const (
 	KlogJSONLog = "klog-json"
 )
 
+// LogFormats are the values of log.format.
+func LogFormats() []string { return []string{TextLog, JSONLog, KlogLog, KlogJSONLog} }
+
 // BuiltinBinary is the value of a stage's binary with which it is part of the host's own program.
 const BuiltinBinary = "builtin"
 
@@ -107,7 +110,7 @@ func hostKeys() []Key {
 			Doc: "Least level of the messages that the host writes."},
 		{Path: "log.stageLevel", Type: String, Choices: levels(), Default: "warn",
 			Doc: "Least level of the messages of the stages, of Kubernetes' code in the host and of the embedded etcd."},
-		{Path: "log.format", Type: String, Choices: []string{TextLog, JSONLog, KlogLog, KlogJSONLog}, Default: TextLog,
+		{Path: "log.format", Type: String, Choices: LogFormats(), Default: TextLog,
 			Doc: "Form of the messages: as `text`, as `json`, or in one of the two formats of Kubernetes' programs, `klog` and `klog-json`."},
 		{Path: "apiserverDefaults", Type: String, Choices: []string{CatenaDefaults, KubernetesDefaults}, Default: CatenaDefaults,
 			Doc: "What holds for flags of kube-apiserver that are not set: `catena`, with RBAC and with certificates and keys that it makes in the data directory, or `kube-apiserver`, as that has them. " +

@@ -17,11 +17,12 @@ import (
 )
 
 // logs are the loggers of the host: its own, that of Kubernetes' code and etcd in it, and one for
-// each stage. Each has a level of its own.
+// each stage. Each has a level of its own; the format is that of all.
 type logs struct {
 	host, libraries hclog.Logger
 	// recent has the latest lines of all of them.
 	recent *logring.Ring
+	format atomic.Pointer[string]
 	new    func(name, source, level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger
 
 	mu         sync.Mutex
@@ -42,10 +43,13 @@ const recentLogs = 4 << 20
 func newLogs(c config.Log) *logs {
 	var output sync.Mutex
 	l := &logs{recent: logring.New(recentLogs), stageLevel: c.StageLevel, stages: map[string]hclog.Logger{}}
+	l.format.Store(&c.Format)
 	l.new = func(name, source, level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger {
-		o := logOptions(c.Format, &recorder{os.Stderr, l.recent, source})
-		o.Name, o.Level, o.Mutex, o.Exclude = name, hclog.LevelFromString(level), &output, exclude
-		return hclog.New(&o)
+		return newLogger(config.LogFormats(), &l.format, func(format string) hclog.Logger {
+			o := logOptions(format, &recorder{os.Stderr, l.recent, source})
+			o.Name, o.Level, o.Mutex, o.Exclude = name, hclog.LevelFromString(level), &output, exclude
+			return hclog.New(&o)
+		})
 	}
 	l.host = l.new(logName, admin.HostLog, c.Level, l.startFailed)
 	l.libraries = l.new(logName, admin.HostLog, c.StageLevel, l.isConsequence)
@@ -118,8 +122,9 @@ func (l *logs) startFailed(level hclog.Level, _ string, _ ...any) bool {
 	return level >= hclog.Warn && l.failed.Load()
 }
 
-// setLevels makes the levels those of a configuration, and returns the stages whose level has changed.
-func (l *logs) setLevels(c config.Log) (changed []string) {
+// apply makes the levels and the format those of a configuration, and returns the stages whose level has changed.
+func (l *logs) apply(c config.Log) (changed []string) {
+	l.format.Store(&c.Format)
 	l.host.SetLevel(hclog.LevelFromString(c.Level))
 	level := hclog.LevelFromString(c.StageLevel)
 	l.libraries.SetLevel(level)

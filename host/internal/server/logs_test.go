@@ -1,9 +1,13 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -17,9 +21,53 @@ func TestLogLevelsCanChange(t *testing.T) {
 	if host.IsDebug() || stage.IsInfo() {
 		t.Error("the levels at the start are others")
 	}
-	l.setLevels(config.Log{Level: "debug", StageLevel: "info"})
+	l.apply(config.Log{Level: "debug", StageLevel: "info", Format: "text"})
 	if !host.IsDebug() || !stage.IsInfo() || stage.IsDebug() {
 		t.Error("the levels have not changed")
+	}
+}
+
+// Loggers that were made before the format was changed write in the new one, and in all a duration can be read.
+func TestLogFormatCanChange(t *testing.T) {
+	var out bytes.Buffer
+	var format atomic.Pointer[string]
+	set := func(f string) { format.Store(&f) }
+	set(config.TextLog)
+	root := newLogger(config.LogFormats(), &format, func(format string) hclog.Logger {
+		o := logOptions(format, &out)
+		o.Level = hclog.Warn
+		return hclog.New(&o)
+	})
+	log := root.Named("front").With("waited", 1500*time.Millisecond)
+	standard := log.StandardLogger(&hclog.StandardLoggerOptions{InferLevels: true})
+	for f, want := range map[string]string{
+		config.TextLog:     `[WARN]  catena.front: late: waited=1.5s took=2s`,
+		config.JSONLog:     `"@message":"late","@module":"catena.front"`,
+		config.KlogLog:     `catena.front:1] "late" took="2s" waited="1.5s"`,
+		config.KlogJSONLog: `"logger":"catena.front","msg":"late","took":"2s","ts":`,
+	} {
+		set(f)
+		out.Reset()
+		log.Info("not at this level")
+		log.Warn("late", "took", 2*time.Second)
+		if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 || f == config.JSONLog && !strings.Contains(got, `"took":"2s","waited":"1.5s"`) {
+			t.Errorf("%s: %q, want %q", f, got, want)
+		}
+		out.Reset()
+		standard.Print("[ERROR] from elsewhere")
+		if got := out.String(); !strings.Contains(got, "from elsewhere") || (f == config.KlogLog) != strings.HasPrefix(got, "E") {
+			t.Errorf("%s: a line of the standard logger is %q", f, got)
+		}
+	}
+	root.SetLevel(hclog.Info)
+	for f := range root.formats {
+		set(f)
+		if out.Reset(); log.IsDebug() || !log.IsInfo() {
+			t.Errorf("%s: the level has not changed", f)
+		}
+		if log.Info("now"); out.Len() == 0 {
+			t.Errorf("%s: a line of the new level is missing", f)
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 	result.Stale = files.Stale
 	files.Apply()
 	r.current.Store(cfg)
-	for _, stage := range r.logs.setLevels(cfg.Log) {
+	for _, stage := range r.logs.apply(cfg.Log) {
 		go r.tellLogLevel(stage, cfg.Log.StageLevel)
 	}
 	r.stages.SetHoldTimeout(cfg.HoldTimeout)
@@ -120,10 +120,10 @@ func (r *reloader) tellLogLevel(stage, level string) {
 // isLive reports whether the key of a setting takes effect without a restart of the host.
 func isLive(key string) bool {
 	switch section, _, _ := strings.Cut(key, "."); section {
-	case "stages", "watchPlugins", "pluginDirs", "holdTimeout", "holdRequests":
+	case "stages", "watchPlugins", "pluginDirs", "holdTimeout", "holdRequests", "log":
 		return true
 	}
-	return key == "log.level" || key == "log.stageLevel"
+	return false
 }
 
 // compare returns the keys that differ: those that take effect while the host runs, and

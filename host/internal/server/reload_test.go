@@ -17,7 +17,7 @@ func TestReloadKnowsWhatCanChange(t *testing.T) {
 	for more, want := range map[string]string{
 		"":                             "[] []",
 		"log: {level: debug}\n":        "[log.level] []",
-		"log: {format: json}\n":        "[] [log.format]",
+		"log: {format: json}\n":        "[log.format] []",
 		"watchPlugins: true\n":         "[watchPlugins] []",
 		"apiserver: {v: 2}\n":          "[] [apiserver.v]",
 		"apiserver: {v: ''}\n":         "[] [apiserver.v]",
