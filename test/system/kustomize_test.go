@@ -1,11 +1,20 @@
 package system
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -47,6 +56,76 @@ func TestKustomizations(t *testing.T) {
 				t.Fatal(err)
 			}
 			kubectl(t, s, "create", "-f", write(t, "pod.yaml", string(text)), "--dry-run=server", "--validate=strict")
+		}
+	}
+
+	testServiceMonitor(t, s)
+}
+
+// prometheusOperator is a module with the definition of a ServiceMonitor.
+const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+
+// testServiceMonitor adds the component to an overlay, where Prometheus' operator is.
+func testServiceMonitor(t *testing.T, s *cluster.Server) {
+	t.Helper()
+	var module struct{ Dir string }
+	out, err := exec.Command("go", "mod", "download", "-json", prometheusOperator).Output()
+	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
+		t.Fatalf("%s: %v\n%s", prometheusOperator, err, out)
+	}
+	definition := filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_servicemonitors.yaml")
+	kubectl(t, s, "create", "-f", definition)
+	discovery := clientset(t, s, cluster.Admin).Discovery().RESTClient()
+	eventually(t, "ServiceMonitors are served", func() bool {
+		return discovery.Get().AbsPath("/apis/monitoring.coreos.com/v1/servicemonitors").Do(t.Context()).Error() == nil
+	})
+	overlay := t.TempDir()
+	path := func(name string) string {
+		relative, err := filepath.Rel(overlay, filepath.Join(cluster.Root(), "configs", "kubernetes", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return relative
+	}
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", path("base"), path("servicemonitor"))
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := kubectl(t, s, "apply", "-k", overlay, "--dry-run=server", "--validate=strict", "--warnings-as-errors")
+	if want := "servicemonitor.monitoring.coreos.com/catena created (server dry run)"; !strings.Contains(got, want) {
+		t.Errorf("%q is not in\n%s", want, got)
+	}
+	// It selects the Service by its labels, and an endpoint of that by its name.
+	var monitor struct {
+		Spec struct {
+			Selector  metav1.LabelSelector
+			Endpoints []struct{ Port string }
+		}
+	}
+	var service corev1.Service
+	for document := range strings.SplitSeq(kubectl(t, s, "kustomize", overlay), "\n---\n") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		switch kind.Kind {
+		case "ServiceMonitor":
+			err = yaml.Unmarshal([]byte(document), &monitor)
+		case "Service":
+			err = yaml.Unmarshal([]byte(document), &service)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+	if err != nil || !selector.Matches(labels.Set(service.Labels)) {
+		t.Errorf("the ServiceMonitor selects %v (%v), the Service has %v", selector, err, service.Labels)
+	}
+	for _, e := range monitor.Spec.Endpoints {
+		if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == e.Port }) {
+			t.Errorf("the Service has no port %q", e.Port)
 		}
 	}
 }
