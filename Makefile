@@ -40,7 +40,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -136,8 +136,7 @@ dist: ## bin/dist: archives, packages for Debian and Fedora, an image, SBOMs and
 	rm -rf bin/dist/build
 	@cat bin/dist/SHA256SUMS
 
-dist-check: ## tests packaging, and makes bin/dist twice, from copies of the last commit in other directories, and compares
-	cd packaging && $(GO) vet . && $(GO) test .
+dist-check: test-packaging ## makes bin/dist twice, from copies of the last commit in other directories, and compares
 	rm -rf bin/dist-check
 	@for copy in one another/one; do \
 		mkdir -p bin/dist-check/$$copy && git archive HEAD | tar -x -C bin/dist-check/$$copy && \
@@ -151,7 +150,7 @@ clean: ## removes bin
 
 ##@ Test
 
-test: build tools examples lint test-unit test-race test-e2e test-browser ## everything that CI runs
+test: build tools examples lint test-unit test-race test-packaging test-e2e test-browser ## everything that CI runs
 
 # staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
 lint: ## gofmt, go vet and staticcheck
@@ -168,6 +167,9 @@ test-race: ## the packages that compile quickly, under the race detector
 	else \
 		echo "no C compiler: the race detector is not run"; \
 	fi
+
+test-packaging: ## what is in the archives, packages, image and SBOM of a release
+	cd packaging && $(GO) vet . && $(GO) test -count=1 .
 
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/rules ./test/conformance ./test/e2e ./test/thirdparty ./test/hostile ./test/system ./test/chaos

@@ -2,62 +2,21 @@ package main
 
 import (
 	"debug/buildinfo"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime/debug"
 	"strings"
 	"time"
+
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
+	"github.com/spdx/tools-golang/spdx/v2/common"
 )
 
-// The parts of an SPDX 2.3 document, https://spdx.github.io/spdx-spec/v2.3, that are used here.
-type (
-	spdxDocument struct {
-		SPDXVersion       string             `json:"spdxVersion"`
-		DataLicense       string             `json:"dataLicense"`
-		SPDXID            string             `json:"SPDXID"`
-		Name              string             `json:"name"`
-		DocumentNamespace string             `json:"documentNamespace"`
-		CreationInfo      spdxCreation       `json:"creationInfo"`
-		Packages          []spdxPackage      `json:"packages"`
-		Relationships     []spdxRelationship `json:"relationships"`
-	}
-	spdxCreation struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	}
-	spdxPackage struct {
-		SPDXID           string         `json:"SPDXID"`
-		Name             string         `json:"name"`
-		VersionInfo      string         `json:"versionInfo"`
-		DownloadLocation string         `json:"downloadLocation"`
-		FilesAnalyzed    bool           `json:"filesAnalyzed"`
-		LicenseConcluded string         `json:"licenseConcluded"`
-		LicenseDeclared  string         `json:"licenseDeclared"`
-		CopyrightText    string         `json:"copyrightText"`
-		PrimaryPurpose   string         `json:"primaryPackagePurpose"`
-		Checksums        []spdxChecksum `json:"checksums,omitempty"`
-		ExternalRefs     []spdxRef      `json:"externalRefs"`
-	}
-	spdxChecksum struct {
-		Algorithm string `json:"algorithm"`
-		Value     string `json:"checksumValue"`
-	}
-	spdxRef struct {
-		Category string `json:"referenceCategory"`
-		Type     string `json:"referenceType"`
-		Locator  string `json:"referenceLocator"`
-	}
-	spdxRelationship struct {
-		Element string `json:"spdxElementId"`
-		Type    string `json:"relationshipType"`
-		Related string `json:"relatedSpdxElement"`
-	}
-)
-
+// noAssertion is the value of what is not known.
 const noAssertion = "NOASSERTION"
 
-// sbom writes what the program was built from, as the Go compiler has recorded it.
+// sbom writes what the program was built from, as the Go compiler has recorded it, as SPDX 2.3: https://spdx.github.io/spdx-spec/v2.3
 func (r release) sbom(arch string, tree []file) error {
 	for _, f := range tree {
 		if f.path != "/usr/bin/catena" {
@@ -72,42 +31,47 @@ func (r release) sbom(arch string, tree []file) error {
 			return err
 		}
 		return write(r.name("linux_"+arch+".spdx.json"), func(w io.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			return e.Encode(r.document(arch, sum, info))
+			return spdxjson.Write(r.document(arch, sum, info), w, spdxjson.Indent("  "))
 		})
 	}
 	return fmt.Errorf("no program")
 }
 
-func (r release) document(arch, sum string, info *debug.BuildInfo) spdxDocument {
-	program := spdxModule(0, info.Main.Path, r.version)
-	program.LicenseConcluded, program.LicenseDeclared, program.PrimaryPurpose = "Apache-2.0", "Apache-2.0", "APPLICATION"
-	program.Checksums = []spdxChecksum{{"SHA256", sum}}
-	doc := spdxDocument{
-		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT", Name: "catena " + r.version + " linux/" + arch,
+func (r release) document(arch, sum string, info *debug.BuildInfo) *spdx.Document {
+	program := module(0, info.Main.Path, r.version)
+	program.PackageLicenseConcluded, program.PackageLicenseDeclared, program.PrimaryPackagePurpose = "Apache-2.0", "Apache-2.0", "APPLICATION"
+	program.PackageChecksums = []spdx.Checksum{{Algorithm: spdx.SHA256, Value: sum}}
+	doc := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "catena " + r.version + " linux/" + arch,
 		DocumentNamespace: "https://" + info.Main.Path + "/spdx/" + r.version + "/linux/" + arch + "/" + sum,
-		CreationInfo:      spdxCreation{r.date.Format(time.RFC3339), []string{"Tool: catena-packaging"}},
-		Packages:          []spdxPackage{program, spdxModule(1, "stdlib", strings.TrimPrefix(info.GoVersion, "go"))},
-		Relationships:     []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", program.SPDXID}},
+		CreationInfo:      &spdx.CreationInfo{Created: r.date.Format(time.RFC3339), Creators: []spdx.Creator{{CreatorType: "Tool", Creator: "catena-packaging"}}},
+		Packages:          []*spdx.Package{program, module(1, "stdlib", strings.TrimPrefix(info.GoVersion, "go"))},
 	}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		doc.Packages = append(doc.Packages, spdxModule(len(doc.Packages), m.Path, m.Version))
+		doc.Packages = append(doc.Packages, module(len(doc.Packages), m.Path, m.Version))
 	}
+	relate := func(a spdx.ElementID, how string, b spdx.ElementID) {
+		doc.Relationships = append(doc.Relationships,
+			&spdx.Relationship{RefA: common.MakeDocElementID("", string(a)), Relationship: how, RefB: common.MakeDocElementID("", string(b))})
+	}
+	relate(doc.SPDXIdentifier, spdx.RelationshipDescribes, program.PackageSPDXIdentifier)
 	for _, p := range doc.Packages[1:] {
-		doc.Relationships = append(doc.Relationships, spdxRelationship{program.SPDXID, "DEPENDS_ON", p.SPDXID})
+		relate(program.PackageSPDXIdentifier, spdx.RelationshipDependsOn, p.PackageSPDXIdentifier)
 	}
 	return doc
 }
 
-// spdxModule is a module of Go.
-func spdxModule(number int, path, version string) spdxPackage {
-	return spdxPackage{
-		SPDXID: fmt.Sprintf("SPDXRef-Package-%d", number), Name: path, VersionInfo: version, DownloadLocation: noAssertion,
-		LicenseConcluded: noAssertion, LicenseDeclared: noAssertion, CopyrightText: noAssertion, PrimaryPurpose: "LIBRARY",
-		ExternalRefs: []spdxRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + path + "@" + version}},
+// module is a module of Go.
+func module(number int, path, version string) *spdx.Package {
+	return &spdx.Package{
+		PackageSPDXIdentifier: spdx.ElementID(fmt.Sprintf("Package-%d", number)), PackageName: path, PackageVersion: version,
+		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: noAssertion, PackageCopyrightText: noAssertion,
+		PrimaryPackagePurpose: "LIBRARY",
+		PackageExternalReferences: []*spdx.PackageExternalReference{
+			{Category: spdx.CategoryPackageManager, RefType: spdx.PackageManagerPURL, Locator: "pkg:golang/" + path + "@" + version},
+		},
 	}
 }
