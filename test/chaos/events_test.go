@@ -28,7 +28,11 @@ const (
 	planned     class = iota // no request may fail; streams end at drainTimeout
 	crash                    // requests in flight may fail
 	crashInSwap              // both
+	restart                  // no request may fail; all streams end
 )
+
+// failsRequests reports whether requests in flight may fail.
+func (c class) failsRequests() bool { return c == crash || c == crashInSwap }
 
 func events() []event {
 	return append([]event{
@@ -61,6 +65,10 @@ func events() []event {
 		{"bad config", planned, nil, badConfig},
 		{"bad binary", planned, inChain, badBinary},
 		{"swap and reload", planned, inChain, swapAndReload},
+		{"host upgraded", restart, nil, func(ctx context.Context, s *site, _ string) error {
+			_, err := s.Command(ctx, "upgrade")
+			return err
+		}},
 		{"stage removed", planned, in(passers), func(ctx context.Context, s *site, stage string) error {
 			return s.apply(ctx, func(c *chain) {
 				drop := func(n string) bool { return n == stage }

@@ -49,7 +49,7 @@ func (r *report) judge(t *testing.T, c *clients) {
 	failures, breaks := c.failures()
 	for _, f := range failures[r.judged:] {
 		w := r.during(f.to)
-		if !f.wrong && w != nil && w.class != planned && !(f.safe && r.strict) {
+		if !f.wrong && w != nil && w.class.failsRequests() && !(f.safe && r.strict) {
 			continue
 		}
 		name, what := "no event", "failed"
@@ -70,13 +70,13 @@ func (r *report) judge(t *testing.T, c *clients) {
 }
 
 // excuses reports whether a stream was allowed to break when it did: because its
-// stage died, or was replaced more than drainTimeout ago.
+// stage died, or was replaced more than drainTimeout ago, or all ended.
 func (r *report) excuses(b request) bool {
 	return slices.ContainsFunc(r.windows, func(w window) bool {
 		since := b.to.Sub(w.from)
 		replaced := since >= drainTimeout && b.from.Before(w.to)
-		died := w.stage == "core" && since >= 0 && !b.to.After(w.to)
-		return w.class != crash && replaced || w.class != planned && died
+		within := since >= 0 && !b.to.After(w.to)
+		return w.class != crash && replaced || w.class.failsRequests() && within && w.stage == "core" || w.class == restart && within
 	})
 }
 

@@ -95,6 +95,11 @@ func (f *Frontend) holdUntilReady(loopbackToken string) func(http.ResponseWriter
 			return true
 		}
 		select {
+		case <-f.health.ready: // also while the server ends
+			return true
+		default:
+		}
+		select {
 		case <-f.health.ready:
 			return true
 		case <-f.initiated:

@@ -202,3 +202,22 @@ func TestHeldRequestsEndWithTheServer(t *testing.T) {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 }
+
+// A server that has been ready, after it held requests, responds to them while it ends.
+func TestServerThatHeldRequestsEnds(t *testing.T) {
+	t.Parallel()
+	flags := open(t)
+	flags["shutdown-delay-duration"] = []string{"1s"}
+	s := newServerWith(t, flags, func(o *front.Options) { o.HoldUntilReady = true })
+	s.SetChain(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "it serves", func() bool { return admin.get(t, "/api/v1/pods").code == http.StatusNoContent })
+	s.stop()
+	eventually(t, "it ends", func() bool { return admin.get(t, "/readyz").code != http.StatusOK })
+	for range 20 { // a choice at random would be seen
+		if a := admin.get(t, "/api/v1/pods"); a.code != http.StatusNoContent {
+			t.Fatalf("%d %s", a.code, a.body)
+		}
+	}
+}
