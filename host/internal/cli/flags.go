@@ -167,7 +167,9 @@ const installed = "/etc/catena/catena.yaml"
 // those of the service whose configuration is at the given path, if there is one.
 func (f *configFlags) hostOptions(service string) config.Options {
 	o := f.options()
-	says := func(list []string) bool { return slices.ContainsFunc(list, func(kv string) bool { return isDirectory(keyOf(kv)) }) }
+	says := func(list []string) bool {
+		return slices.ContainsFunc(list, func(kv string) bool { return isDirectory(keyOf(kv)) })
+	}
 	if len(o.Files) > 0 || len(o.Flags) > 0 || says(o.Set) || os.Getenv("CATENA_DATA_DIR") != "" {
 		return o
 	}

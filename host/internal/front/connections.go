@@ -82,6 +82,10 @@ func (c *connections) file() (*os.File, error) {
 	return l.File()
 }
 
+// HandOver is for a server that ends so that another one takes its place. It serves the requests that come on its connections until
+// these have been told to close, as it does those that take long: there is no other server that clients could be referred to.
+func (f *Frontend) HandOver() { f.handingOver.Store(true) }
+
 // ListenerFile returns a duplicate of the socket that clients connect to.
 func (f *Frontend) ListenerFile() (*os.File, error) { return f.listener.file() }
 

@@ -76,6 +76,8 @@ type Frontend struct {
 	initiated <-chan struct{}
 	drained   <-chan struct{}
 	requests  requests
+	// handingOver is set when another program is about to serve in the place of this server.
+	handingOver atomic.Bool
 
 	chain, version atomic.Pointer[http.Handler]
 
@@ -131,7 +133,9 @@ func (f *Frontend) build(ctx context.Context) error {
 	f.longRunning = func(r *http.Request, info *request.RequestInfo) bool {
 		return longRunning(r, info) || isProfile(info) || slices.Contains(f.opts.Streams, r.URL.Path)
 	}
-	config.LongRunningFunc = f.longRunning
+	config.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
+		return f.handingOver.Load() || f.longRunning(r, info)
+	}
 	f.contents = f.opts.Flags.contents()
 	if f.audit, err = newAuditPolicy(completed.Audit.PolicyFile); err != nil {
 		return err
