@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -44,6 +45,8 @@ var harmless = []rule{
 	// A client leaves before it has the whole response.
 	{file: "status.go", message: "Unhandled Error", cause: isClientGone},
 	{file: "writers.go", message: "Unhandled Error", cause: isClientGone},
+	// The server ends while a client has a stream to a container.
+	{file: "conn.go", message: "Error on socket receive", cause: func(err error) bool { return errors.Is(err, net.ErrClosed) }},
 	// A process that is replaced leaves a request of its own.
 	{file: "request.go", message: "Unexpected error when reading response body", cause: func(err error) bool { return errors.Is(err, context.Canceled) }},
 	// A process ends while its caches fill from etcd.

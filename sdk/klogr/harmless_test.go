@@ -48,6 +48,10 @@ func TestHarmlessLines(t *testing.T) {
 		{"lease not updated", "ERROR", func() { fromController(errors.New("refused"), "Failed to update lease") }},
 		{"lease made by another", "INFO", func() { fromController(exists, "Failed to ensure lease exists, will retry") }},
 		{"client gone before the response", "INFO", func() { fromStatus(errors.New("not an metav1.Status: x: context canceled")) }},
+		{"stream closed by the server", "INFO", func() {
+			fromConn(&net.OpError{Op: "read", Err: net.ErrClosed}, "Error on socket receive")
+		}},
+		{"stream broken", "ERROR", func() { fromConn(syscall.ECONNRESET, "Error on socket receive") }},
 		{"own request left", "INFO", func() { fromRequest(context.Canceled, "Unexpected error when reading response body") }},
 		{"own request broken", "ERROR", func() { fromRequest(io.ErrUnexpectedEOF, "Unexpected error when reading response body") }},
 		{"watch of etcd left", "INFO", func() { fromWatcher("failed to sync with latest state: context canceled") }},
@@ -164,3 +168,6 @@ func fromWatcher(message string) { klog.Error(message) }
 func fromReflector(err error) {
 	utilruntime.HandleErrorWithContext(context.Background(), err, "Failed to watch", "type", "x")
 }
+
+//line conn.go:1
+func fromConn(err error, message string) { klog.ErrorS(err, message) }
