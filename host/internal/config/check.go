@@ -80,6 +80,9 @@ func claims(v any) error {
 
 // The rules for names that the user chooses.
 
+// hostName is the name of the host where there are those of stages, as in catena logs.
+const hostName = "host"
+
 // maxStageName keeps the paths of a stage's sockets short.
 const maxStageName = 28
 
@@ -89,6 +92,9 @@ func stageName(name string) error {
 	}
 	if !isWord(name) {
 		return errors.New("the name of a stage has lower case letters, digits and inner dashes only")
+	}
+	if name == hostName {
+		return errors.New("the host itself has this name in its logs: call the stage something else")
 	}
 	return nil
 }

@@ -90,6 +90,8 @@ func (o Options) values() (values, error) {
 	switch {
 	case !validName.MatchString(o.Name):
 		return v, fmt.Errorf("name %q: a stage's name has 1 to 28 lower case letters, digits and inner dashes", o.Name)
+	case o.Name == "host":
+		return v, fmt.Errorf("name %q: is that of the host itself", o.Name)
 	case slices.Contains(kubernetes, o.Name):
 		return v, fmt.Errorf("name %q: is one of Kubernetes' own stages, which are in the same chain", o.Name)
 	case v.API && slices.Contains(inEveryGroup, v.Title):

@@ -126,6 +126,7 @@ func TestBadOptions(t *testing.T) {
 		want string
 	}{
 		{Options{Name: "", Kind: Middleware}, "1 to 28 lower case letters"},
+		{Options{Name: "host", Kind: Middleware}, "that of the host itself"},
 		{Options{Name: "Greeter", Kind: Middleware}, `name "Greeter"`},
 		{Options{Name: "a/b", Kind: Middleware}, `name "a/b"`},
 		{Options{Name: "a-", Kind: Middleware}, "inner dashes"},
