@@ -22,7 +22,7 @@ import (
 
 // DebugPage makes a handler serve a page about this process to operators, below
 // /debug/catena/stages/NAME/ of the host: statusz or flagz, as Kubernetes' components have them. The
-// handler gets the path /PAGE. Profiles of Go's runtime are there for every stage.
+// handler gets the path /PAGE. Profiles of Go's runtime are there for every stage, and so is a statusz.
 func (e *Env) DebugPage(page string, h http.Handler) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -54,6 +54,9 @@ func (s *Service) GetDebugPage(req *stagev1.GetDebugPageRequest, stream stagev1.
 		return err
 	}
 	h := env.debugPage(req.GetPage())
+	if h == nil && req.GetPage() == "statusz" {
+		h = statusz{s.stage, s.started}
+	}
 	if h == nil {
 		return status.Errorf(codes.NotFound, "the stage has no page %q", req.GetPage())
 	}

@@ -3,14 +3,19 @@ package sdk_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apiserver/pkg/server/statusz/api/v1beta1"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
@@ -62,10 +67,34 @@ func TestProfiles(t *testing.T) { // not parallel: one CPU profile at a time
 	if err != nil || !strings.Contains(string(got.GetBody()), "TestProfiles") || !strings.HasPrefix(got.GetContentType(), "text/plain") {
 		t.Errorf("stacks: %v, %v", got, err)
 	}
-	for _, unknown := range []string{"pprof/nothing", "pprof/", "statusz", ""} {
+	for _, unknown := range []string{"pprof/nothing", "pprof/", "flagz", ""} {
 		if _, err := page(t, stage, &stagev1.GetDebugPageRequest{Page: unknown}); status.Code(err) != codes.NotFound {
 			t.Errorf("page %q: %v", unknown, err)
 		}
+	}
+}
+
+// A stage that has no statusz of its own has the one of the SDK, in the form of Kubernetes' components.
+func TestStatusz(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, sdk.Stage{Name: "plain", Version: "v1.2.3", New: func(*sdk.Env) (http.Handler, error) { return nil, nil }}, stagetest.Options{})
+	got, err := page(t, stage, &stagev1.GetDebugPageRequest{Page: "statusz"})
+	if err != nil || !strings.HasPrefix(got.GetContentType(), "text/plain") || !strings.Contains(string(got.GetBody()), "Binary version: v1.2.3\n") {
+		t.Errorf("%v, %v", got, err)
+	}
+	got, err = page(t, stage, &stagev1.GetDebugPageRequest{Page: "statusz", Accept: "application/json; v=v1beta1; g=config.k8s.io; as=Statusz, text/plain"})
+	if err != nil || got.GetContentType() != "application/json;v=v1beta1;g=config.k8s.io;as=Statusz" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	var s v1beta1.Statusz
+	d := json.NewDecoder(bytes.NewReader(got.GetBody()))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Kind != "Statusz" || s.APIVersion != "config.k8s.io/v1beta1" || s.Name != "plain" || s.BinaryVersion != "v1.2.3" || s.GoVersion != runtime.Version() ||
+		time.Since(s.StartTime.Time) > time.Minute || !slices.Contains(s.Paths, "pprof/heap") {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -29,6 +29,7 @@ type Service struct {
 	cancel  context.CancelFunc
 	drain   *drain
 	stopped chan struct{}
+	started time.Time
 
 	mu       sync.Mutex
 	env      *Env         // from Configure on
@@ -48,7 +49,7 @@ func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, err
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Service{
 		stage: stage, data: data, log: log,
-		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}),
+		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(),
 	}, nil
 }
 

@@ -78,8 +78,8 @@ func startMiddleware(t *testing.T) (s *system, dir string) {
 // auditLog is the name of the audit log in the directory of startMiddleware.
 const auditLog = "audit.log"
 
-// answer is what a user gets for a GET.
-func (s *system) answer(t *testing.T, user, path string) (*http.Response, string) {
+// answer is what a user gets for a GET, of one of the media types if there are any.
+func (s *system) answer(t *testing.T, user, path string, accept ...string) (*http.Response, string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(s.Config(user))
 	if err != nil {
@@ -90,6 +90,7 @@ func (s *system) answer(t *testing.T, user, path string) (*http.Response, string
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header["Accept"] = accept
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +127,29 @@ func TestMiddleware(t *testing.T) {
 		k.equal("old true", "get", "--raw", "/old")
 		k.contains("what is behind it", k.run("get", "--raw", "/old/next/api"), `"kind":"APIVersions"`)
 		k.fail("", []string{"get", "--raw", "/old/else"}, "NotFound")
+	})
+	t.Run("pages about stages", func(t *testing.T) {
+		const pages = "/debug/catena/stages/"
+		for _, c := range []struct {
+			user, path, contains string
+			code                 int
+			accept               string
+		}{
+			{user: cluster.Admin, path: "core/flagz", code: http.StatusOK, contains: `"kind":"Flagz"`, accept: "application/json;v=v1beta1;g=config.k8s.io;as=Flagz"},
+			{user: cluster.Admin, path: "core/flagz", code: http.StatusOK, contains: "enable-admission-plugins"},
+			{user: cluster.Admin, path: "core/statusz", code: http.StatusOK, contains: "Go version"},
+			{user: cluster.Admin, path: "hello/statusz", code: http.StatusOK, contains: "Go version"},
+			{user: cluster.Admin, path: "core/pprof/goroutine?debug=1", code: http.StatusOK, contains: "goroutine profile: total"},
+			{user: cluster.Admin, path: "core/pprof/nothing", code: http.StatusNotFound, contains: "nothing"},
+			{user: cluster.Admin, path: "old/statusz", code: http.StatusNotImplemented, contains: `stage \"old\" has no profiles and no other pages`},
+			{user: cluster.Admin, path: "nobody/statusz", code: http.StatusNotFound, contains: "nobody"},
+			{user: cluster.Bob, path: "core/pprof/heap", code: http.StatusForbidden, contains: "forbidden"},
+		} {
+			resp, body := s.answer(t, c.user, pages+c.path, c.accept)
+			if resp.StatusCode != c.code || !strings.Contains(body, c.contains) {
+				t.Errorf("%s for %q: %d %.300s, want %d with %q", c.path, c.user, resp.StatusCode, body, c.code, c.contains)
+			}
+		}
 	})
 	t.Run("readonly", func(t *testing.T) {
 		alice.in(t).equal("1", "get", "configmap", "first", "-o", "jsonpath={.data.a}")
