@@ -41,17 +41,20 @@ func testHostUpgrade(t *testing.T, c *cluster.Catena) {
 	pid := c.Process().PID()
 	load := startUpgradeLoad(t, c)
 	load.awaitRequests(50)
-	out, err := c.Command(t.Context(), "upgrade")
-	if err != nil {
-		t.Fatal(err)
+	for range 2 { // the second one from a program that has taken over itself
+		out, err := c.Command(t.Context(), "upgrade")
+		if err != nil {
+			t.Fatal(err)
+		}
+		load.awaitRequests(50)
+		if want := fmt.Sprintf("pid %d", pid); !strings.Contains(out, "host upgraded: ") || !strings.Contains(out, want) {
+			t.Errorf("printed %q, want %s", out, want)
+		}
+		t.Log(strings.TrimSpace(out))
 	}
-	load.awaitRequests(50)
 	load.stop()
-	if want := fmt.Sprintf("pid %d", pid); !strings.Contains(out, "host upgraded: ") || !strings.Contains(out, want) {
-		t.Errorf("printed %q, want %s", out, want)
-	}
-	t.Logf("%s; %d requests, the longest took %s, %d were asked to come again, %d writes over HTTP/1.1 failed with their idle connections",
-		strings.TrimSpace(out), load.requests, load.longest.Round(time.Millisecond), load.again, len(load.unread))
+	t.Logf("%d requests, the longest took %s, %d writes over HTTP/1.1 failed with their idle connections",
+		load.requests, load.longest.Round(time.Millisecond), len(load.unread))
 	if len(load.failed) > 0 {
 		t.Errorf("%d requests have failed, the first ones: %v", len(load.failed), load.failed[:min(5, len(load.failed))])
 	}
@@ -72,14 +75,14 @@ func testHostUpgrade(t *testing.T, c *cluster.Catena) {
 type upgradeLoad struct {
 	stop func()
 
-	mu              sync.Mutex
-	requests, again int
-	longest         time.Duration
-	failed          []string
-	unread          []string // names of objects that were not made
-	acknowledged    sets.Set[string]
-	seen            sets.Set[string]
-	more            *sync.Cond
+	mu           sync.Mutex
+	requests     int
+	longest      time.Duration
+	failed       []string
+	unread       []string // names of objects that were not made
+	acknowledged sets.Set[string]
+	seen         sets.Set[string]
+	more         *sync.Cond
 }
 
 func startUpgradeLoad(t *testing.T, c *cluster.Catena) *upgradeLoad {
@@ -136,8 +139,6 @@ func (l *upgradeLoad) record(v visit, name string, http2 bool) {
 		if name != "" {
 			l.acknowledged.Insert(name)
 		}
-	case v.err == nil && (v.code == http.StatusServiceUnavailable || v.code == http.StatusTooManyRequests) && v.header.Get("Retry-After") != "":
-		l.again++ // every client of Kubernetes sends it again
 	case v.err != nil && name != "" && !http2 && !v.dialed:
 		// Its idle connection was just being closed, which HTTP/1.1 cannot tell from a lost response.
 		l.unread = append(l.unread, name)
