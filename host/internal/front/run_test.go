@@ -207,7 +207,7 @@ func TestHeldRequestsEndWithTheServer(t *testing.T) {
 func TestServerThatHeldRequestsEnds(t *testing.T) {
 	t.Parallel()
 	flags := open(t)
-	flags["shutdown-delay-duration"] = []string{"1s"}
+	flags["shutdown-delay-duration"] = []string{"3s"}
 	s := newServerWith(t, flags, func(o *front.Options) { o.HoldUntilReady = true })
 	s.SetChain(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	s.run(t)
