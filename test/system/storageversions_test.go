@@ -77,6 +77,8 @@ func storageVersions(ctx context.Context, s *cluster.Server) (map[string]v1alpha
 				return nil, fmt.Errorf("%s is of the server %s, whose lease is %s", item.Name, of.APIServerID, leases.Items[0].Name)
 			}
 			status.StorageVersions[i].APIServerID = "this server"
+			// Kubernetes collects these from a map, so their order is random.
+			slices.Sort(status.StorageVersions[i].ServedVersions)
 		}
 		for i := range status.Conditions {
 			status.Conditions[i].LastTransitionTime = metav1.Time{}
