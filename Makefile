@@ -40,9 +40,10 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir
 	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
 	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
 
-# One of hundreds of tests with dozens of processes each can meet a machine that is busy with something else: up to three
-# that fail run once more, and the summary says what failed first. What a history of test/chaos shows is not asked twice.
-RERUN := --format=standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test
+# go test, and up to three tests that fail run once more: among hundreds with dozens of processes each, one can meet a
+# machine that is busy with something else. The summary at the end says what failed first. Data races are not repeated.
+GOTESTSUM = $(GO) tool gotestsum --format=standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
+	--rerun-fails-abort-on-data-race
 
 .PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
@@ -163,11 +164,11 @@ lint: ## gofmt, go vet and staticcheck
 	STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck ./...
 
 test-unit: ## the tests of all packages, without those in test
-	$(GO) test ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible
+	$(GOTESTSUM) --packages='./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible'
 
 test-race: ## the packages that compile quickly, under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then \
-		echo "$(GO) test -race ..." && $(GO) test -race $(RACE); \
+		echo "$(GO) test -race ..." && $(GOTESTSUM) --packages='$(RACE)' -- -race; \
 	else \
 		echo "no C compiler: the race detector is not run"; \
 	fi
@@ -175,10 +176,11 @@ test-race: ## the packages that compile quickly, under the race detector
 test-packaging: ## what is in the archives, packages, image and SBOM of a release
 	cd packaging && $(GO) vet . && $(GO) test -count=1 .
 
+# What a history of test/chaos shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
-	CATENA_BIN=$(CURDIR)/bin $(GO) tool gotestsum $(RERUN) --packages='$(addprefix ./test/,rules conformance e2e thirdparty hostile system)' -- -count=1 -timeout 25m -p 1
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,rules conformance e2e thirdparty hostile system)' -- -count=1 -timeout 25m -p 1
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m ./test/chaos
-	CATENA_BIN=$(CURDIR)/bin $(GO) tool gotestsum $(RERUN) --packages=./test/conformance -- -count=1 -args -kube=1.36
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -count=1 -args -kube=1.36
 
 test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
 	@$(MAKE) --no-print-directory build tools KUBE=

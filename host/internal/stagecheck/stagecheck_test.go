@@ -157,8 +157,9 @@ func TestBroken(t *testing.T) {
 		{"logging", "logging", "flood"},
 		{"log-format", "logging", `"loud"`},
 		{"pre-shutdown", "pre-shutdown", "no luck"},
-		{"drain", "drain", "1"},
-		{"drain-stream", "drain", "1"},
+		// A stage has 100 ms to say what still runs; on a busy machine that comes too late.
+		{"drain", "drain", "1|DeadlineExceeded"},
+		{"drain-stream", "drain", "1|DeadlineExceeded"},
 		{"drain-spread", "drain", "all of them within"},
 		{"drain-closes", "drain", "i/o timeout"},
 		{"stop", "stop", "status 7"},
@@ -193,7 +194,8 @@ func TestBroken(t *testing.T) {
 				}
 			}
 			t.Log(got)
-			if got.Status != Failed || !strings.Contains(got.Got, tc.got) || got.Expected == "" {
+			named := slices.ContainsFunc(strings.Split(tc.got, "|"), func(s string) bool { return strings.Contains(got.Got, s) })
+			if got.Status != Failed || !named || got.Expected == "" {
 				t.Errorf("want a failure with %q\n%s", tc.got, strings.Join(report.Log, "\n"))
 			}
 		})
