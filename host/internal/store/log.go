@@ -69,8 +69,8 @@ func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 }
 
 // isHarmless reports whether a warning or error of etcd is part of a healthy start. With an empty
-// directory, etcd looks for the version of its files and campaigns before it has
-// written any, and tries again.
+// directory, etcd looks for the version of its files before it has written any, and tries again;
+// and the only member campaigns, on a slow disk, before it has read that it is one.
 func isHarmless(entry zapcore.Entry, args []any) bool {
 	switch entry.Message {
 	case "simple token is not cryptographically signed": // etcd's own users are not used
@@ -80,7 +80,7 @@ func isHarmless(entry zapcore.Entry, args []any) bool {
 		return strings.Contains(text, "missing term information") || strings.Contains(text, "missing confstate information")
 	}
 	return strings.HasPrefix(entry.Message, "Running http and grpc server on single port") || // a Unix socket with few clients
-		strings.Contains(entry.Message, "cannot campaign at term 1 since there are still pending configuration changes")
+		strings.Contains(entry.Message, "since there are still pending configuration changes to apply")
 }
 
 func (c *logCore) Sync() error { return nil }
