@@ -81,7 +81,11 @@ func startSite(ctx context.Context, dir string, random *rand.Rand, core string) 
 		return nil, err
 	}
 	var err error
-	s.Catena, err = cluster.StartCatena(ctx, cluster.Options{ConfigFile: s.config, PluginDirs: []string{s.plugins}, OwnPlugins: true})
+	s.Catena, err = cluster.StartCatena(ctx, cluster.Options{
+		ConfigFile: s.config, PluginDirs: []string{s.plugins}, OwnPlugins: true,
+		// How fast a process starts is not asked here: core may take longer than the default of ten seconds where others build.
+		Set: []string{"holdTimeout=25s"},
+	})
 	return s, err
 }
 

@@ -26,6 +26,24 @@ func TestRestartsAreThoseThatCameUp(t *testing.T) {
 	}
 }
 
+// TestSwapForgetsFailures: a process that an operator has put there is not restarted late because of those before it.
+func TestSwapForgetsFailures(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	st := f.order()[1]
+	f.lock()
+	st.failures = 8
+	f.unlock()
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.lock()
+	defer f.unlock()
+	if st.failures != 0 {
+		t.Errorf("%d failures in a row count after the swap", st.failures)
+	}
+}
+
 // TestRefusedSwap is told of, unless it could be had a moment later.
 func TestRefusedSwap(t *testing.T) {
 	t.Parallel()
