@@ -157,7 +157,7 @@ func TestBroken(t *testing.T) {
 		{"logging", "logging", "flood"},
 		{"log-format", "logging", `"loud"`},
 		{"pre-shutdown", "pre-shutdown", "no luck"},
-		// A stage has 100 ms to say what still runs; on a busy machine that comes too late.
+		// The SDK says what still runs 100 ms before the deadline: too late on a busy machine.
 		{"drain", "drain", "1|DeadlineExceeded"},
 		{"drain-stream", "drain", "1|DeadlineExceeded"},
 		{"drain-spread", "drain", "all of them within"},

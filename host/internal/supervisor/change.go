@@ -355,7 +355,7 @@ func (c *change) move() (*probation, error) {
 		if err := s.serve(m.stage, m.generation, m.stage.state.Current()); err != nil {
 			return nil, err // cannot be: it was asked before
 		}
-		m.stage.failures = 0 // were those of other processes, and the next one need not wait for them
+		m.stage.failures = 0 // of other processes: a start of this one need not wait for them
 		m.stage.spec = m.spec
 		m.generation.Stage(nil)
 	}

@@ -34,7 +34,8 @@ type stage struct {
 	standbyFailure  string
 	standbyFailures int
 	// restarts is how often another generation has taken the place of one that had ended,
-	// failures how often none came up, in a row, and nextStart when it is tried again.
+	// failures how many ended early, or did not come up, in a row since the latest planned
+	// change, and nextStart when it is tried again.
 	restarts, failures int
 	nextStart          time.Time
 	failure            string // why the last generation ended
