@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -96,6 +97,9 @@ func (h *fakeHost) Explain(_ context.Context, r ExplainRequest) (*Explanation, e
 func serve(t *testing.T, h Host) (c *Client, closeSocket func() error) {
 	t.Helper()
 	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	closeSocket, err := Serve(dir, h, log.New(io.Discard, "", 0))
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +116,7 @@ func TestClientAndServer(t *testing.T) {
 	if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, h.Status()) {
 		t.Errorf("status: %+v, %v", got, err)
 	}
-	if got, err := c.Source(t.Context()); err != nil || !reflect.DeepEqual(got, h.Source()) {
+	if got, uid, err := c.Source(t.Context()); err != nil || uid != os.Geteuid() || !reflect.DeepEqual(got, h.Source()) {
 		t.Errorf("source: %+v, %v", got, err)
 	}
 	swap := SwapRequest{Stage: "core", Binary: "/b", Rollback: supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}}

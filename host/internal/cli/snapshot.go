@@ -75,7 +75,7 @@ func (f *configFlags) snapshotSource(ctx context.Context) (snapshot.Source, erro
 	if err != nil {
 		return snapshot.Source{}, err
 	}
-	err = f.adoptFrom(ctx, client)
+	_, err = f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
 		return snapshot.Source{}, fmt.Errorf("no host runs on the data directory %s: a snapshot is taken while it runs", client.DataDir)
 	}

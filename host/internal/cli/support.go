@@ -153,7 +153,11 @@ func (c *collector) readConfig(ctx context.Context, flags *configFlags) {
 	switch {
 	case len(flags.configFiles()) > 0:
 	case c.status != nil:
-		if c.settingsErr = flags.adoptFrom(ctx, c.client); c.settingsErr != nil {
+		uid, err := flags.adoptFrom(ctx, c.client)
+		if err == nil {
+			err = mayAct(uid)
+		}
+		if c.settingsErr = err; err != nil {
 			return
 		}
 		options = flags.options()
