@@ -97,7 +97,7 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 
 func configShowCommand() *cobra.Command {
 	var flags configFlags
-	var output string
+	var output, file string
 	var showSecrets bool
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -108,6 +108,8 @@ follow on standard error, the values that are wrong are left out, and the exit c
 Secrets are shown as ***: all values of stages.NAME.env, and those below stages.NAME.config
 that the stage's schema marks as writeOnly or as a password. To know its schema, the
 stage's binary is started, asked, and ended; if it cannot be, the whole block is a secret.`,
+		Example: `  catena config show --config /etc/catena/catena.yaml
+  catena config show --show-secrets --out effective.txt`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -125,7 +127,7 @@ stage's binary is started, asked, and ended; if it cannot be, the whole block is
 			if !showSecrets {
 				maskSecrets(cmd.Context(), cfg, settings, cmd.ErrOrStderr())
 			}
-			if err := printSettings(cmd.OutOrStdout(), output, settings); err != nil {
+			if err := writeOut(cmd, file, func(w io.Writer) error { return printSettings(w, output, settings) }); err != nil {
 				return err
 			}
 			return problems.List(errors.Join(err, problems.Locate(cfg, flagsErr)))
@@ -133,6 +135,7 @@ stage's binary is started, asked, and ended; if it cannot be, the whole block is
 	}
 	flags.register(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	registerOut(cmd, &file)
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "show secret values; no binary is started then")
 	return cmd
 }

@@ -40,7 +40,11 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			client := &admin.Client{DataDir: cfg.DataDir, RuntimeDir: cfg.RuntimeDir}
-			if _, err := client.Status(ctx); err != nil {
+			_, uid, err := client.Source(ctx)
+			if err == nil {
+				err = mayAct(uid) // it executes what is in the data directory
+			}
+			if err != nil {
 				return err
 			}
 			return dev.Run(ctx, dev.Options{

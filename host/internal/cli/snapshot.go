@@ -46,6 +46,9 @@ own, such as the keys of --encryption-provider-config, are not in it.`,
 				return err
 			}
 			file, err := filepath.Abs(args[0])
+			if err == nil {
+				err = checkFile(file)
+			}
 			if err != nil {
 				return err
 			}
