@@ -11,6 +11,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/server"
 )
@@ -79,7 +80,7 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 		return printJSON(cmd.OutOrStdout(), result)
 	}
 	for _, err := range wrong {
-		fmt.Fprintln(cmd.ErrOrStderr(), err)
+		printable.Fprintln(cmd.ErrOrStderr(), err)
 	}
 	if len(wrong) > 0 {
 		return nil
@@ -91,7 +92,7 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 	if files := flags.options().Files; len(files) > 0 {
 		what += " (" + strings.Join(files, ", ") + ")"
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), what, "is valid")
+	_, err := printable.Fprintln(cmd.OutOrStdout(), what, "is valid")
 	return err
 }
 
@@ -155,13 +156,13 @@ func printSettings(out io.Writer, format string, settings []config.Setting) erro
 		return printJSON(out, rows)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tVALUE\tFROM")
+	printable.Fprintf(w, "KEY\tVALUE\tFROM\n")
 	for _, s := range settings {
 		source := s.Source
 		if s.Line > 0 {
 			source = fmt.Sprintf("%s:%d", s.Source, s.Line)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, s.Text(), source)
+		printable.Fprintf(w, "%s\t%s\t%s\n", s.Key, s.Text(), source)
 	}
 	return w.Flush()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/dev"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 )
 
@@ -49,7 +50,7 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 			}
 			return dev.Run(ctx, dev.Options{
 				Dirs: args, Out: datadir.Dev(cfg.DataDir),
-				Say: func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) },
+				Say: func(text string) { printable.Fprintln(cmd.OutOrStdout(), printable.Safe(printable.Lines(text))) },
 				Swap: func(ctx context.Context, stage, binary string) (string, error) {
 					digest, err := process.Digest(binary)
 					if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/join"
 	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
@@ -47,7 +48,7 @@ arguments can be read by all users of the machine.`,
 			if err := inCluster(cmd.Context(), cfg, func(ctx context.Context, c *join.Cluster) error { return joinCluster(ctx, cfg, c, token) }); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "joined cluster %s: its keys are in %s; start this host with catena serve\n", token.Cluster, datadir.PKI(cfg.DataDir))
+			_, err = printable.Fprintf(cmd.OutOrStdout(), "joined cluster %s: its keys are in %s; start this host with catena serve\n", token.Cluster, datadir.PKI(cfg.DataDir))
 			return err
 		},
 	}

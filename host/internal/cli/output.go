@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // registerOutput adds the flag --output with its values, for people and for shells.
@@ -33,9 +35,14 @@ func checkOutput(format string, formats ...string) error {
 }
 
 func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := out.Write(printable.JSON(b.Bytes()))
+	return err
 }
 
 // registerOut adds the flag --out to a command that prints secrets.

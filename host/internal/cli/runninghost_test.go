@@ -70,6 +70,11 @@ func (h *fakeHost) Source() admin.Source { return h.source }
 // runOn serves a host on a data directory.
 func (h *fakeHost) runOn(t *testing.T, data string) {
 	t.Helper()
+	runHost(t, h, data)
+}
+
+func runHost(t *testing.T, h admin.Host, data string) {
+	t.Helper()
 	dirs, err := datadir.Runtime("", data)
 	if err != nil {
 		t.Fatal(err)

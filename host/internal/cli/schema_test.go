@@ -34,6 +34,10 @@ func TestMain(m *testing.M) {
 		sdk.Main(lifeStage(transcript))
 		return
 	}
+	if name := os.Getenv(envNasty); name != "" {
+		sdk.Main(nastyStage(name))
+		return
+	}
 	if name := os.Getenv(envStage); name != "" {
 		stage := sdk.Stage{Name: name, New: func(env *sdk.Env) (http.Handler, error) { return toldApart(name, env), nil }}
 		if name == "core" {

@@ -14,6 +14,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/join"
 	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/server"
 )
 
@@ -54,7 +55,7 @@ printed this once and kept nowhere.`,
 					return err
 				}
 				return writeOut(cmd, file, func(w io.Writer) error {
-					_, err := fmt.Fprintln(w, token)
+					_, err := printable.Fprintln(w, token)
 					return err
 				})
 			})
@@ -118,9 +119,9 @@ func tokenListCommand() *cobra.Command {
 
 func printTokens(out io.Writer, tokens []join.Issued) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tEXPIRES\tHOST")
+	printable.Fprintf(w, "ID\tEXPIRES\tHOST\n")
 	for _, t := range tokens {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.ID, t.Expires.Local().Format(time.RFC3339), t.Host)
+		printable.Fprintf(w, "%s\t%s\t%s\n", t.ID, t.Expires.Local().Format(time.RFC3339), t.Host)
 	}
 	return w.Flush()
 }
@@ -133,7 +134,7 @@ func tokenDeleteCommand() *cobra.Command {
 		Long: `End a token before it expires: no host can join with it any more. What was encrypted under it is in etcd's history until that is
 compacted, and in backups of etcd; a token that the wrong people may have is a reason to exchange the keys of the cluster.`,
 		Example: `  catena token delete 5794d1d58c63`,
-		Args:  wantArgs(1, "the ID of a token, as catena token list prints it"),
+		Args:    wantArgs(1, "the ID of a token, as catena token list prints it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.withCluster(cmd.Context(), func(ctx context.Context, _ *config.Config, cluster *join.Cluster) error {
 				return cluster.DeleteToken(ctx, args[0])

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -100,11 +101,11 @@ func makePrintable(reply any) {
 	switch r := reply.(type) {
 	case *stagev1.ValidateConfigResponse:
 		for _, p := range r.GetProblems() {
-			p.Key, p.Message = printable(p.GetKey()), printableLines(p.GetMessage())
+			p.Key, p.Message = printable.Line(p.GetKey()), printable.Lines(p.GetMessage())
 		}
 	case *stagev1.CheckHealthResponse:
 		for _, result := range r.GetResults() {
-			result.Error = printableLines(result.GetError())
+			result.Error = printable.Lines(result.GetError())
 		}
 	}
 }
@@ -112,7 +113,7 @@ func makePrintable(reply any) {
 // printableStatus returns a status whose message cannot forge lines where it is logged or printed:
 // what cannot be printed is escaped, and all lines but the first are indented.
 func printableStatus(st *status.Status) *status.Status {
-	if safe := printableLines(st.Message()); safe != st.Message() {
+	if safe := printable.Lines(st.Message()); safe != st.Message() {
 		p := st.Proto()
 		p.Message = safe
 		return status.FromProto(p)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 const (
@@ -76,7 +78,7 @@ func (l *logs) line(line []byte) {
 		level = hclog.Error
 	}
 	if text := strings.TrimRight(string(line), " \t\r"); text != "" {
-		l.logger.Log(level, printable(text))
+		l.logger.Log(level, printable.Line(text))
 	}
 }
 
