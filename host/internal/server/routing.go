@@ -116,7 +116,7 @@ func staged(all map[string]supervisor.Staged) map[string]relay.Staged {
 	}
 	staged := make(map[string]relay.Staged, len(all))
 	for name, st := range all {
-		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), OtherAPI: st.OtherAPI}
+		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Kubernetes: st.Grants.Kubernetes(), OtherAPI: st.OtherAPI}
 	}
 	return staged
 }

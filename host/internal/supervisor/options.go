@@ -125,6 +125,7 @@ type Identity struct {
 type Staged struct {
 	Socket string
 	Claims []*stagev1.Claim
+	Grants grants.Grants
 	// OtherAPI says that it may serve other resources than the process that serves in the chain: it is of another release of
 	// Kubernetes, or has other flags.
 	OtherAPI bool

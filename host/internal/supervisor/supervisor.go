@@ -187,7 +187,7 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		if id.Staged == nil {
 			id.Staged = map[string]Staged{}
 		}
-		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, OtherAPI: s.servesOtherAPI(staged)}
+		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, Grants: staged.Spec().Grants, OtherAPI: s.servesOtherAPI(staged)}
 	}
 	return id, true
 }
