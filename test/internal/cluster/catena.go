@@ -33,6 +33,8 @@ type Options struct {
 	OwnPlugins bool
 	// Set are further --set arguments. (Catena only)
 	Set []string
+	// Env are further variables of the environment. (Catena only)
+	Env []string
 	// UID is the user that runs the server if it is not 0, which takes root. The user has to be able
 	// to read Bin, ConfigFile and PluginDirs. (Catena only)
 	UID int
@@ -113,7 +115,7 @@ func (c *Catena) Start(ctx context.Context) error {
 	if err := os.Remove(c.AdminKubeconfig()); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	c.process, err = startProcess(c.Dir, c.Name, c.options.UID, filepath.Join(bin, "catena"), c.Args(bin)...)
+	c.process, err = startProcess(c.Dir, c.Name, c.options.UID, c.options.Env, filepath.Join(bin, "catena"), c.Args(bin)...)
 	if err != nil {
 		return err
 	}
