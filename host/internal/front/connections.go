@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 const (
@@ -154,7 +156,7 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r, handled := withHandled(r)
 	defer handled()
-	h.Handler.ServeHTTP(w, r)
+	h.Handler.ServeHTTP(w, h1.WithTrailers(r))
 }
 
 // closeIdleConnections closes what connections are left when the server shuts down

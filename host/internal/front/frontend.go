@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 	"github.com/catena-dev/catena/sdk/servedinformers"
 )
@@ -229,7 +230,9 @@ func (f *Frontend) listedPaths() []string {
 
 // Handler returns the server's handler with all its filters, for the socket on
 // which stages call. See WithLoopbackUser.
-func (f *Frontend) Handler() http.Handler { return f.requests.Handler }
+func (f *Frontend) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.requests.Handler.ServeHTTP(w, h1.WithTrailers(r)) })
+}
 
 // Propagator returns what propagates the context of a request to the stages and back.
 func (f *Frontend) Propagator() *Propagator { return f.propagator }

@@ -196,7 +196,7 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
 	socket := r.Context()
-	r = r.WithContext(ctx)
+	r = h1.WithTrailers(r.WithContext(ctx))
 	h.restoreHeaders(r, original)
 	if changed := changed(original, r); changed != "" {
 		if !caller.MayRewrite {

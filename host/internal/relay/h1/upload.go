@@ -146,7 +146,7 @@ func frameChunk(buf []byte, n int) []byte {
 
 func (u *Upload) appendTrailers(dst []byte) []byte {
 	dst = append(dst, "0\r\n"...)
-	for key, values := range u.r.Trailer {
+	for key, values := range Trailers(u.r) {
 		if !TrailerAllowed(key) {
 			continue
 		}
