@@ -51,7 +51,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		return err
 	}
 	argv := []string{p.programName(binary)}
-	if path, argv, err = p.isolate(dir, path, argv, attr, &inherit); err != nil {
+	if path, argv, err = p.isolate(dir, path, argv, binaryFD, attr, &inherit); err != nil {
 		return err
 	}
 	p.started = time.Now()
@@ -78,9 +78,9 @@ func (p *Process) programName(binary *os.File) string {
 }
 
 // isolate prepares the isolation of the process, and returns what to start.
-func (p *Process) isolate(dir, path string, argv []string, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
+func (p *Process) isolate(dir, path string, argv []string, binaryFD int, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
 	what := p.spec.Isolation
-	what.Stage, what.Binary, what.Dir, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir, p.spec.OpenFiles
+	what.Stage, what.Binary, what.Dir, what.Socket, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir, p.spec.Listener.Path(), p.spec.OpenFiles
 	launcher, err := p.spec.Machine.Prepare(what, attr.Env)
 	if err != nil || launcher == nil {
 		return path, argv, err
@@ -89,7 +89,7 @@ func (p *Process) isolate(dir, path string, argv []string, attr *os.ProcAttr, in
 	if err := inherit.give(launcher.UID()); err != nil {
 		return "", nil, fmt.Errorf("what it inherits: %w", err)
 	}
-	return launcher.Wrap(path, argv, attr)
+	return launcher.Wrap(path, argv, binaryFD, attr)
 }
 
 // logLevel returns the least level of which the host logs a stage's lines.

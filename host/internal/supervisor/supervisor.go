@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -190,6 +191,23 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, OtherAPI: s.servesOtherAPI(staged)}
 	}
 	return id, true
+}
+
+// Launched says of a process of a stage what it may connect to.
+type Launched struct {
+	Stage  string
+	Grants grants.Grants
+}
+
+// Processes returns the processes that may call the host, by process id.
+func (s *Supervisor) Processes() map[int]Launched {
+	s.lock()
+	defer s.unlock()
+	all := make(map[int]Launched, len(s.callers))
+	for _, g := range s.callers {
+		all[g.PID()] = Launched{Stage: g.Name(), Grants: g.Spec().Grants}
+	}
+	return all
 }
 
 // servesOtherAPI reports whether a generation may serve other resources than the current one of its stage.
