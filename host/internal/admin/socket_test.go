@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/upgrade"
@@ -96,7 +97,7 @@ func (h *fakeHost) Explain(_ context.Context, r ExplainRequest) (*Explanation, e
 func serve(t *testing.T, h Host) (c *Client, closeSocket func() error) {
 	t.Helper()
 	dir := t.TempDir()
-	closeSocket, err := Serve(dir, h, log.New(io.Discard, "", 0))
+	closeSocket, err := Serve(dir, h, guard.Own, log.New(io.Discard, "", 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,8 @@ type Frontend struct {
 	initiated <-chan struct{}
 	drained   <-chan struct{}
 	requests  requests
+	// refusalLogged is when it was logged last that connections are refused, in nanoseconds since 1970.
+	refusalLogged atomic.Int64
 	// handingOver is set when another program is about to serve in the place of this server.
 	handingOver atomic.Bool
 
@@ -91,11 +93,12 @@ type Frontend struct {
 // New binds the port, unless it gets one that is, and builds the server, which does not
 // accept connections before Run. The caller has to call either Run or Close.
 func New(ctx context.Context, opts Options) (*Frontend, error) {
-	listener, err := listen(ctx, opts.Flags, opts.Listener)
+	f := &Frontend{opts: opts, draining: make(chan struct{})}
+	listener, err := listen(ctx, opts.Flags, opts.Listener, f.connectionRefused)
 	if err != nil {
 		return nil, err
 	}
-	f := &Frontend{opts: opts, listener: listener, draining: make(chan struct{})}
+	f.listener, f.requests.connections = listener, listener
 	f.signals.observe = opts.Signal
 	f.health.ready = make(chan struct{})
 	f.health.wasReady = func() { f.signals.came(HasBeenReady) }

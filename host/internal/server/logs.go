@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"log"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,11 @@ func (l *logs) stage(name string) hclog.Logger {
 		l.stages[name] = l.new(logName+"."+name, name, l.stageLevel, l.isConsequence)
 	}
 	return l.stages[name]
+}
+
+// serverErrors is where servers of net/http log what has no request.
+func (l *logs) serverErrors() *log.Logger {
+	return l.host.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn})
 }
 
 // recorder keeps what is logged, and then writes it.

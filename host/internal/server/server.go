@@ -70,6 +70,7 @@ type run struct {
 	ended   chan struct{} // closed when the run is over
 
 	specs        []supervisor.Spec
+	processes    *stageProcesses
 	runtimeDir   string
 	cgroup       string // the name of its groups; "" if there can be none
 	storage      store.Options
@@ -170,7 +171,11 @@ func (r *run) openData(context.Context) error {
 			return nil
 		})
 	}
+	if r.processes, err = newStageProcesses(dir); err != nil {
+		return err
+	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
+	r.storage.Admit = r.processes.admitRegistry
 	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
@@ -215,7 +220,7 @@ func (r *run) openAdmin(context.Context) error {
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
 		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
-	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
+	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.processes.admitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
 	}

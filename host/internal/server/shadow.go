@@ -17,6 +17,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -28,6 +29,8 @@ type shadows struct {
 	tap *tap
 	// socket is that of the store that the process can only read.
 	socket string
+	// admit returns why a process may not connect to it.
+	admit func(guard.Peer) error
 
 	mu sync.Mutex
 	// starting is the stage whose process is being brought up; empty if there is none.
@@ -242,7 +245,7 @@ func (c *commands) StopShadow() (*shadow.Report, error) {
 
 // serveStore serves what the process can read of the store.
 func (s *shadows) serveStore(o store.Options) (func() error, error) {
-	l, err := listenForStages(s.socket)
+	l, err := guard.ListenFor(s.socket, s.admit)
 	if err != nil {
 		return nil, err
 	}
@@ -308,8 +311,8 @@ func encrypted(file string) ([]string, error) {
 // shadowSocketName is the socket of the store that a shadow can only read.
 const shadowSocketName = "shadow.etcd.sock"
 
-func newShadows(runtimeDir string, t *tap) *shadows {
-	return &shadows{tap: t, socket: filepath.Join(runtimeDir, shadowSocketName)}
+func newShadows(runtimeDir string, t *tap, admit func(guard.Peer) error) *shadows {
+	return &shadows{tap: t, socket: filepath.Join(runtimeDir, shadowSocketName), admit: admit}
 }
 
 // versionOf is the release of Kubernetes that a process serves, or else its own version.

@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // Options are which etcd to use, and where.
@@ -26,6 +28,8 @@ type Options struct {
 	// Socket is the absolute path of the embedded server's Unix socket, at most
 	// 107 bytes long. Its directory must exist and have mode 0700.
 	Socket string
+	// Admit returns why a process may not connect to the embedded server; nil if all of this user and of root may.
+	Admit func(guard.Peer) error
 	// QuotaBytes is how large the embedded database may grow before etcd refuses
 	// writes; 0 is etcd's default, 2 GiB.
 	QuotaBytes int64
