@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 	"github.com/catena-dev/catena/sdk/servedinformers"
 )
@@ -233,6 +234,15 @@ func (f *Frontend) listedPaths() []string {
 // Handler returns the server's handler with all its filters, for the socket on
 // which stages call. See WithLoopbackUser.
 func (f *Frontend) Handler() http.Handler { return f.requests.Handler }
+
+// Serve has Handler serve a request of this process itself. The error is that it has panicked, as it does, with http.ErrAbortHandler, when
+// the response of a stage breaks off: net/http is not there to end the connection.
+func (f *Frontend) Serve(w http.ResponseWriter, r *http.Request) error {
+	return panics.Call(func() error {
+		f.requests.Handler.ServeHTTP(w, r)
+		return nil
+	})
+}
 
 // Propagator returns what propagates the context of a request to the stages and back.
 func (f *Frontend) Propagator() *Propagator { return f.propagator }

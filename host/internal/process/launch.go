@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -197,14 +198,15 @@ type streams struct {
 }
 
 // read starts the readers. They end at the end of file, or by interrupt.
-func (s *streams) read(h *handshake, l *logs) {
+// Nobody reads the output any more when failed is called.
+func (s *streams) read(h *handshake, l *logs, failed func(error)) {
 	stdout := l.writer()
 	stdout.line = h.line
-	s.readers.Go(func() {
+	s.readers.Go(panics.Contain(func() {
+		defer h.close()
 		copyLines(stdout, s.stdout)
-		h.close()
-	})
-	s.readers.Go(func() { copyLines(l.writer(), s.stderr) })
+	}, failed))
+	s.readers.Go(panics.Contain(func() { copyLines(l.writer(), s.stderr) }, failed))
 }
 
 // interrupt makes the readers end once they have read what the pipes hold. That is all that

@@ -18,6 +18,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -229,37 +230,60 @@ func (r *run) openAdmin(context.Context) error {
 	return nil
 }
 
+// againAfter is the time before what has panicked is run again.
+const againAfter = time.Second
+
+// background runs f on a goroutine until it returns, or ctx ends. If it panics, that is logged, and it is run again.
+func (r *run) background(ctx context.Context, f func(context.Context)) {
+	go func() {
+		for ctx.Err() == nil {
+			panicked := false
+			panics.Contain(func() { f(ctx) }, func(err error) {
+				panicked = true
+				r.logs.panicked(err)
+			})()
+			if !panicked {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(againAfter):
+			}
+		}
+	}()
+}
+
 // headroom is what the host's heap grows by before it collects garbage.
 const headroom = 64 << 20
 
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
-	go gctune.ReleaseWhenIdle(ctx)
-	go gctune.Headroom(ctx, headroom)
-	go r.traffic.Run(ctx)
+	r.background(ctx, gctune.ReleaseWhenIdle)
+	r.background(ctx, func(ctx context.Context) { gctune.Headroom(ctx, headroom) })
+	r.background(ctx, r.traffic.Run)
 	if err := r.registerStages(); err != nil {
 		return err
 	}
-	go func() {
+	r.background(ctx, func(ctx context.Context) {
 		select {
 		case err := <-r.store.Failed():
 			r.front.Fail(fmt.Errorf("store: %w", err))
 		case <-ctx.Done():
 		}
-	}()
-	go r.recordKeysLater(ctx)
-	go r.monitorStore(ctx)
-	go r.announce(ctx)
-	go r.takeOver(ctx)
-	go r.notifier.follow(ctx, r.front)
-	go r.writeEvents(ctx)
+	})
+	r.background(ctx, r.recordKeysLater)
+	r.background(ctx, r.monitorStore)
+	r.background(ctx, r.announce)
+	r.background(ctx, r.takeOver)
+	r.background(ctx, func(ctx context.Context) { r.notifier.follow(ctx, r.front) })
+	r.background(ctx, r.writeEvents)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)
-	go r.reloader.follow(ctx, r.Reload)
-	go (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run(ctx)
+	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
+	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
 	if r.certificates != nil {
-		go r.certificates.renew(ctx)
+		r.background(ctx, r.certificates.renew)
 	}
 	r.logs.host.Info("serving", "address", r.front.Addr().String())
 	err := r.shutdown.runFront(ctx)

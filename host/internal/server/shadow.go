@@ -18,6 +18,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -154,7 +155,7 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 		groups = ownGroups(trial.Serving, trial.Description())
 	}
 	s := c.compare(req, trial, groups, strings.Join(c.flagOf(cfg, req.Stage, "encryption-provider-config"), ""))
-	c.shadows.running.Go(func() {
+	c.shadows.running.Go(panics.Contain(func() {
 		select {
 		case <-s.Done():
 		case <-trial.Done():
@@ -164,7 +165,7 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 		c.shadows.tap.current.Store(nil)
 		end()
 		c.log.Info("stage is not shadowed any more", "stage", req.Stage, "reason", s.Report().Why)
-	})
+	}, c.logs.panicked))
 	c.log.Info("stage is shadowed", "stage", req.Stage, "binary", req.Binary, "for", req.For)
 	return s.Summary(), nil
 }
