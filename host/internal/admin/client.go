@@ -165,14 +165,14 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte) 
 	return nil, 0, errors.New(string(bytes.TrimSpace(b)))
 }
 
-// dial connects to the host, and returns its user. It passes over nothing that guard.Dial refuses.
+// dial connects to the host, and returns its user. It passes over nothing that guard.DialServer refuses.
 func (c *Client) dial(ctx context.Context) (conn net.Conn, uid int, err error) {
 	dirs, err := datadir.Runtime(c.RuntimeDir, c.DataDir)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, dir := range dirs {
-		if conn, uid, err = guard.Dial(ctx, filepath.Join(dir, socketName), c.DataDir); err == nil {
+		if conn, uid, err = guard.DialServer(ctx, filepath.Join(dir, socketName), c.DataDir); err == nil {
 			return conn, uid, nil
 		}
 		// The path of a socket can be too long in one directory, and short enough in the next.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/upgrade"
@@ -100,7 +101,7 @@ func serve(t *testing.T, h Host) (c *Client, closeSocket func() error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	closeSocket, err := Serve(dir, h, log.New(io.Discard, "", 0))
+	closeSocket, err := Serve(dir, h, guard.Own, log.New(io.Discard, "", 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -48,7 +49,7 @@ func serveImpostor(dir string) int {
 			`stages.forged={"binary":"` + os.Getenv(envImpostorBinary) + `","lock":"off","isolation":"off","config":{"a":1}}`,
 		}},
 	}}
-	if _, err := admin.Serve(dir, h, log.New(io.Discard, "", 0)); err != nil {
+	if _, err := admin.Serve(dir, h, guard.Own, log.New(io.Discard, "", 0)); err != nil {
 		fmt.Println(err)
 		return 1
 	}

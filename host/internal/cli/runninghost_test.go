@@ -15,6 +15,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -83,7 +84,7 @@ func runHost(t *testing.T, h admin.Host, data string) {
 		if err = process.PrepareRuntimeDir(dir, nil); err != nil {
 			continue
 		}
-		closeSocket, err := admin.Serve(dir, h, log.New(io.Discard, "", 0))
+		closeSocket, err := admin.Serve(dir, h, guard.Own, log.New(io.Discard, "", 0))
 		if err != nil {
 			t.Fatal(err)
 		}

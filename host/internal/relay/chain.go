@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -55,6 +56,9 @@ type Sender struct {
 
 // Config is what a chain is made of. All members may be nil.
 type Config struct {
+	// Dial connects to the Unix socket of a stage; net.Dialer if nil. The connection is a *net.UnixConn, and the error
+	// syscall.EAGAIN if the backlog of the socket is full.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
 	// NotFound serves requests that no stage serves; http.NotFound if nil.
 	NotFound http.Handler
 	// Error responds to a request that got no response from a stage; WriteError if nil.

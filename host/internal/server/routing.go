@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,6 +109,14 @@ func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay
 			"missing", "stages."+refusal.Stage+".grants."+refusal.Grant)
 	}
 	r.front.Refuse(w, req, refusal)
+}
+
+// connectionRefused logs that a stage has come to a bound of its connections.
+func (r *routing) connectionRefused(stage, bound string) {
+	r.front.Metrics().ObserveLimit(cmp.Or(stage, "unknown"), bound)
+	if r.limits.due(stage, bound, time.Now()) {
+		r.log.Warn("connections of a stage to the host are refused: it has come to a bound", "stage", cmp.Or(stage, "unknown"), "bound", bound)
+	}
 }
 
 func staged(all map[string]supervisor.Staged) map[string]relay.Staged {

@@ -30,6 +30,8 @@ type Options struct {
 	// Socket is the absolute path of the embedded server's Unix socket, at most
 	// 107 bytes long. Its directory must exist and have mode 0700.
 	Socket string
+	// Admit returns why a process may not connect to the embedded server; nil if all of this user and of root may.
+	Admit func(guard.Peer) error
 	// QuotaBytes is how large the embedded database may grow before etcd refuses
 	// writes; 0 is etcd's default, 2 GiB.
 	QuotaBytes int64
@@ -176,7 +178,7 @@ func (o Options) Connect() (*clientv3.Client, error) {
 // embeddedClient is for clients of the embedded server: only what listens at its socket is believed.
 func (o Options) embeddedClient() clientv3.Config {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		conn, _, err := guard.Dial(ctx, o.Socket, o.Dir)
+		conn, _, err := guard.DialServer(ctx, o.Socket, o.Dir)
 		return conn, err
 	}
 	return clientv3.Config{Endpoints: []string{"unix://" + o.Socket}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}}

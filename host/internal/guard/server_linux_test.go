@@ -77,7 +77,7 @@ func impostor(t *testing.T) (dir, socket string) {
 
 func dialRefused(t *testing.T, socket, dataDir, want string) {
 	t.Helper()
-	c, _, err := Dial(t.Context(), socket, dataDir)
+	c, _, err := DialServer(t.Context(), socket, dataDir)
 	if err == nil {
 		c.Close()
 	}
@@ -87,7 +87,7 @@ func dialRefused(t *testing.T, socket, dataDir, want string) {
 }
 
 // What another user has put where a server's socket would be is not used.
-func TestDialBelievesNoOtherUser(t *testing.T) {
+func TestDialServerBelievesNoOtherUser(t *testing.T) {
 	t.Parallel()
 	dir, socket := impostor(t)
 	dialRefused(t, socket, "/no/such/directory", "directory "+dir+" belongs to user 65534, and not to root, to this user (0)")
@@ -113,12 +113,12 @@ func TestDialBelievesNoOtherUser(t *testing.T) {
 }
 
 // A server belongs to the user who has its data directory.
-func TestDialBelievesTheOwnerOfTheData(t *testing.T) {
+func TestDialServerBelievesTheOwnerOfTheData(t *testing.T) {
 	t.Parallel()
 	_, socket := impostor(t)
 	data := t.TempDir()
 	giveAway(t, data)
-	c, uid, err := Dial(t.Context(), socket, data)
+	c, uid, err := DialServer(t.Context(), socket, data)
 	if err != nil || uid != otherUser {
 		t.Fatalf("user %d, error %v", uid, err)
 	}
@@ -128,10 +128,10 @@ func TestDialBelievesTheOwnerOfTheData(t *testing.T) {
 	}
 }
 
-func TestDialOfThisUser(t *testing.T) {
+func TestDialServerOfThisUser(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(mkdir(t, 0o700, t.TempDir(), "run"), "s.sock")
-	if _, _, err := Dial(t.Context(), socket, ""); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := DialServer(t.Context(), socket, ""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no socket: %v", err)
 	}
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
@@ -142,7 +142,7 @@ func TestDialOfThisUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, socket)
-	c, uid, err := Dial(context.Background(), socket, "")
+	c, uid, err := DialServer(context.Background(), socket, "")
 	if err != nil || uid != os.Geteuid() {
 		t.Fatalf("user %d, error %v", uid, err)
 	}
