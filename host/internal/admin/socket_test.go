@@ -98,9 +98,6 @@ func (h *fakeHost) Explain(_ context.Context, r ExplainRequest) (*Explanation, e
 func serve(t *testing.T, h Host) (c *Client, closeSocket func() error) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	closeSocket, err := Serve(dir, h, guard.Own, log.New(io.Discard, "", 0))
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // DialServer connects to the Unix socket of a server that uses a data directory, if root, this user or
 // the owner of that directory runs it: another user may have made a directory with the name of
 // one that a server would use. It checks that one of these has made the directory of the socket
-// and the socket, that nobody else can enter the directory, and, where the system tells, that one
+// and the socket, that nobody else can write to the directory, and, where the system tells, that one
 // of these listens. It returns who does.
 //
 // An error that is fs.ErrNotExist or syscall.ECONNREFUSED means that nobody listens.
@@ -43,8 +43,7 @@ func DialServer(ctx context.Context, socket, dataDir string) (c net.Conn, uid in
 	return c, uid, nil
 }
 
-// checkSocket returns the owner of a socket. The mode of the socket does not matter in a directory that
-// others cannot enter.
+// checkSocket returns the owner of a socket. Its mode does not matter: who may connect to it cannot listen there.
 func checkSocket(socket string, trusted []int) (uid int, err error) {
 	dir := filepath.Dir(socket)
 	for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} { // a link, and what it leads to
@@ -55,8 +54,8 @@ func checkSocket(socket string, trusted []int) (uid int, err error) {
 		if uid := ownerOf(info); !slices.Contains(trusted, uid) {
 			return 0, fmt.Errorf("directory %s %w; if no server of yours uses it, remove it", dir, untrusted(uid))
 		}
-		if open := info.Mode().Perm() & othersMode; info.IsDir() && open != 0 {
-			return 0, fmt.Errorf("directory %s has the mode %04o, with which other users can make sockets in it or use them; run chmod 700 %[1]s", dir, info.Mode().Perm())
+		if open := info.Mode().Perm() & 0o022; info.IsDir() && open != 0 {
+			return 0, fmt.Errorf("directory %s has the mode %04o, with which other users can make sockets in it; run chmod 700 %[1]s", dir, info.Mode().Perm())
 		}
 	}
 	info, err := os.Lstat(socket)
