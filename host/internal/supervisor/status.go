@@ -26,7 +26,7 @@ type Status struct {
 	Isolation []string `json:"isolation"`
 	// IsolationLacks says which means this machine lacks, and what the stage can do for want of each.
 	IsolationLacks []string `json:"isolationLacks,omitempty"`
-	Version   string   `json:"version,omitempty"`
+	Version        string   `json:"version,omitempty"`
 	// Emulates is the minor release of Kubernetes as which the process serves, empty if it is that of Version.
 	Emulates string `json:"emulates,omitempty"`
 	// Usage is what the process used when that was last measured.
