@@ -64,9 +64,29 @@ func Detect(ctx context.Context) *Machine {
 	if m.Root {
 		m.OwnUsers = changesUsers()
 	}
-	m.Namespaces = m.try(ctx)
+	m.Namespaces = explained(m.try(ctx))
 	return m
 }
+
+// explained adds to the reason for which there are no namespaces what else it can mean.
+func explained(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errProc):
+		return fmt.Errorf("%w: parts of /proc are masked, as in containers by default", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: a seccomp profile, as in containers by default, or the system forbids user namespaces", err)
+	case errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w: the system forbids programs without an AppArmor profile to use user namespaces", err)
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w: user.max_user_namespaces is reached", err)
+	}
+	return err
+}
+
+// errProc is why a view has no processes.
+var errProc = errors.New("/proc cannot be mounted")
 
 // changesUsers returns why this process, which is root's, cannot give processes to other users.
 func changesUsers() error {
@@ -389,6 +409,9 @@ func (l *Launcher) Wait() error {
 	}
 	number, message, _ := strings.Cut(problem, " ")
 	errno, _ := strconv.Atoi(number)
+	if strings.HasPrefix(message, errProc.Error()) {
+		return fmt.Errorf("isolation: %w", errProc)
+	}
 	return &launchError{text: message, errno: syscall.Errno(errno)}
 }
 

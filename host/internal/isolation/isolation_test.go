@@ -22,13 +22,14 @@ func TestPlan(t *testing.T) {
 		"all":         {Machine{Landlock: 7}, Spec{}, "nnp nocore userns mnt pid ipc uts net seccomp landlock7", ""},
 		"network":     {Machine{Landlock: 4}, Spec{Network: true}, "nnp nocore userns mnt pid ipc uts seccomp landlock4", ""},
 		"no namespaces": {Machine{Root: true, Landlock: 7, Namespaces: lacks}, Spec{}, "uid nnp nocore seccomp landlock7",
-			"namespaces (no): the stage sees other processes, can connect to sockets of other programs that are open to its user"},
+			"namespaces (no): the stage can connect to sockets of other programs that are open to its user, can leave processes that outlive a host which is killed"},
 		"no namespaces as a user": {Machine{Landlock: 5, Namespaces: lacks}, Spec{}, "nnp nocore seccomp landlock5",
-			"namespaces (no): the stage sees other processes, has the user of catena, can connect to sockets of other programs that are open to its user, can send signals to the host"},
+			"namespaces (no): the stage has the user of catena, can connect to sockets of other programs that are open to its user, can send signals to the host, can leave processes that outlive a host which is killed"},
 		"new kernel as a user": {Machine{Landlock: 9, Namespaces: lacks}, Spec{}, "nnp nocore seccomp landlock9",
-			"namespaces (no): the stage sees other processes, has the user of catena"},
+			"namespaces (no): the stage has the user of catena, can leave processes that outlive a host which is killed"},
 		"nothing": {Machine{Namespaces: lacks, Filter: lacks}, Spec{}, "nnp nocore",
-			"namespaces (no): the stage sees other processes, has the user of catena, can connect to sockets of other programs that are open to its user, can send signals to the host; " +
+			"namespaces (no): the stage has the user of catena, sees other processes, can connect to sockets of other programs that are open to its user, can send signals to the host, " +
+				"can leave processes that outlive a host which is killed; " +
 				"seccomp (no): the stage can make every system call; landlock (the kernel has none): the stage can read and write all files of the user that runs catena, keys included"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,9 +81,12 @@ func (m *Machine) plan(p Process) (plan, []error) {
 
 // withoutNamespaces is what a stage can do for want of them.
 func (m *Machine) withoutNamespaces() string {
-	can := []string{"sees other processes"}
+	var can []string
 	if !m.Root {
 		can = append(can, "has the user of catena")
+	}
+	if m.Landlock == 0 {
+		can = append(can, "sees other processes")
 	}
 	if m.Landlock < landlockUnix {
 		can = append(can, "can connect to sockets of other programs that are open to its user")
@@ -91,7 +94,7 @@ func (m *Machine) withoutNamespaces() string {
 	if !m.Root && m.Landlock < landlockSignals {
 		can = append(can, "can send signals to the host")
 	}
-	return strings.Join(can, ", ")
+	return strings.Join(append(can, "can leave processes that outlive a host which is killed"), ", ")
 }
 
 // withoutLandlock is what a stage can do for want of it.

@@ -41,7 +41,7 @@ func enterView(l *launch) error {
 	}
 	proc, err := newMount("proc", 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errProc, err)
 	}
 	root, err := newMount("tmpfs", 0, "mode=0755", "size=1m", "nr_inodes="+tmpFiles)
 	if err != nil {
