@@ -108,8 +108,8 @@ func try(verb, with string) error {
 		return unix.Mount("none", with, "tmpfs", 0, "")
 	case "chmod": // to what all can execute as its owner
 		return unix.Chmod(with, 0o6755)
-	case "open": // to others, or to nobody else
-		return unix.Chmod(with, 0o644)
+	case "open": // to others; it stays a program, which other attempts execute
+		return unix.Chmod(with, 0o755)
 	case "touch":
 		return unix.Utimes(with, make([]unix.Timeval, 2))
 	case "lease":
