@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -273,7 +274,7 @@ var kernelAttempts = []attempt{
 	{"tracing a sibling", func(a *attacker) string { return trace(a.Victim) }},
 	{"a signal to the host", func(a *attacker) string { return done(syscall.Kill(a.HostPID, 0)) }},
 	{"tracing the host", func(a *attacker) string { return trace(a.HostPID) }},
-	{"the network", func(a *attacker) string { return connect("tcp", a.Host) + connect("udp", a.Host) }},
+	{"the network", func(a *attacker) string { return cmp.Or(connect("tcp", a.Host), connect("udp", a.Host)) }},
 	{"an abstract socket of another program", func(a *attacker) string { return connect("unix", a.Abstract) }},
 	{"a socket of another program that is open to all", func(a *attacker) string { return connect("unix", a.Open) }},
 	{"sockets of the hypervisor", func(*attacker) string { return socket(unix.AF_VSOCK) }},
