@@ -24,7 +24,10 @@ func hiddenFiles(cfg *config.Config) []string {
 	for _, flags := range all {
 		for _, values := range flags {
 			for _, value := range values {
-				named = append(named, strings.Split(value, ",")...)
+				for item := range strings.SplitSeq(value, ",") {
+					file, _, _ := strings.Cut(item, ":") // of tls-sni-cert-key: CERTIFICATE,KEY:NAME,NAME
+					named = append(named, item, file)
+				}
 			}
 		}
 	}
