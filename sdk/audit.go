@@ -9,8 +9,9 @@ import (
 )
 
 // AuditAnnotation adds an annotation to the audit event of a request, if there is one.
-// A key is like that of a label, prefixed with the name of an organisation:
-// example.com/reason. Annotations are added until the response begins, also if the request
+// A key is like that of a label, with a domain: NAME.stage.catena.dev/reason, with the name of the stage, is its own, and the
+// only domain that counts if the stage then declines the request or passes it on. A stage that serves the request may
+// also use others, such as example.com/reason, but Kubernetes' only with a grant for Kubernetes' paths. Annotations are added until the response begins, also if the request
 // is then declined or passed on; later ones reach the host only in the trailer of a response
 // of unknown length. The first value of a key stays, as in kube-apiserver.
 func AuditAnnotation(r *http.Request, key, value string) {

@@ -68,7 +68,9 @@ type authorized struct {
 
 // RoundTrip sends a copy of r to the host.
 func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	trailer := r.Trailer
 	r = r.Clone(r.Context())
+	r.Trailer = trailer // the caller sets their values when it has sent the body
 	r.URL.Scheme, r.URL.Host = "http", hostName
 	dropInternal(r.Header)
 	putTrace(r.Context(), r.Header)

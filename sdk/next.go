@@ -98,6 +98,7 @@ func rewrite(r *httputil.ProxyRequest, token string) {
 	out := r.Out
 	out.URL.Scheme, out.URL.Host = "http", hostName
 	out.URL.RawQuery = r.In.URL.RawQuery
+	out.Trailer = r.In.Trailer // whose values come with the end of the body, and not into a copy
 	for _, key := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if values, ok := r.In.Header[key]; ok {
 			out.Header[key] = values

@@ -43,7 +43,7 @@ func readonly(env *sdk.Env) (http.Handler, error) {
 			env.Next.ServeHTTP(w, r)
 			return
 		}
-		sdk.AuditAnnotation(r, "readonly.catena.dev/refused", "true")
+		sdk.AuditAnnotation(r, "readonly.stage.catena.dev/refused", "true")
 		sdk.Error(w, cfg.Message, http.StatusForbidden)
 	}), nil
 }

@@ -58,7 +58,7 @@ func TestReadonly(t *testing.T) {
 		if got.Status != http.StatusForbidden || !strings.Contains(got.Body, `"message":"come back on Monday","metadata":{},"reason":"Forbidden"`) {
 			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 		}
-		if got.Annotations["readonly.catena.dev/refused"] != "true" {
+		if got.Annotations["readonly.stage.catena.dev/refused"] != "true" {
 			t.Errorf("%s: %v", name, got.Annotations)
 		}
 	}

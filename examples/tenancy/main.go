@@ -47,7 +47,7 @@ func tenancy(env *sdk.Env) (http.Handler, error) {
 			sdk.Error(w, "tenant "+tenant+" cannot reach this path", http.StatusForbidden)
 			return
 		}
-		sdk.AuditAnnotation(r, "tenancy.catena.dev/namespace", namespace)
+		sdk.AuditAnnotation(r, "tenancy.stage.catena.dev/namespace", namespace)
 		r = r.Clone(r.Context())
 		r.URL.Path, r.URL.RawPath = inside, ""
 		env.Next.ServeHTTP(w, r)

@@ -58,7 +58,7 @@ func TestConfine(t *testing.T) {
 		if want := tc.method + " " + tc.want + " 0"; got.Body != want || got.Called != 1 {
 			t.Errorf("%s %s: %q, want %q", tc.method, tc.path, got.Body, want)
 		}
-		if got.Annotations["tenancy.catena.dev/namespace"] != "tenant-acme" {
+		if got.Annotations["tenancy.stage.catena.dev/namespace"] != "tenant-acme" {
 			t.Errorf("%s: %v", tc.path, got.Annotations)
 		}
 	}

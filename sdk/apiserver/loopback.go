@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 
 	"k8s.io/client-go/rest"
@@ -41,6 +42,8 @@ func newLoopback(socket, token string) (*rest.Config, error) {
 		Host:        "http://" + loopbackHost,
 		BearerToken: token,
 		Dial:        dial,
+		// The environment may have a proxy for other clients, which client-go would have dial reach.
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 		// Used only for connections that ask for TLS.
 		TLSClientConfig: rest.TLSClientConfig{CAData: bridge.certPEM, ServerName: loopbackHost},
 		// The server limits its clients; a second limit here could deadlock hooks.

@@ -5,7 +5,7 @@
 // have received an event of each, or a list with it, and must have the final state of each
 // object, no request may have been executed twice, no object that exists may ever have been
 // "not found", no user may have been taken for another, no request may have failed because
-// of a planned change, and the host must not have leaked anything.
+// of a planned change, and the host must not have leaked anything. It has few descriptors, and little memory.
 //
 //	go test ./test/chaos -v -run RandomEvents -chaos.for=30m -chaos.seed=7
 package chaos
@@ -80,9 +80,11 @@ func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 		t.Fatal(err)
 	}
 	r := &report{}
+	peak := 0
 	play(s, func(e event, stage string) {
 		if e.possible == nil || e.possible(s, stage) {
 			happen(t, s, c, r, e, stage)
+			peak = max(peak, peakMemory(t, s)) // after each: an upgrade of the host forgets the peak
 		}
 	})
 	began := time.Now()
@@ -102,7 +104,10 @@ func run(t *testing.T, play func(s *site, happen func(e event, stage string))) {
 	if log, _ := os.ReadFile(s.Process().Log); strings.Contains(string(log), "forged identity") {
 		t.Error("a stage has seen a forged identity: see the log")
 	}
-	t.Logf("\n%s%s\nthe host held %+v before and %+v after", r, c, before, after)
+	if peak > maxMemory {
+		t.Errorf("the host held %d MiB at its peak, and may hold %d", peak>>20, maxMemory>>20)
+	}
+	t.Logf("\n%s%s\nthe host held %+v before and %+v after, and %d MiB at its peak", r, c, before, after, peak>>20)
 }
 
 // newSite starts a site that ends with the test, with core of a minor release of Kubernetes.

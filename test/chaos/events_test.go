@@ -155,7 +155,7 @@ func badConfig(ctx context.Context, s *site, _ string) error {
 // badBinary requests swaps that must fail.
 func badBinary(ctx context.Context, s *site, stage string) error {
 	text := filepath.Join(s.plugins, "text")
-	if err := os.WriteFile(text, []byte("no program"), 0o700); err != nil {
+	if err := os.WriteFile(text, []byte("no program"), 0o755); err != nil {
 		return err
 	}
 	for _, path := range []string{"/no/such/binary", text, "/bin/true", "/bin/echo"} {

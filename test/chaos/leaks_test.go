@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
@@ -59,4 +61,20 @@ func awaitHoldings(ctx context.Context, s *site, c *clients, before holdings) (h
 		return nil
 	})
 	return now, err
+}
+
+// peakMemory returns the most bytes that the host of a site has held since it was executed.
+func peakMemory(t *testing.T, s *site) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Process().PID()))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	_, line, _ := strings.Cut(string(status), "VmHWM:")
+	var kilobytes int
+	if _, err := fmt.Sscan(line, &kilobytes); err != nil {
+		t.Errorf("VmHWM of the host: %v", err)
+	}
+	return kilobytes << 10
 }

@@ -31,6 +31,9 @@ const (
 	drainTimeout = 8 * time.Second
 	// recovery bounds the time from an event to a server that is ready again.
 	recovery = 60 * time.Second
+	// openFiles is how many descriptors the host may have, and maxMemory how many bytes it may hold.
+	openFiles = 4096
+	maxMemory = 1 << 30
 )
 
 // chain is the part of the configuration file about the stages.
@@ -77,10 +80,10 @@ type site struct {
 // startSite starts a Catena with its files in a directory, and with core of a minor release of Kubernetes.
 func startSite(ctx context.Context, dir string, random *rand.Rand, core string) (*site, error) {
 	s := &site{random: random, core: core, swaps: map[string]time.Duration{}, config: filepath.Join(dir, "catena.yaml"), plugins: filepath.Join(dir, "plugins"), chain: chain{order: slices.Clone(kube)}}
-	if err := errors.Join(os.Mkdir(s.plugins, 0o700), s.installPlugins(), s.write(s.chain.String())); err != nil {
+	if err := errors.Join(os.Mkdir(s.plugins, 0o755), s.installPlugins(), s.write(s.chain.String())); err != nil {
 		return nil, err
 	}
-	o := cluster.Options{ConfigFile: s.config, PluginDirs: []string{s.plugins}, OwnPlugins: true}
+	o := cluster.Options{ConfigFile: s.config, PluginDirs: []string{s.plugins}, OwnPlugins: true, OpenFiles: openFiles}
 	if *duration == 0 {
 		// In CI, beside others who build, core may take longer to start than the default of ten seconds.
 		o.Set = []string{"holdTimeout=25s"}
@@ -128,7 +131,7 @@ func copyFile(to, from string, fresh bool) error {
 	defer in.Close()
 	syscall.ForkLock.RLock() // the kernel does not execute what a child of this process could write to
 	defer syscall.ForkLock.RUnlock()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o700)
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
 	}

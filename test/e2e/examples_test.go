@@ -183,7 +183,7 @@ func TestMiddleware(t *testing.T) {
 	t.Run("audit", func(t *testing.T) {
 		eventually(t, "annotations of the stages", func(context.Context) error {
 			text, err := os.ReadFile(filepath.Join(dir, auditLog))
-			for _, want := range []string{`"readonly.catena.dev/refused":"true"`, `"tenancy.catena.dev/namespace":"tenant-acme"`, `"rewrite.catena.dev/tenancy":"GET /api/v1/namespaces/tenant-acme/configmaps`} {
+			for _, want := range []string{`"readonly.stage.catena.dev/refused":"true"`, `"tenancy.stage.catena.dev/namespace":"tenant-acme"`, `"rewrite.catena.dev/tenancy":"GET /api/v1/namespaces/tenant-acme/configmaps`} {
 				if err == nil && !strings.Contains(string(text), want) {
 					err = errors.New("no " + want)
 				}

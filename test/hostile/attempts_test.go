@@ -1,8 +1,10 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -109,7 +112,12 @@ func connect(network, address string) string {
 	if err != nil {
 		return ""
 	}
-	_ = c.Close()
+	defer c.Close()
+	// Who is refused has connected all the same, and the connection ends.
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return ""
+	}
 	return "connected"
 }
 
@@ -178,6 +186,39 @@ func write(path string, size int) string {
 	return fmt.Sprintf("wrote %d MiB", size>>20)
 }
 
+func socket(family int) string {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	return done(unix.Close(fd))
+}
+
+// control calls fcntl on a file that is opened for it.
+func control(path string, command, arg int) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	_, err = unix.FcntlInt(f.Fd(), command, arg)
+	return done(err)
+}
+
+// files makes many files, which take memory of the kernel, and removes them.
+func files(dir string, count int) string {
+	if os.Mkdir(dir, 0o700) != nil {
+		return ""
+	}
+	defer os.RemoveAll(dir)
+	for i := range count {
+		if os.Symlink("x", filepath.Join(dir, strconv.Itoa(i))) != nil {
+			return ""
+		}
+	}
+	return fmt.Sprintf("made %d files", count)
+}
+
 // The attempts of the first group are the host's to prevent, those of the second the kernel's.
 var attempts = append(protocolAttempts, kernelAttempts...)
 
@@ -233,7 +274,49 @@ var kernelAttempts = []attempt{
 	{"tracing a sibling", func(a *attacker) string { return trace(a.Victim) }},
 	{"a signal to the host", func(a *attacker) string { return done(syscall.Kill(a.HostPID, 0)) }},
 	{"tracing the host", func(a *attacker) string { return trace(a.HostPID) }},
-	{"the network", func(a *attacker) string { return connect("tcp", a.Host) }},
+	{"the network", func(a *attacker) string { return cmp.Or(connect("tcp", a.Host), connect("udp", a.Host)) }},
+	{"an abstract socket of another program", func(a *attacker) string { return connect("unix", a.Abstract) }},
+	{"a socket of another program that is open to all", func(a *attacker) string { return connect("unix", a.Open) }},
+	{"sockets of the hypervisor", func(*attacker) string { return socket(unix.AF_VSOCK) }},
+	{"set-user-ID for its binary", func(*attacker) string {
+		for _, path := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/self/fd/5"} {
+			if unix.Chmod(path, 0o4755) == nil {
+				return done(unix.Chmod(path, 0o755))
+			}
+		}
+		return done(unix.Fchmod(5, 0o4755))
+	}},
+	{"a file of its own that is set-user-ID", func(a *attacker) string {
+		path := filepath.Join(a.env.DataDir(), "program")
+		defer os.Remove(path)
+		fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY, 0o4755)
+		if err == nil {
+			return done(unix.Close(fd))
+		}
+		return done(errors.Join(os.WriteFile(path, nil, 0o755), unix.Chmod(path, 0o6755)))
+	}},
+	{"the mode of the CA's key", func(a *attacker) string { return done(unix.Chmod(filepath.Join(a.DataDir, "pki", "ca.key"), 0o600)) }},
+	{"the mode of /dev/null", func(*attacker) string { return done(unix.Chmod("/proc/self/fd/0", 0o666)) }},
+	{"secrets beside the configuration", func(a *attacker) string { return read(a.Secret) }},
+	{"what others execute", func(*attacker) string {
+		if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC); err == nil {
+			defer unix.Close(fd)
+			if _, err := unix.InotifyAddWatch(fd, "/usr/bin", unix.IN_OPEN); err == nil {
+				return "done"
+			}
+		}
+		return control("/usr/bin", unix.F_NOTIFY, 1)
+	}},
+	{"a lease of a file of others", func(*attacker) string { return control("/proc/self/exe", unix.F_SETLEASE, unix.F_RDLCK) }},
+	{"the host's limits", func(a *attacker) string {
+		var now unix.Rlimit
+		if err := unix.Prlimit(a.HostPID, unix.RLIMIT_CORE, nil, &now); err != nil {
+			return ""
+		}
+		return done(unix.Prlimit(a.HostPID, unix.RLIMIT_CORE, &now, nil))
+	}},
+	{"the host's priority", func(a *attacker) string { return done(unix.Setpriority(unix.PRIO_PROCESS, a.HostPID, 0)) }},
+	{"the names of other processes", func(a *attacker) string { return read(fmt.Sprintf("/proc/%d/cmdline", a.HostPID)) }},
 	{"writing beside its binary", func(*attacker) string {
 		self, err := os.Executable()
 		if err != nil {
@@ -242,6 +325,17 @@ var kernelAttempts = []attempt{
 		return write(filepath.Join(filepath.Dir(self), "written"), 0)
 	}},
 	{"300 MiB in /tmp", func(*attacker) string { return write("/tmp/hostile", 300<<20) }},
+	{"100,000 files in /tmp", func(*attacker) string { return files("/tmp/hostile-files", 100_000) }},
+	{"memory that no process has", func(*attacker) string {
+		if fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC); err == nil {
+			return done(unix.Close(fd))
+		}
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, limit<<20, unix.IPC_CREAT|0o600)
+		if err == nil {
+			_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		}
+		return done(err)
+	}},
 }
 
 // encode returns the text of an order.

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,18 +23,32 @@ const ordinary = 65533
 type column struct {
 	isolation string
 	user      bool // an ordinary user runs the host, not root
+	machine   machine
 }
 
-// columns are those of the table, from left to right.
+// columns are those of the first table, from left to right: the machine has all means.
 func columns() []column {
-	return []column{{"off", false}, {"auto", false}, {"auto", true}, {"required", false}, {"required", true}}
+	return []column{{"off", false, whole}, {"auto", false, whole}, {"auto", true, whole}, {"required", false, whole}, {"required", true, whole}}
+}
+
+// machineColumns are those of the second table: the machine lacks some.
+func machineColumns() []column {
+	var all []column
+	for _, m := range []machine{container, noLandlock, oldLandlock, oldContainer} {
+		all = append(all, column{"auto", false, m}, column{"auto", true, m})
+	}
+	return all
 }
 
 func (c column) String() string {
-	if c.user {
-		return c.isolation + "-user"
+	name := c.isolation
+	if c.machine != whole {
+		name = string(c.machine)
 	}
-	return c.isolation
+	if c.user {
+		name += "-user"
+	}
+	return name
 }
 
 // uid is the user that runs the host: this one, if it is not root.
@@ -70,19 +84,21 @@ type run struct {
 // limit is the memory that a hostile stage may use, in MiB.
 const limit = 384
 
-func start(t *testing.T, uid int, isolation, grants string) (*run, error) {
+func start(t *testing.T, uid int, isolation, grants string, m machine) (*run, error) {
 	t.Helper()
-	r := &run{site: newSite(t, uid), names: []string{inGo}}
+	r := &run{site: newSite(t, uid, m), names: []string{inGo}}
 	stage := func(delegate string) string {
 		return fmt.Sprintf(`{"lock":"off","delegate":%q,"isolation":%q,"grants":%s,"limits":{"memory":"%dMi"}}`, delegate, isolation, grants, limit)
 	}
 	o := cluster.Options{
-		ConfigFile: filepath.Join(r.site.dir, "catena.yaml"), Bin: r.site.bin,
+		ConfigFile: filepath.Join(r.site.config, "catena.yaml"), Bin: r.site.bin,
 		PluginDirs: []string{filepath.Join(r.site.dir, "go")}, Set: []string{"log.stageLevel=info"},
 	}
 	if uid != os.Geteuid() {
 		o.UID = uid
 	}
+	// Without namespaces, the user of a stage has to pass through the directories above the data directory.
+	o.Prepare = func(c *cluster.Catena) error { return os.Chmod(filepath.Dir(c.DataDir()), 0o755) }
 	next := "aggregator"
 	if r.site.python {
 		r.names = append(r.names, inPython)
@@ -106,36 +122,61 @@ func start(t *testing.T, uid int, isolation, grants string) (*run, error) {
 // TestHostile shows what stages without grants get, in each column of the table: of what the host
 // prevents, nothing, however the stage is isolated; of what the kernel prevents, nothing if it is isolated.
 func TestHostile(t *testing.T) {
-	table := table{}
-	t.Cleanup(func() {
-		if *update {
-			table.write(t)
-		}
-	})
-	var mu sync.Mutex
+	table := newTable(t, columns(), rows())
 	for _, c := range columns() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			r, err := start(t, c.uid(t), c.isolation, "{}")
+			r, err := start(t, c.uid(t), c.isolation, "{}", whole)
 			if err != nil && c.isolation == "required" {
 				t.Skipf("this machine lacks a means: %v", err)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole := r.isolatedByAll(t)
-			all := r.tryAll(t)
-			mu.Lock()
-			defer mu.Unlock()
-			for name, got := range all {
+			complete := r.isolatedByAll(t)
+			for name, got := range r.tryAll(t) {
 				table.add(c, name, got)
-				check(t, c, whole, name, got)
+				check(t, c, complete, name, got)
 			}
-			if c.isolation == "off" || whole {
+			if c.isolation == "off" || complete {
 				table.compare(t, c)
 			} else {
 				t.Log("this machine lacks a means: what the stages got is not compared with docs/security.md")
 			}
+		})
+	}
+}
+
+// TestHostileOnOtherMachines shows what a stage gets that is isolated by the means of machines which lack some.
+func TestHostileOnOtherMachines(t *testing.T) {
+	table := newTable(t, machineColumns(), machineRows())
+	for _, c := range machineColumns() {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			if runtime.GOARCH != "amd64" || os.Geteuid() != 0 {
+				t.Skip("the test makes such machines as root, of amd64")
+			}
+			r, err := start(t, c.uid(t), c.isolation, "{}", c.machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			partial := c.machine != oldLandlock // with namespaces, the first version is enough
+			if r.isolatedByAll(t) == partial {
+				t.Errorf("the log says that isolation is partial: %t", !partial)
+			}
+			status, err := r.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range status.Stages {
+				if s.Stage == inGo && (len(s.IsolationLacks) > 0) != partial {
+					t.Errorf("missing in the status: %q", s.IsolationLacks)
+				}
+			}
+			got := r.attack(t, inGo)
+			got[outliving] = r.outlive(t)[inGo]
+			table.add(c, inGo, got)
+			table.compare(t, c)
 		})
 	}
 }
@@ -173,7 +214,7 @@ func (r *run) tryAll(t *testing.T) map[string]got {
 // whose name it is done may do it.
 func TestGranted(t *testing.T) {
 	t.Parallel()
-	r, err := start(t, os.Geteuid(), "off", `{"rewrite":true,"delegates":true}`)
+	r, err := start(t, os.Geteuid(), "off", `{"rewrite":true,"delegates":true}`, whole)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
 package hostile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk"
@@ -16,7 +18,24 @@ func TestMain(m *testing.M) {
 		sdk.Main(sdk.Stage{Name: "hostile", Needs: &sdk.Needs{}, New: newStage})
 	case "catena-stage-poser":
 		sdk.Main(sdk.Stage{Name: "core", Needs: &sdk.Needs{}, New: newStage})
+	case "catena":
+		fail(machine(filepath.Base(filepath.Dir(os.Args[0]))).run())
+	case responder:
+		version, err := strconv.ParseInt(os.Args[1], 10, 64)
+		if err == nil {
+			err = respond(version)
+		}
+		fail(err)
 	default:
 		os.Exit(m.Run())
 	}
+}
+
+// fail ends the process, for a reason if there is one.
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }

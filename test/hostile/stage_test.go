@@ -25,6 +25,10 @@ type order struct {
 	Host    string `json:"host"` // address of the secure port
 	HostPID int    `json:"hostPID"`
 	Victim  int    `json:"victim"` // process of another stage
+	Secret  string `json:"secret"` // a file beside the configuration
+	// Sockets of another program.
+	Abstract string `json:"abstract"`
+	Open     string `json:"open"`
 	// Of harm.
 	Count   int      `json:"count"`
 	Bytes   int      `json:"bytes"`

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
@@ -35,46 +36,76 @@ func byHost(row string) bool {
 	return slices.Contains(hostHarms, row) || slices.ContainsFunc(protocolAttempts, func(a attempt) bool { return a.name == row })
 }
 
-// table is what the stages got: by column, stage and row.
-type table map[column]map[string]got
-
-func (tb table) add(c column, stage string, what got) {
-	if tb[c] == nil {
-		tb[c] = map[string]got{}
+// machineRows are those of the table of machines: what the kernel prevents in one request, and what is left.
+func machineRows() []string {
+	var all []string
+	for _, a := range kernelAttempts {
+		all = append(all, a.name)
 	}
-	tb[c][stage] = what
+	return append(all, outliving)
+}
+
+// table is what the stages got: by column, stage and row.
+type table struct {
+	columns []column
+	rows    []string
+
+	mu  sync.Mutex
+	got map[column]map[string]got
+}
+
+// newTable returns a table that is written to the document when the test ends, if that is to be.
+func newTable(t *testing.T, columns []column, rows []string) *table {
+	tb := &table{columns: columns, rows: rows, got: map[column]map[string]got{}}
+	t.Cleanup(func() {
+		if *update {
+			tb.write(t)
+		}
+	})
+	return tb
+}
+
+func (tb *table) add(c column, stage string, what got) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	if tb.got[c] == nil {
+		tb.got[c] = map[string]got{}
+	}
+	tb.got[c][stage] = what
 }
 
 // cell is what the stages got, which is the same for all unless it says so.
-func (tb table) cell(c column, row string) string {
+func (tb *table) cell(c column, row string) string {
 	text := func(stage string) string {
-		if got := tb[c][stage][row]; got != "" {
+		if got := tb.got[c][stage][row]; got != "" {
 			return "**" + got + "**"
 		}
 		return "nothing"
 	}
 	cell := text(inGo)
-	if _, ok := tb[c][inPython]; ok && text(inPython) != cell {
+	if _, ok := tb.got[c][inPython]; ok && text(inPython) != cell {
 		cell += "; in Python " + text(inPython)
 	}
 	return cell
 }
 
-// marked is the table in the document.
-var marked = regexp.MustCompile(`(?s)<!-- hostile: .*?-->\n(.*?)<!-- end -->`)
-
 const document = "docs/security.md"
 
-func (tb table) String() string {
+// marked is the table in the document: the first column tells which.
+func (tb *table) marked() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)(<!-- hostile ` + tb.columns[0].String() + `: .*?-->\n)(.*?)(<!-- end -->)`)
+}
+
+func (tb *table) String() string {
 	var b strings.Builder
 	b.WriteString("| attempt |")
-	for _, c := range columns() {
+	for _, c := range tb.columns {
 		fmt.Fprintf(&b, " %s |", c.title())
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns())) + "\n")
-	for _, row := range rows() {
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(tb.columns)) + "\n")
+	for _, row := range tb.rows {
 		b.WriteString("| " + row + " |")
-		for _, c := range columns() {
+		for _, c := range tb.columns {
 			b.WriteString(" " + tb.cell(c, row) + " |")
 		}
 		b.WriteString("\n")
@@ -83,18 +114,22 @@ func (tb table) String() string {
 }
 
 func (c column) title() string {
+	by := ", as root"
+	if c.user {
+		by = ", as a user"
+	}
 	switch {
+	case c.machine != whole:
+		return c.machine.title() + by
 	case c.isolation == "off":
 		return "`off`"
-	case c.user:
-		return "`" + c.isolation + "`, as a user"
 	}
-	return "`" + c.isolation + "`, as root"
+	return "`" + c.isolation + "`" + by
 }
 
 // compare checks that the document has what the stages got in a column. Without isolation that
 // depends on the machine too, and is only logged.
-func (tb table) compare(t *testing.T, c column) {
+func (tb *table) compare(t *testing.T, c column) {
 	t.Helper()
 	if *update {
 		return
@@ -104,8 +139,8 @@ func (tb table) compare(t *testing.T, c column) {
 		t.Fatal(err)
 	}
 	documented := map[string][]string{}
-	if found := marked.FindSubmatch(text); found != nil {
-		for line := range strings.Lines(string(found[1])) {
+	if found := tb.marked().FindSubmatch(text); found != nil {
+		for line := range strings.Lines(string(found[2])) {
 			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 			documented[strings.TrimSpace(cells[0])] = cells[1:]
 		}
@@ -114,27 +149,27 @@ func (tb table) compare(t *testing.T, c column) {
 	if c.isolation == "off" {
 		report = t.Logf
 	}
-	for _, row := range rows() {
+	for _, row := range tb.rows {
 		cells, want := documented[row], tb.cell(c, row)
-		if i := slices.Index(columns(), c); i >= len(cells) || strings.TrimSpace(cells[i]) != want {
+		if i := slices.Index(tb.columns, c); i >= len(cells) || strings.TrimSpace(cells[i]) != want {
 			report("%s has %q for %q, it is %s; run go test ./test/hostile -update as root", document, cells, row, want)
 		}
 	}
 }
 
 // write writes the table to the document.
-func (tb table) write(t *testing.T) {
+func (tb *table) write(t *testing.T) {
 	t.Helper()
-	if len(tb) < len(columns()) {
-		t.Fatalf("%s is not written: only %d of %d columns were run", document, len(tb), len(columns()))
+	if len(tb.got) < len(tb.columns) {
+		t.Fatalf("%s is not written: only %d of %d columns were run", document, len(tb.got), len(tb.columns))
 	}
 	file := filepath.Join(cluster.Root(), document)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := "<!-- hostile: written by go test ./test/hostile -update, as root -->\n" + tb.String() + "<!-- end -->"
-	if err := os.WriteFile(file, marked.ReplaceAllLiteral(text, []byte(section)), 0o644); err != nil {
+	written := tb.marked().ReplaceAll(text, []byte("${1}"+tb.String()+"${3}"))
+	if err := os.WriteFile(file, written, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -117,6 +117,33 @@ func TestNoReplaceInGoMod(t *testing.T) {
 	}
 }
 
+// What can be printed is decided in one place, and what commands print goes through it.
+func TestTextsArePrintable(t *testing.T) {
+	t.Parallel()
+	for pattern, allowed := range map[string][]string{
+		`unicode\.Is(Print|Control|Graphic)\b`: {"internal/printable/", "internal/process/logline.go", "internal/config/yamlline.go"}, // names of fields, and YAML's own set
+		`fmt\.Fprint|tabwriter\.Escape`:        nil,
+	} {
+		files, err := filepath.Glob(filepath.Join(root, "host", "internal", "*", "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") || allowed == nil && !strings.Contains(file, "internal/cli/") ||
+				slices.ContainsFunc(allowed, func(a string) bool { return strings.Contains(file, a) }) {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := regexp.MustCompile(pattern).Find(text); found != nil {
+				t.Errorf("%s has %s, where package printable has to be used", file, found)
+			}
+		}
+	}
+}
+
 // kubectl --match-server-version compares the commit that the Makefile stamps.
 func TestCommitOfKubernetesIsKnown(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 
 // badStages are stages that work, and do not behave.
 var badStages = map[string]func(*sdk.Env) (http.Handler, error){
-	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "old": newOld, "idle": newIdle, "crashing": newCrashing, "leaky": newLeaky, "tidy": newTidy, "gossip": newGossip,
+	"greedy": newGreedy, "broken": newBroken, "garbled": newGarbled, "old": newOld, "idle": newIdle, "crashing": newCrashing, "leaky": newLeaky, "tidy": newTidy, "gossip": newGossip, "breaker": newBreaker,
 }
 
 // newGreedy claims what is the host's and what is its neighbours', changes that all the

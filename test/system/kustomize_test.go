@@ -33,33 +33,85 @@ func TestKustomizations(t *testing.T) {
 		if !strings.Contains(out, want+" created (server dry run)") || strings.Count(out, "apps/") != 1 {
 			t.Errorf("%s: %s", name, out)
 		}
-		// A pod by itself, since a workload whose pods nobody may create is accepted.
-		for document := range strings.SplitSeq(kubectl(t, s, "kustomize", dir), "\n---\n") {
-			var workload struct {
-				Spec struct{ Template map[string]any }
-			}
-			if err := yaml.Unmarshal([]byte(document), &workload); err != nil {
-				t.Fatal(err)
-			}
-			pod := workload.Spec.Template
-			if pod == nil {
-				continue
-			}
-			pod["apiVersion"], pod["kind"] = "v1", "Pod"
-			pod["metadata"] = map[string]any{"name": "catena", "namespace": "catena"}
-			if name == "base" { // the claim of a StatefulSet is none of its template
-				spec := pod["spec"].(map[string]any)
-				spec["volumes"] = append(spec["volumes"].([]any), map[string]any{"name": "data", "emptyDir": map[string]any{}})
-			}
-			text, err := yaml.Marshal(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			kubectl(t, s, "create", "-f", write(t, "pod.yaml", string(text)), "--dry-run=server", "--validate=strict")
-		}
+		createPod(t, s, kubectl(t, s, "kustomize", dir))
 	}
 
 	testServiceMonitor(t, s)
+	testIsolationInPods(t, s)
+}
+
+// createPod tries to create a pod as the workload among the manifests does: a workload whose pods nobody may create is
+// accepted. It returns the pod.
+func createPod(t *testing.T, s *cluster.Server, manifests string) (pod corev1.Pod) {
+	t.Helper()
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		var workload struct {
+			Spec struct {
+				Template             *corev1.PodTemplateSpec
+				VolumeClaimTemplates []metav1.PartialObjectMetadata
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &workload); err != nil {
+			t.Fatal(err)
+		}
+		if workload.Spec.Template == nil {
+			continue
+		}
+		pod = corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: "catena", Namespace: "catena"},
+			Spec:       workload.Spec.Template.Spec,
+		}
+		for _, claim := range workload.Spec.VolumeClaimTemplates {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name})
+		}
+		text, err := yaml.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kubectl(t, s, "create", "-f", write(t, "pod.yaml", string(text)), "--dry-run=server", "--validate=strict")
+	}
+	return pod
+}
+
+// overlay makes an overlay of the base with a component, and returns its directory.
+func overlay(t *testing.T, component string) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := func(name string) string {
+		relative, err := filepath.Rel(dir, filepath.Join(cluster.Root(), "configs", "kubernetes", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return relative
+	}
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", path("base"), path(component))
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// testIsolationInPods adds the component to an overlay: pods get what catena needs to make namespaces, and no more.
+func testIsolationInPods(t *testing.T, s *cluster.Server) {
+	t.Helper()
+	manifests := kubectl(t, s, "kustomize", overlay(t, "isolation"))
+	const level = "pod-security.kubernetes.io/enforce"
+	if !strings.Contains(manifests, level+": privileged") {
+		t.Errorf("the namespace does not admit such pods:\n%s", manifests)
+	}
+	kubectl(t, s, "label", "--overwrite", "namespace", "catena", level+"=privileged")
+	pod := createPod(t, s, manifests).Spec
+	if got := pod.HostUsers; got == nil || *got {
+		t.Error("the pod has no user namespace")
+	}
+	if got := pod.SecurityContext; got.SeccompProfile.Type != corev1.SeccompProfileTypeUnconfined ||
+		got.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined || !*got.RunAsNonRoot {
+		t.Errorf("the pod has %+v", got)
+	}
+	if got := pod.Containers[0].SecurityContext; *got.ProcMount != corev1.UnmaskedProcMount || *got.AllowPrivilegeEscalation || len(got.Capabilities.Add) > 0 {
+		t.Errorf("the container has %+v", got)
+	}
 }
 
 // prometheusOperator is a module with the definition of a ServiceMonitor.
@@ -79,19 +131,8 @@ func testServiceMonitor(t *testing.T, s *cluster.Server) {
 	eventually(t, "ServiceMonitors are served", func() bool {
 		return discovery.Get().AbsPath("/apis/monitoring.coreos.com/v1/servicemonitors").Do(t.Context()).Error() == nil
 	})
-	overlay := t.TempDir()
-	path := func(name string) string {
-		relative, err := filepath.Rel(overlay, filepath.Join(cluster.Root(), "configs", "kubernetes", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return relative
-	}
-	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", path("base"), path("servicemonitor"))
-	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got := kubectl(t, s, "apply", "-k", overlay, "--dry-run=server", "--validate=strict", "--warnings-as-errors")
+	dir := overlay(t, "servicemonitor")
+	got := kubectl(t, s, "apply", "-k", dir, "--dry-run=server", "--validate=strict", "--warnings-as-errors")
 	if want := "servicemonitor.monitoring.coreos.com/catena created (server dry run)"; !strings.Contains(got, want) {
 		t.Errorf("%q is not in\n%s", want, got)
 	}
@@ -103,7 +144,7 @@ func testServiceMonitor(t *testing.T, s *cluster.Server) {
 		}
 	}
 	var service corev1.Service
-	for document := range strings.SplitSeq(kubectl(t, s, "kustomize", overlay), "\n---\n") {
+	for document := range strings.SplitSeq(kubectl(t, s, "kustomize", dir), "\n---\n") {
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
 			t.Fatal(err)

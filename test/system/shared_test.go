@@ -62,7 +62,7 @@ var longCatena = sync.OnceValues(func() (*long, error) {
 			return nil, err
 		}
 	}
-	if err := errorsOf(os.Mkdir(l.plugins, 0o700), linkPlugins(l.plugins, "front", "middle", "behind", "wardle")); err != nil {
+	if err := errorsOf(os.Mkdir(l.plugins, 0o755), linkPlugins(l.plugins, "front", "middle", "behind", "wardle")); err != nil {
 		return nil, err
 	}
 	l.Catena, err = cluster.StartCatena(context.Background(), cluster.Options{

@@ -25,20 +25,20 @@ func TestWrongBinary(t *testing.T) {
 	}{
 		"missing":        {os.Remove, []string{`stage "hello"`, "catena-stage-hello", "DIR"}},
 		"not executable": {func(p string) error { return rewrite(p, read(p), 0o600) }, []string{"PATH: is not executable; run chmod +x PATH"}},
-		"no program": {func(p string) error { return rewrite(p, []byte("just text\n"), 0o700) },
+		"no program": {func(p string) error { return rewrite(p, []byte("just text\n"), 0o755) },
 			[]string{"PATH", "no executable file"}},
-		"directory": {func(p string) error { return errorsOf(os.Remove(p), os.Mkdir(p, 0o700)) },
+		"directory": {func(p string) error { return errorsOf(os.Remove(p), os.Mkdir(p, 0o755)) },
 			[]string{"PATH", "directory"}},
 		"dangling link": {func(p string) error { return errorsOf(os.Remove(p), os.Symlink("/no/such/file", p)) },
 			[]string{"PATH", "/no/such/file"}},
 		"other architecture": {foreign, []string{"PATH", "is built for", runtime.GOARCH}},
-		"world-writable": {func(p string) error { return errorsOf(rewrite(p, read(p), 0o700), os.Chmod(p, 0o777)) },
+		"world-writable": {func(p string) error { return errorsOf(rewrite(p, read(p), 0o755), os.Chmod(p, 0o777)) },
 			[]string{"PATH", "every user", "chmod o-w PATH"}},
 		"world-writable directory": {func(p string) error { return os.Chmod(filepath.Dir(p), 0o777) },
 			[]string{"PATH", "every user", "chmod o-w DIR"}},
 		"another user's": {func(p string) error { return errorsOf(rewrite(p, read(p), 0o755), os.Chown(p, 12345, -1)) },
 			[]string{"PATH", "12345", "chown"}},
-		"missing interpreter": {func(p string) error { return rewrite(p, []byte("#!/no/such/shell\n"), 0o700) },
+		"missing interpreter": {func(p string) error { return rewrite(p, []byte("#!/no/such/shell\n"), 0o755) },
 			[]string{`stage "hello"`, "PATH", "interpreter"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestWrongBinary(t *testing.T) {
 			}
 			s.refused(t, runCatena(t, s.args()...), places(tc.want, "PATH", path, "DIR", s.plugins)...)
 
-			if err := errorsOf(os.RemoveAll(path), os.Chmod(s.plugins, 0o700), cluster.WriteProgram(path, good)); err != nil {
+			if err := errorsOf(os.RemoveAll(path), os.Chmod(s.plugins, 0o755), cluster.WriteProgram(path, good)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -148,5 +148,5 @@ func foreign(path string) error {
 	const machine, riscv = 18, 243 // of an ELF header
 	content := read(path)
 	content[machine], content[machine+1] = riscv, 0
-	return rewrite(path, content, 0o700)
+	return rewrite(path, content, 0o755)
 }

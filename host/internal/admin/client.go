@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/upgrade"
@@ -99,11 +100,13 @@ func (c *Client) Explain(ctx context.Context, r ExplainRequest) (*Explanation, e
 	return e, err
 }
 
-// Source returns what the configuration of the host is read from.
-func (c *Client) Source(ctx context.Context) (Source, error) {
-	var s Source
-	err := c.call(ctx, http.MethodGet, "/source", nil, &s)
-	return s, err
+// Source returns what the configuration of the host is read from, and the user of the host.
+func (c *Client) Source(ctx context.Context) (s Source, uid int, err error) {
+	response, uid, err := c.request(ctx, http.MethodGet, "/source", nil)
+	if err != nil {
+		return Source{}, 0, err
+	}
+	return s, uid, decode(response, &s)
 }
 
 // call decodes the response into result.
@@ -112,10 +115,14 @@ func (c *Client) call(ctx context.Context, method, path string, body, result any
 	if err != nil {
 		return err
 	}
-	response, err := c.request(ctx, method, path, encoded)
+	response, _, err := c.request(ctx, method, path, encoded)
 	if err != nil {
 		return err
 	}
+	return decode(response, result)
+}
+
+func decode(response io.ReadCloser, result any) error {
 	defer response.Close()
 	b, err := io.ReadAll(response)
 	if err != nil {
@@ -126,51 +133,57 @@ func (c *Client) call(ctx context.Context, method, path string, body, result any
 
 // stream returns a response that may be long, or come bit by bit. The caller closes it.
 func (c *Client) stream(ctx context.Context, path string) (io.ReadCloser, error) {
-	return c.request(ctx, http.MethodGet, path, nil)
+	body, _, err := c.request(ctx, http.MethodGet, path, nil)
+	return body, err
 }
 
-// request returns the body of a response with the code 200; that of another is the error.
-func (c *Client) request(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
+// request returns the body of a response with the code 200, and the user of the host. The body of another response is the error.
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (response io.ReadCloser, uid int, err error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			conn, uid, err = c.dial(ctx)
+			return conn, err
+		},
 	}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, errors.Unwrap(err) // without the made-up URL
+		return nil, 0, errors.Unwrap(err) // without the made-up URL
 	}
 	if resp.StatusCode == http.StatusOK {
-		return resp.Body, nil
+		return resp.Body, uid, nil
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return nil, errors.New(string(bytes.TrimSpace(b)))
+	return nil, 0, errors.New(string(bytes.TrimSpace(b)))
 }
 
-func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+// dial connects to the host, and returns its user. It passes over nothing that guard.DialServer refuses.
+func (c *Client) dial(ctx context.Context) (conn net.Conn, uid int, err error) {
 	dirs, err := datadir.Runtime(c.RuntimeDir, c.DataDir)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var d net.Dialer
 	for _, dir := range dirs {
-		var conn net.Conn
-		if conn, err = d.DialContext(ctx, "unix", filepath.Join(dir, socketName)); err == nil {
-			return conn, nil
+		if conn, uid, err = guard.DialServer(ctx, filepath.Join(dir, socketName), c.DataDir); err == nil {
+			return conn, uid, nil
 		}
 		// The path of a socket can be too long in one directory, and short enough in the next.
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EINVAL) {
 			break
 		}
 	}
-	return nil, fmt.Errorf("no host runs on the data directory %s; --data-dir, --config or CATENA_DATA_DIR name another one (%w)", c.DataDir, err)
+	if !IsNotRunning(err) {
+		return nil, 0, fmt.Errorf("connect to the host on the data directory %s: %w", c.DataDir, err)
+	}
+	return nil, 0, fmt.Errorf("no host runs on the data directory %s; --data-dir, --config or CATENA_DATA_DIR name another one (%w)", c.DataDir, err)
 }
 
 // cutOff explains an error of a connection that broke off before the host could say how a

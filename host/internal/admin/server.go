@@ -20,10 +20,10 @@ const closeGrace = 2 * time.Second
 
 var errStopping = errors.New("the server is stopping")
 
-// Serve serves the admin socket of a host in its runtime directory. Closing it ends the
+// Serve serves the admin socket of a host in its runtime directory, to the processes that admit returns no error for. Closing it ends the
 // changes that are under way, and waits until the commands have read why.
-func Serve(runtimeDir string, h Host, errorLog *log.Logger) (closeSocket func() error, err error) {
-	l, err := guard.Listen(filepath.Join(runtimeDir, socketName))
+func Serve(runtimeDir string, h Host, admit func(guard.Peer) error, errorLog *log.Logger) (closeSocket func() error, err error) {
+	l, err := guard.ListenFor(filepath.Join(runtimeDir, socketName), admit)
 	if err != nil {
 		return nil, fmt.Errorf("socket for commands: %w", err)
 	}

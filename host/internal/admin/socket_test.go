@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/upgrade"
@@ -96,7 +98,7 @@ func (h *fakeHost) Explain(_ context.Context, r ExplainRequest) (*Explanation, e
 func serve(t *testing.T, h Host) (c *Client, closeSocket func() error) {
 	t.Helper()
 	dir := t.TempDir()
-	closeSocket, err := Serve(dir, h, log.New(io.Discard, "", 0))
+	closeSocket, err := Serve(dir, h, guard.Own, log.New(io.Discard, "", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestClientAndServer(t *testing.T) {
 	if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, h.Status()) {
 		t.Errorf("status: %+v, %v", got, err)
 	}
-	if got, err := c.Source(t.Context()); err != nil || !reflect.DeepEqual(got, h.Source()) {
+	if got, uid, err := c.Source(t.Context()); err != nil || uid != os.Geteuid() || !reflect.DeepEqual(got, h.Source()) {
 		t.Errorf("source: %+v, %v", got, err)
 	}
 	swap := SwapRequest{Stage: "core", Binary: "/b", Rollback: supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}}

@@ -42,6 +42,9 @@ func Remarks(s supervisor.Status) []string {
 	if granted := s.Grants.String(); granted != "{}" {
 		lines = append(lines, s.Stage+" is granted "+granted)
 	}
+	for _, lack := range s.IsolationLacks {
+		lines = append(lines, fmt.Sprintf("%s is isolated only in part: this machine lacks %s", s.Stage, lack))
+	}
 	if !s.Required {
 		lines = append(lines, s.Stage+" is not required: the server is ready without it")
 	}

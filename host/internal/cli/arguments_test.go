@@ -56,7 +56,7 @@ func TestWrongArguments(t *testing.T) {
 		"config schema":              "config schema needs the name of a stage: catena config schema STAGE",
 		"config show now":            `config show takes no arguments, and got "now"`,
 		"version 2":                  `version takes no arguments, and got "2"`,
-		"kubeconfig":                 "kubeconfig needs a user: catena kubeconfig --user NAME [--group NAME]...",
+		"kubeconfig":                 "kubeconfig needs a user: catena kubeconfig --user NAME [--group NAME]... [--out FILE]",
 		"status --dat-dir x":         `status: unknown flag: --dat-dir (did you mean "--data-dir"?)`,
 		"swap core --probation soon": `swap: invalid argument "soon" for "--probation" flag: time: invalid duration "soon"`,
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -102,16 +103,16 @@ const maxRows = 15
 // printCanary compares the two sides of a canary.
 func printCanary(out io.Writer, c *supervisor.CanaryStatus) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "  VERB\tRESOURCE\tREQUESTS\t\tERRORS\t\tREFUSED\t\tMEAN\t\tLONGEST\t")
-	fmt.Fprintln(w, "  \t"+strings.Repeat("\told\tnew", 5))
+	printable.Fprintf(w, "  VERB\tRESOURCE\tREQUESTS\t\tERRORS\t\tREFUSED\t\tMEAN\t\tLONGEST\t\n")
+	printable.Fprintln(w, "  \t"+strings.Repeat("\told\tnew", 5))
 	row := func(verb, resource string, old, next canary.Counts) {
-		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", verb, resource, old.Requests, next.Requests, old.Failed, next.Failed,
+		printable.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", verb, resource, old.Requests, next.Requests, old.Failed, next.Failed,
 			old.Refused, next.Refused, short(old.Mean()), short(next.Mean()), short(old.Longest), short(next.Longest))
 	}
 	row("all", "", c.Difference.Old, c.Difference.New)
 	for i, r := range c.Rows {
 		if i == maxRows {
-			fmt.Fprintf(w, "  ...\tand %d more: -o json has all\n", len(c.Rows)-i)
+			printable.Fprintf(w, "  ...\tand %d more: -o json has all\n", len(c.Rows)-i)
 			break
 		}
 		row(r.Verb, r.Resource, r.Old, r.New)
@@ -120,7 +121,7 @@ func printCanary(out io.Writer, c *supervisor.CanaryStatus) error {
 		return err
 	}
 	d := c.Difference
-	_, err := fmt.Fprintf(out, "  like for like, the new process has %s errors, %s refused writes and %s latency\n",
+	_, err := printable.Fprintf(out, "  like for like, the new process has %s errors, %s refused writes and %s latency\n",
 		signed(d.Failed), signed(d.Refused), signed(d.Latency))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/claim"
 )
@@ -83,7 +84,7 @@ func printChain(out io.Writer, format string, links []link) error {
 		return printDot(out, links)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "STAGE\tDELEGATE\tBINARY\tCLAIMS")
+	printable.Fprintf(w, "STAGE\tDELEGATE\tBINARY\tCLAIMS\n")
 	for _, l := range links {
 		delegate, claims := l.Delegate, "not known before the first run"
 		if delegate == "" {
@@ -92,7 +93,7 @@ func printChain(out io.Writer, format string, links []link) error {
 		if len(l.Claims) > 0 {
 			claims = abridge(l.Claims)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, delegate, l.Binary, claims)
+		printable.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, delegate, l.Binary, claims)
 	}
 	return w.Flush()
 }
@@ -110,12 +111,12 @@ func printDot(out io.Writer, links []link) error {
 	var b strings.Builder
 	b.WriteString("digraph catena {\n\trankdir=LR;\n\tnode [shape=box];\n")
 	for _, l := range links {
-		fmt.Fprintf(&b, "\t%q;\n", l.Name)
+		printable.Fprintf(&b, "\t%q;\n", l.Name)
 		next := l.Delegate
 		if next == "" {
 			next = "not found"
 		}
-		fmt.Fprintf(&b, "\t%q -> %q;\n", l.Name, next)
+		printable.Fprintf(&b, "\t%q -> %q;\n", l.Name, next)
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(out, b.String())

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/catena-dev/catena/host/internal/handover"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // Main runs the command line of the process and returns its exit code. Version is that of
@@ -21,7 +22,7 @@ func Main(version string) int {
 	// Libraries of Kubernetes register flags for every program that has them, which cobra makes flags of every command.
 	inherited, err := handover.FromEnvironment()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
+		printable.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
 		return 1
 	}
 	ctx := handover.NewContext(context.Background(), inherited)
@@ -39,7 +40,7 @@ func Main(version string) int {
 	if errors.As(err, &code) {
 		return int(code)
 	}
-	fmt.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
+	printable.Fprintf(os.Stderr, "%s %v\n", coloursOf(os.Stderr).paint(red, "catena:"), err)
 	if coded := (*codedError)(nil); errors.As(err, &coded) {
 		return coded.code
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/process/processtest"
 	"github.com/catena-dev/catena/sdk/claim"
 )
@@ -165,6 +166,53 @@ func TestKubeconfigNeedsAFirstStart(t *testing.T) {
 	_, _, err := run(t, "kubeconfig", "--user", "jane", "--config", write(t, ""), "--data-dir", t.TempDir())
 	if err == nil {
 		t.Error("a kubeconfig without an authority")
+	}
+}
+
+// What has a key in it is for its owner alone, whatever the umask, and takes the place of no link.
+func TestFilesWithKeysArePrivate(t *testing.T) {
+	data, dir := t.TempDir(), t.TempDir()
+	if _, err := pki.Ensure(pki.Options{Dir: datadir.PKI(data)}); err != nil {
+		t.Fatal(err)
+	}
+	path, elsewhere := filepath.Join(dir, "jane.kubeconfig"), filepath.Join(dir, "elsewhere")
+	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o666), os.WriteFile(elsewhere, []byte("old"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	issue := func(path string) (string, error) {
+		out, _, err := run(t, "kubeconfig", "--user", "jane", "--data-dir", data, "--server", "https://a", "--out", path)
+		return out, err
+	}
+	if out, err := issue(path); err != nil || out != "" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	text, err := os.ReadFile(path)
+	info, statErr := os.Stat(path)
+	if errors.Join(err, statErr) != nil || !strings.Contains(string(text), "client-key-data") || info.Mode() != 0o600 {
+		t.Errorf("%v %s, %v, %v", info.Mode(), text, err, statErr)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{link, dir, "/dev/stdout", "/dev/null"} {
+		if _, err := issue(to); err == nil || !strings.Contains(err.Error(), to+" exists and is no file") {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "old" {
+		t.Errorf("the file that the link leads to: %q, %v", text, err)
+	}
+	file := write(t, "")
+	if _, _, err := run(t, "config", "show", "--config", file, "--show-secrets", "--out", path); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "stages.core.delegate") {
+		t.Errorf("%s, %v", text, err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 3 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // colour is an escape sequence of a terminal. All have the same length, so that cells of a
@@ -37,9 +39,11 @@ func wantsColours(env func(string) string) bool {
 	return env("NO_COLOR") == "" && env("CLICOLOR") != "0" && env("TERM") != "dumb"
 }
 
-func (on colours) paint(c colour, text string) string {
-	if !on {
-		return text
+// paint returns a text as a line in a colour.
+func (on colours) paint(c colour, text string) printable.Safe {
+	text = printable.Line(text)
+	if on {
+		text = string(c) + text + reset
 	}
-	return string(c) + text + reset
+	return printable.Safe(text)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/server"
 )
@@ -79,7 +80,7 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 		return printJSON(cmd.OutOrStdout(), result)
 	}
 	for _, err := range wrong {
-		fmt.Fprintln(cmd.ErrOrStderr(), err)
+		printable.Fprintln(cmd.ErrOrStderr(), err)
 	}
 	if len(wrong) > 0 {
 		return nil
@@ -91,13 +92,13 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 	if files := flags.options().Files; len(files) > 0 {
 		what += " (" + strings.Join(files, ", ") + ")"
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), what, "is valid")
+	_, err := printable.Fprintln(cmd.OutOrStdout(), what, "is valid")
 	return err
 }
 
 func configShowCommand() *cobra.Command {
 	var flags configFlags
-	var output string
+	var output, file string
 	var showSecrets bool
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -108,6 +109,8 @@ follow on standard error, the values that are wrong are left out, and the exit c
 Secrets are shown as ***: all values of stages.NAME.env, and those below stages.NAME.config
 that the stage's schema marks as writeOnly or as a password. To know its schema, the
 stage's binary is started, asked, and ended; if it cannot be, the whole block is a secret.`,
+		Example: `  catena config show --config /etc/catena/catena.yaml
+  catena config show --show-secrets --out effective.txt`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -125,7 +128,7 @@ stage's binary is started, asked, and ended; if it cannot be, the whole block is
 			if !showSecrets {
 				maskSecrets(cmd.Context(), cfg, settings, cmd.ErrOrStderr())
 			}
-			if err := printSettings(cmd.OutOrStdout(), output, settings); err != nil {
+			if err := writeOut(cmd, file, func(w io.Writer) error { return printSettings(w, output, settings) }); err != nil {
 				return err
 			}
 			return problems.List(errors.Join(err, problems.Locate(cfg, flagsErr)))
@@ -133,6 +136,7 @@ stage's binary is started, asked, and ended; if it cannot be, the whole block is
 	}
 	flags.register(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	registerOut(cmd, &file)
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "show secret values; no binary is started then")
 	return cmd
 }
@@ -152,13 +156,13 @@ func printSettings(out io.Writer, format string, settings []config.Setting) erro
 		return printJSON(out, rows)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tVALUE\tFROM")
+	printable.Fprintf(w, "KEY\tVALUE\tFROM\n")
 	for _, s := range settings {
 		source := s.Source
 		if s.Line > 0 {
 			source = fmt.Sprintf("%s:%d", s.Source, s.Line)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, s.Text(), source)
+		printable.Fprintf(w, "%s\t%s\t%s\n", s.Key, s.Text(), source)
 	}
 	return w.Flush()
 }

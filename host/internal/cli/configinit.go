@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 func configInitCommand() *cobra.Command {
@@ -46,7 +47,7 @@ standard output.`,
 			if err := writeInitial(file, force); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), file, "written")
+			_, err := printable.Fprintln(cmd.OutOrStdout(), file, "written")
 			return err
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/dev"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 )
 
@@ -40,12 +41,16 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			client := &admin.Client{DataDir: cfg.DataDir, RuntimeDir: cfg.RuntimeDir}
-			if _, err := client.Status(ctx); err != nil {
+			_, uid, err := client.Source(ctx)
+			if err == nil {
+				err = mayAct(uid) // it executes what is in the data directory
+			}
+			if err != nil {
 				return err
 			}
 			return dev.Run(ctx, dev.Options{
 				Dirs: args, Out: datadir.Dev(cfg.DataDir),
-				Say: func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) },
+				Say: func(text string) { printable.Fprintln(cmd.OutOrStdout(), printable.Safe(printable.Lines(text))) },
 				Swap: func(ctx context.Context, stage, binary string) (string, error) {
 					digest, err := process.Digest(binary)
 					if err != nil {

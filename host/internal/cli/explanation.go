@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/relay"
 )
 
@@ -17,13 +18,13 @@ func printExplanation(out io.Writer, format string, e *admin.Explanation) error 
 	if format == "json" {
 		return printJSON(out, e)
 	}
-	fmt.Fprintf(out, "%s %s\n\n", e.Method, e.Path)
+	printable.Fprintf(out, "%s %s\n\n", e.Method, e.Path)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	head := "STAGE\tASKED\tCLAIM\tSTATE"
+	outcomes := ""
 	if e.Running {
-		head += "\tOUTCOMES"
+		outcomes = "\tOUTCOMES"
 	}
-	fmt.Fprintln(w, head)
+	printable.Fprintf(w, "STAGE\tASKED\tCLAIM\tSTATE%s\n", printable.Safe(outcomes))
 	for _, a := range e.Stages {
 		order, claim, state := "no", "none covers the path", a.State
 		if a.Order > 0 {
@@ -35,16 +36,18 @@ func printExplanation(out io.Writer, format string, e *admin.Explanation) error 
 		if state == "" {
 			state = "-"
 		}
-		line := strings.Join([]string{a.Stage, order, claim, state}, "\t")
 		if e.Running {
-			line += "\t" + outcomesOf(a)
+			outcomes = "\t" + printable.Line(outcomesOf(a))
 		}
-		fmt.Fprintln(w, line)
+		printable.Fprintf(w, "%s\t%s\t%s\t%s%s\n", a.Stage, order, claim, state, printable.Safe(outcomes))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(e.Sentences(), "\n"))
+	_, err := printable.Fprintf(out, "\n")
+	for _, sentence := range e.Sentences() {
+		_, err = printable.Fprintln(out, sentence)
+	}
 	return err
 }
 

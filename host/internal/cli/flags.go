@@ -101,7 +101,8 @@ func (f *configFlags) inspect() (*config.Config, error) { return config.Inspect(
 
 // adopt makes the configuration that of the host that runs on the data directory, if the flags and
 // the environment give none. The process changes to the working directory of the host, to which
-// the paths are relative.
+// the paths are relative. What a host of another user says is an error, unless that is root: the configuration names
+// programs that the command executes, and files that it reads.
 func (f *configFlags) adopt(ctx context.Context) error {
 	if len(f.configFiles()) > 0 || slices.ContainsFunc(f.set, func(kv string) bool { return strings.HasPrefix(kv, "stages.") }) {
 		return nil
@@ -110,7 +111,7 @@ func (f *configFlags) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = f.adoptFrom(ctx, client)
+	uid, err := f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
 		return fmt.Errorf("no configuration: pass --config FILE or set %s; without them it is that of the running host, but no host runs on the data directory %s",
 			configVariable, client.DataDir)
@@ -119,22 +120,31 @@ func (f *configFlags) adopt(ctx context.Context) error {
 		return fmt.Errorf("read the configuration of the host that runs on the data directory %s, as there is neither --config nor %s: %w",
 			client.DataDir, configVariable, err)
 	}
-	return nil
+	return mayAct(uid)
 }
 
-// adoptFrom makes the configuration that of a running host, as adopt does.
-func (f *configFlags) adoptFrom(ctx context.Context, client *admin.Client) error {
-	source, err := client.Source(ctx)
+// mayAct returns an error if this user must not execute or read what a host of that user names.
+func mayAct(uid int) error {
+	if uid == 0 || uid == os.Geteuid() {
+		return nil
+	}
+	return fmt.Errorf("the host runs as user %d, whose configuration must not decide what this user (%d) executes and reads: "+
+		"run the command as that user (sudo -u '#%[1]d'), or name a configuration with --config", uid, os.Geteuid())
+}
+
+// adoptFrom makes the configuration that of a running host, as adopt does, and returns the user of the host.
+func (f *configFlags) adoptFrom(ctx context.Context, client *admin.Client) (uid int, err error) {
+	source, uid, err := client.Source(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if wd, err := os.Getwd(); err != nil || wd != source.Dir {
 		if err := os.Chdir(source.Dir); err != nil {
-			return fmt.Errorf("working directory of the running host: %w", err)
+			return 0, fmt.Errorf("working directory of the running host: %w", err)
 		}
 	}
 	f.host = &source
-	return nil
+	return uid, nil
 }
 
 // isDirectory reports whether a key says where a host is.

@@ -11,6 +11,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/join"
 	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
@@ -22,9 +23,11 @@ func joinCommand() *cobra.Command {
 		Short: "Take the keys of a cluster, to serve beside its hosts",
 		Long: `Take the authorities and keys of a cluster from the etcd of the configuration, with a token that "catena token
 create" has printed on one of its hosts, and put them into DATA_DIR/pki. Then "catena serve" with the same configuration
-serves beside the other hosts. Nothing is written if anything is wrong. With "-", the token is read from standard input.`,
-		Example: `  ssh first catena token create | catena join - --config catena.yaml && catena serve --config catena.yaml`,
-		Args:    wantArgs(1, "a token, which catena token create prints on a host of the cluster"),
+serves beside the other hosts. Nothing is written if anything is wrong. With "-", the token is read from standard input:
+arguments can be read by all users of the machine.`,
+		Example: `  ssh first catena token create | catena join - --config catena.yaml && catena serve --config catena.yaml
+  catena join - --config catena.yaml < token`,
+		Args: wantArgs(1, "a token, which catena token create prints on a host of the cluster"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := args[0]
 			if text == "-" {
@@ -45,7 +48,7 @@ serves beside the other hosts. Nothing is written if anything is wrong. With "-"
 			if err := inCluster(cmd.Context(), cfg, func(ctx context.Context, c *join.Cluster) error { return joinCluster(ctx, cfg, c, token) }); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "joined cluster %s: its keys are in %s; start this host with catena serve\n", token.Cluster, datadir.PKI(cfg.DataDir))
+			_, err = printable.Fprintf(cmd.OutOrStdout(), "joined cluster %s: its keys are in %s; start this host with catena serve\n", token.Cluster, datadir.PKI(cfg.DataDir))
 			return err
 		},
 	}

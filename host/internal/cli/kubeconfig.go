@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 
 	"github.com/spf13/cobra"
@@ -17,14 +18,15 @@ import (
 func kubeconfigCommand() *cobra.Command {
 	var flags configFlags
 	var id pki.Identity
-	var server, output string
+	var server, output, file string
 	cmd := &cobra.Command{
-		Use:   "kubeconfig --user NAME [--group NAME]...",
-		Short: "Print a kubeconfig with a client certificate for an identity",
-		Long: `Print a kubeconfig with a new client certificate, valid for a year, signed by the
+		Use:   "kubeconfig --user NAME [--group NAME]... [--out FILE]",
+		Short: "Write a kubeconfig with a client certificate for an identity",
+		Long: `Write a kubeconfig with a new client certificate and its key, valid for a year, signed by the
 authority in the data directory. What the identity may do is up to the server's
-authorization. A certificate cannot be revoked.`,
-		Example: `  catena kubeconfig --user jane --group developers > jane.kubeconfig
+authorization. A certificate cannot be revoked: only the owner of the file of --out can
+read it, which takes the place of one that exists. Without --out, it is printed.`,
+		Example: `  catena kubeconfig --user jane --group developers --out jane.kubeconfig
   kubectl --kubeconfig jane.kubeconfig auth whoami`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,15 +56,18 @@ authorization. A certificate cannot be revoked.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return printJSON(cmd.OutOrStdout(), json.RawMessage(out))
-			}
-			_, err = cmd.OutOrStdout().Write(out)
-			return err
+			return writeOut(cmd, file, func(w io.Writer) error {
+				if output == "json" {
+					return printJSON(w, json.RawMessage(out))
+				}
+				_, err := w.Write(out)
+				return err
+			})
 		},
 	}
 	flags.registerHost(cmd)
 	registerOutput(cmd, &output, "yaml", "json")
+	registerOut(cmd, &file)
 	fs := cmd.Flags()
 	fs.StringVar(&id.User, "user", "", "`name` of the user (required)")
 	fs.StringArrayVar(&id.Groups, "group", nil, "`name` of a group of the user; may be given more than once")

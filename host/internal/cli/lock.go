@@ -17,6 +17,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lockfile"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -301,18 +302,18 @@ func (r *lockResult) print(out io.Writer, format string) error {
 	}
 	var b strings.Builder
 	for _, c := range r.Changes {
-		fmt.Fprintln(&b, c)
+		printable.Fprintln(&b, c)
 	}
 	for _, u := range r.Uncovered {
-		fmt.Fprintf(&b, "not covered: stage %s also runs %s\n", u.Stage, u.What)
+		printable.Fprintf(&b, "not covered: stage %s also runs %s\n", u.Stage, u.What)
 	}
 	switch {
 	case r.Written:
-		fmt.Fprintln(&b, r.File, "written")
+		printable.Fprintln(&b, r.File, "written")
 	case len(r.Changes) > 0:
-		fmt.Fprintf(&b, "%s is out of date; catena lock would change it\n", r.File)
+		printable.Fprintf(&b, "%s is out of date; catena lock would change it\n", r.File)
 	default:
-		fmt.Fprintf(&b, "%s is up to date\n", r.File)
+		printable.Fprintf(&b, "%s is up to date\n", r.File)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 func logsCommand() *cobra.Command {
@@ -62,9 +63,9 @@ as fast as they come, some are lost, and a line on standard error says how many.
 func printLogs(ctx context.Context, client *admin.Client, req admin.LogRequest, out, messages io.Writer) error {
 	return client.Logs(ctx, req, func(c admin.LogChunk) error {
 		if c.Lost > 0 {
-			fmt.Fprintf(messages, "%d lines are lost: they were not read in time\n", c.Lost)
+			printable.Fprintf(messages, "%d lines are lost: they were not read in time\n", c.Lost)
 		}
-		_, err := io.WriteString(out, c.Text)
+		_, err := io.WriteString(out, printable.Text(c.Text))
 		return err
 	})
 }
@@ -122,9 +123,9 @@ func printLogLevels(out io.Writer, format string, all []admin.LogLevel) error {
 		return printJSON(out, all)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	_, err := fmt.Fprintln(w, "NAME\tLEVEL")
+	_, err := printable.Fprintf(w, "NAME\tLEVEL\n")
 	for _, l := range all {
-		fmt.Fprintf(w, "%s\t%s\n", l.Name, l.Level)
+		printable.Fprintf(w, "%s\t%s\n", l.Name, l.Level)
 	}
 	return errors.Join(err, w.Flush())
 }

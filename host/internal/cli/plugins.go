@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"text/tabwriter"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -95,10 +95,10 @@ func printPlugins(out io.Writer, format string, rows []plugin) error {
 		return printJSON(out, rows)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tVERSION\tKUBERNETES\tPROTOCOL\tCONTROL\tSHA256\tPATH")
+	printable.Fprintf(w, "NAME\tVERSION\tKUBERNETES\tPROTOCOL\tCONTROL\tSHA256\tPATH\n")
 	for _, r := range rows {
 		if r.Refused == "" {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, cmp.Or(r.Kubernetes, "-"), r.Protocol, r.Control, r.SHA256, r.Path)
+			printable.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, cmp.Or(r.Kubernetes, "-"), r.Protocol, r.Control, r.SHA256, r.Path)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -106,14 +106,14 @@ func printPlugins(out io.Writer, format string, rows []plugin) error {
 	}
 	for _, r := range rows {
 		if needs := r.Needs.String(); needs != "{}" {
-			if _, err := fmt.Fprintf(out, "%s needs grants: %s\n", r.Name, needs); err != nil {
+			if _, err := printable.Fprintf(out, "%s needs grants: %s\n", r.Name, needs); err != nil {
 				return err
 			}
 		}
 	}
 	for _, r := range rows {
 		if r.Refused != "" {
-			if _, err := fmt.Fprintf(out, "refused: %s\n", r.Refused); err != nil {
+			if _, err := printable.Fprintf(out, "refused: %s\n", printable.Safe(printable.Lines(r.Refused))); err != nil {
 				return err
 			}
 		}

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 func reloadCommand() *cobra.Command {
@@ -33,7 +33,7 @@ restart can change, changes nothing, and the command says why. SIGHUP does the s
 			if output == "json" {
 				return printJSON(cmd.OutOrStdout(), result)
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "configuration", result.String())
+			_, err = printable.Fprintln(cmd.OutOrStdout(), "configuration", printable.Safe(printable.Lines(result.String())))
 			return err
 		},
 	}

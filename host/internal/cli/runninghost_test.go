@@ -15,6 +15,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -70,6 +71,11 @@ func (h *fakeHost) Source() admin.Source { return h.source }
 // runOn serves a host on a data directory.
 func (h *fakeHost) runOn(t *testing.T, data string) {
 	t.Helper()
+	runHost(t, h, data)
+}
+
+func runHost(t *testing.T, h admin.Host, data string) {
+	t.Helper()
 	dirs, err := datadir.Runtime("", data)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +84,7 @@ func (h *fakeHost) runOn(t *testing.T, data string) {
 		if err = process.PrepareRuntimeDir(dir, nil); err != nil {
 			continue
 		}
-		closeSocket, err := admin.Serve(dir, h, log.New(io.Discard, "", 0))
+		closeSocket, err := admin.Serve(dir, h, guard.Own, log.New(io.Discard, "", 0))
 		if err != nil {
 			t.Fatal(err)
 		}

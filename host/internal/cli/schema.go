@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
 	"github.com/catena-dev/catena/host/internal/server"
@@ -52,7 +53,7 @@ enough.`,
 			if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
 				return fmt.Errorf("stage %q describes a schema that is no JSON: %w", args[0], err)
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), pretty.String())
+			_, err = printable.Fprintln(cmd.OutOrStdout(), printable.Safe(printable.JSON(pretty.Bytes())))
 			return err
 		},
 	}

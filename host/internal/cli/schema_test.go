@@ -26,9 +26,16 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envCommand) != "" {
 		os.Exit(Main("unknown"))
 	}
+	if dir := os.Getenv(envImpostor); dir != "" {
+		os.Exit(serveImpostor(dir))
+	}
 	pflag.CommandLine = pflag.NewFlagSet("catena", pflag.ContinueOnError) // as Main does
 	if transcript := os.Getenv(envLife); transcript != "" {
 		sdk.Main(lifeStage(transcript))
+		return
+	}
+	if name := os.Getenv(envNasty); name != "" {
+		sdk.Main(nastyStage(name))
 		return
 	}
 	if name := os.Getenv(envStage); name != "" {

@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
 )
@@ -30,7 +30,7 @@ func maskSecrets(ctx context.Context, cfg *config.Config, settings []config.Sett
 			if !asked {
 				var err error
 				if secrets, err = secretsOf(ctx, cfg, stage); err != nil {
-					fmt.Fprintf(messages, "stages.%s.config is not shown, as the stage does not say what is secret (--show-secrets shows it): %v\n", stage, err)
+					printable.Fprintf(messages, "stages.%s.config is not shown, as the stage does not say what is secret (--show-secrets shows it): %v\n", stage, err)
 				}
 				schemas[stage] = secrets
 			}

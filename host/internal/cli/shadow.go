@@ -10,6 +10,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/shadow"
 )
 
@@ -72,7 +73,7 @@ stage is swapped. One stage can be shadowed at a time.`,
 			if output == "json" {
 				return printJSON(cmd.OutOrStdout(), s)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stage %s is shadowed by %s until %s; catena shadow report tells what differs\n", s.Stage, s.Binary, s.Until.Local().Format(time.RFC3339))
+			_, err = printable.Fprintf(cmd.OutOrStdout(), "stage %s is shadowed by %s until %s; catena shadow report tells what differs\n", s.Stage, s.Binary, s.Until.Local().Format(time.RFC3339))
 			return err
 		},
 	}
@@ -150,7 +151,7 @@ func shadowStopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stage %s is not shadowed any more: %s; catena shadow report tells more\n", r.Stage, r.Counts())
+			_, err = printable.Fprintf(cmd.OutOrStdout(), "stage %s is not shadowed any more: %s; catena shadow report tells more\n", r.Stage, r.Counts())
 			return err
 		},
 	}

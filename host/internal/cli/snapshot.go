@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/host/internal/snapshot"
 	"github.com/catena-dev/catena/sdk/kubeversion"
@@ -46,6 +47,9 @@ own, such as the keys of --encryption-provider-config, are not in it.`,
 				return err
 			}
 			file, err := filepath.Abs(args[0])
+			if err == nil {
+				err = checkFile(file)
+			}
 			if err != nil {
 				return err
 			}
@@ -75,7 +79,7 @@ func (f *configFlags) snapshotSource(ctx context.Context) (snapshot.Source, erro
 	if err != nil {
 		return snapshot.Source{}, err
 	}
-	err = f.adoptFrom(ctx, client)
+	_, err = f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
 		return snapshot.Source{}, fmt.Errorf("no host runs on the data directory %s: a snapshot is taken while it runs", client.DataDir)
 	}
@@ -130,7 +134,7 @@ func printSnapshot(cmd *cobra.Command, output, prefix string, m snapshot.Manifes
 	if output == "json" {
 		return printJSON(cmd.OutOrStdout(), m)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", prefix, describeSnapshot(m))
+	_, err := printable.Fprintf(cmd.OutOrStdout(), "%s%s\n", prefix, describeSnapshot(m))
 	return err
 }
 
@@ -175,9 +179,9 @@ Revisions continue above all that clients have seen: those that watch are told t
 			}
 			out := cmd.OutOrStdout()
 			if restored.Replaced != "" {
-				fmt.Fprintln(out, "earlier data are in", restored.Replaced)
+				printable.Fprintln(out, "earlier data are in", restored.Replaced)
 			}
-			_, err = fmt.Fprintf(out, "%s restored: %s; start the host with catena serve\n", cfg.DataDir, describeSnapshot(restored.Manifest))
+			_, err = printable.Fprintf(out, "%s restored: %s; start the host with catena serve\n", cfg.DataDir, describeSnapshot(restored.Manifest))
 			return err
 		},
 	}

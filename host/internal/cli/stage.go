@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/scaffold"
 	"github.com/catena-dev/catena/host/internal/stagecheck"
 	"github.com/catena-dev/catena/host/internal/store"
@@ -94,8 +95,8 @@ func runStageNew(cmd *cobra.Command, opts scaffold.Options, output string) error
 	if output == "json" {
 		return printJSON(out, newStage{dir, files})
 	}
-	fmt.Fprintf(out, "created %s: %s\n", dir, strings.Join(files, ", "))
-	fmt.Fprintf(out, "next:\n  cd %s\n  make          # build and test\n  make run      # serve it\n", dir)
+	printable.Fprintf(out, "created %s: %s\n", dir, strings.Join(files, ", "))
+	printable.Fprintf(out, "next:\n  cd %s\n  make          # build and test\n  make run      # serve it\n", dir)
 	return nil
 }
 
@@ -244,7 +245,7 @@ func runStageCheck(cmd *cobra.Command, opts stagecheck.Options, output string) e
 	}
 	out := cmd.OutOrStdout()
 	if output == "text" {
-		opts.Progress = func(r stagecheck.Result) { fmt.Fprint(out, r) }
+		opts.Progress = func(r stagecheck.Result) { printable.Fprintf(out, "%s", printable.Safe(printable.Text(r.String()))) }
 	}
 	report, err := stagecheck.Run(cmd.Context(), opts)
 	if err != nil {
@@ -266,6 +267,6 @@ func writeStageReport(out io.Writer, report *stagecheck.Report, output string) e
 	case "junit":
 		return report.WriteJUnit(out)
 	}
-	_, err := fmt.Fprint(out, report.Summary())
+	_, err := printable.Fprintf(out, "%s", printable.Safe(printable.Text(report.Summary())))
 	return err
 }

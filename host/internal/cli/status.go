@@ -21,6 +21,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
@@ -170,7 +171,7 @@ func printStatus(out io.Writer, format string, all admin.Status, compare bool) e
 
 func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
+	printable.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
 	did := map[string]traffic.Stage{}
 	for _, t := range all.Traffic {
 		did[t.Stage] = t
@@ -180,7 +181,7 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 		if admin.HasProcess(s) {
 			pid, used = strconv.Itoa(s.PID), s.Usage
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
+		printable.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
 			s.Stage, on.paint(colourOf(s.State), state), admin.Age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used),
 			admin.Rate(did[s.Stage].PerSecond), admin.Share(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
 		if s.Standby != nil {
@@ -195,7 +196,7 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 	}
 	for _, s := range all.Stages {
 		for _, line := range admin.Remarks(s) {
-			if _, err := fmt.Fprintln(out, line); err != nil {
+			if _, err := printable.Fprintln(out, printable.Safe(printable.Lines(line))); err != nil {
 				return err
 			}
 		}
@@ -206,7 +207,7 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 		}
 	}
 	if s := all.Shadow; s != nil {
-		if _, err := fmt.Fprintf(out, "%s is shadowed by %s for another %s: %d requests compared, %d different\n",
+		if _, err := printable.Fprintf(out, "%s is shadowed by %s for another %s: %d requests compared, %d different\n",
 			s.Stage, s.Binary, time.Until(s.Until).Round(time.Second), s.Compared, s.Different); err != nil {
 			return err
 		}
@@ -214,12 +215,12 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 	if all.LastReload == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "configuration read %s ago %s\n", admin.Age(all.LastReload.At), all.LastReload)
+	_, err := printable.Fprintf(out, "configuration read %s ago %s\n", admin.Age(all.LastReload.At), printable.Safe(printable.Lines(all.LastReload.String())))
 	return err
 }
 
 func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t\t\t\t\n", role, on.paint(colourOf(g.State), g.State), admin.Age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
+	printable.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t\t\t\t\n", role, on.paint(colourOf(g.State), g.State), admin.Age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
 }
 
 func memoryOf(u *supervisor.Usage) string {
@@ -277,7 +278,7 @@ func printPIDs(out io.Writer, stages []supervisor.Status) error {
 			errs = append(errs, fmt.Errorf("stage %q has no process: it is %s%s", s.Stage, s.State, admin.NextStart(s)))
 			continue
 		}
-		fmt.Fprintln(out, s.PID)
+		printable.Fprintln(out, s.PID)
 	}
 	return errors.Join(errs...)
 }

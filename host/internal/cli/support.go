@@ -21,6 +21,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/support"
@@ -89,11 +90,11 @@ func printSupport(out io.Writer, path string, size int64, results []support.Resu
 		if r.Err != nil {
 			line = r.Problem()
 		}
-		if _, err := fmt.Fprintf(out, "%-40s %s\n", r.Name, line); err != nil {
+		if _, err := printable.Fprintf(out, "%-40s %s\n", r.Name, line); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%s: %d bytes\n", path, size)
+	_, err := printable.Fprintf(out, "%s: %d bytes\n", path, size)
 	return err
 }
 
@@ -153,7 +154,11 @@ func (c *collector) readConfig(ctx context.Context, flags *configFlags) {
 	switch {
 	case len(flags.configFiles()) > 0:
 	case c.status != nil:
-		if c.settingsErr = flags.adoptFrom(ctx, c.client); c.settingsErr != nil {
+		uid, err := flags.adoptFrom(ctx, c.client)
+		if err == nil {
+			err = mayAct(uid)
+		}
+		if c.settingsErr = err; err != nil {
 			return
 		}
 		options = flags.options()
@@ -339,7 +344,7 @@ func (c *collector) writeVersions(_ context.Context, w io.Writer) error {
 	if !ok {
 		return errors.New("this program was built without modules")
 	}
-	_, err := fmt.Fprintf(w, "\n%s", info)
+	_, err := printable.Fprintf(w, "\n%s", printable.Safe(printable.Text(info.String())))
 	return err
 }
 
@@ -377,7 +382,7 @@ func writeIsolation(ctx context.Context, w io.Writer) error {
 		}
 		return "yes"
 	}
-	_, err := fmt.Fprintf(w, "users of their own: %t\nnamespaces: %s\nseccomp: %s\nLandlock ABI: %d\n", m.Root, answer(m.Namespaces), answer(m.Filter), m.Landlock)
+	_, err := printable.Fprintf(w, "users of their own: %t\nnamespaces: %s\nseccomp: %s\nLandlock ABI: %d\n", m.Root, answer(m.Namespaces), answer(m.Filter), m.Landlock)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -77,7 +78,7 @@ finalize": until then the way back is safe.`,
 					return err
 				}
 				which := map[bool]string{false: "old", true: "new"}[keep]
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "stage %s: the %s process has all requests\n", args[0], which)
+				_, err = printable.Fprintf(cmd.OutOrStdout(), "stage %s: the %s process has all requests\n", args[0], which)
 				return err
 			}
 			req := admin.SwapRequest{Stage: args[0], Binary: binary, SHA256: sha256, Allow: allow, Emulate: emulate}
@@ -140,14 +141,14 @@ func printSwapped(out io.Writer, format string, s supervisor.Swapped) error {
 		also = ", and with it " + strings.Join(s.Also, ", ")
 	}
 	if s.Canary != nil {
-		_, err := fmt.Fprintf(out, "stage %s: %s of the requests, by %s, go to %s (version %s, ready after %s)%s, the others to %s; catena status %[1]s shows how it goes\n",
+		_, err := printable.Fprintf(out, "stage %s: %s of the requests, by %s, go to %s (version %s, ready after %s)%s, the others to %s; catena status %[1]s shows how it goes\n",
 			s.Stage, percent.Format(s.Canary.Shares[0]), s.Canary.By, s.To, s.Version, s.Ready.Round(time.Millisecond), also, s.From)
 		return err
 	}
 	if s.Probation > 0 {
 		also += fmt.Sprintf("; on probation for %s", s.Probation)
 	}
-	_, err := fmt.Fprintf(out, "stage %s swapped: %s → %s (version %s, ready after %s)%s\n",
+	_, err := printable.Fprintf(out, "stage %s swapped: %s → %s (version %s, ready after %s)%s\n",
 		s.Stage, s.From, s.To, s.Version, s.Ready.Round(time.Millisecond), also)
 	return err
 }

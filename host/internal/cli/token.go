@@ -14,6 +14,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/join"
 	"github.com/catena-dev/catena/host/internal/pki"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/server"
 )
 
@@ -22,7 +23,11 @@ func tokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Tokens with which another host joins the cluster",
 		Long: `Tokens with which another host gets the authorities and keys of this one (catena join), to serve the same
-objects from the same etcd. The etcd of the configuration has them encrypted until the token expires.`,
+objects from the same etcd. The etcd of the configuration has them encrypted under the token, which it does not have.
+
+The end of a token keeps hosts from joining, and deletes the encrypted keys from etcd's present state only. With the token, whoever
+can read etcd's history opens them until that is compacted (5 to 10 minutes after the end, with the default of store.compactionInterval), and
+whoever has a backup of etcd, or its files, of the time until then opens them for as long as these exist.`,
 	}
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenDeleteCommand())
 	return cmd
@@ -31,13 +36,14 @@ objects from the same etcd. The etcd of the configuration has them encrypted unt
 func tokenCreateCommand() *cobra.Command {
 	var flags configFlags
 	var ttl time.Duration
+	var file string
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Print a new token",
-		Long: `Print a new token. Whoever has it and can read etcd has the keys of the cluster: it is printed this once and kept
-nowhere.`,
+		Long: `Print a new token, or write it into the file of --out. Whoever has it and can read etcd has the keys of the cluster: it is
+printed this once and kept nowhere.`,
 		Example: `  catena token create --config /etc/catena/catena.yaml
-  catena token create --ttl 15m`,
+  catena token create --ttl 15m --out token`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ttl < time.Second {
@@ -48,12 +54,15 @@ nowhere.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-				return err
+				return writeOut(cmd, file, func(w io.Writer) error {
+					_, err := printable.Fprintln(w, token)
+					return err
+				})
 			})
 		},
 	}
 	flags.register(cmd)
+	registerOut(cmd, &file)
 	cmd.Flags().DurationVar(&ttl, "ttl", 2*time.Hour, "how `long` the token is valid")
 	return cmd
 }
@@ -110,9 +119,9 @@ func tokenListCommand() *cobra.Command {
 
 func printTokens(out io.Writer, tokens []join.Issued) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tEXPIRES\tHOST")
+	printable.Fprintf(w, "ID\tEXPIRES\tHOST\n")
 	for _, t := range tokens {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.ID, t.Expires.Local().Format(time.RFC3339), t.Host)
+		printable.Fprintf(w, "%s\t%s\t%s\n", t.ID, t.Expires.Local().Format(time.RFC3339), t.Host)
 	}
 	return w.Flush()
 }
@@ -121,8 +130,11 @@ func tokenDeleteCommand() *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "delete ID",
-		Short: "Make a token useless before it expires",
-		Args:  wantArgs(1, "the ID of a token, as catena token list prints it"),
+		Short: "End a token before it expires",
+		Long: `End a token before it expires: no host can join with it any more. What was encrypted under it is in etcd's history until that is
+compacted, and in backups of etcd; a token that the wrong people may have is a reason to exchange the keys of the cluster.`,
+		Example: `  catena token delete 5794d1d58c63`,
+		Args:    wantArgs(1, "the ID of a token, as catena token list prints it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.withCluster(cmd.Context(), func(ctx context.Context, _ *config.Config, cluster *join.Cluster) error {
 				return cluster.DeleteToken(ctx, args[0])

@@ -20,6 +20,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/dashboard"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 func uiCommand() *cobra.Command {
@@ -54,11 +55,11 @@ kubectl proxy makes it http://127.0.0.1:8001/debug/catena/.`,
 			}
 			token := "/" + rand.Text()
 			address := "http://" + l.Addr().String() + token + "/"
-			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", address)
+			printable.Fprintf(cmd.OutOrStdout(), "%s\n", address)
 			if !noBrowser {
 				closeBrowser, err := openBrowser(address)
 				if err != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "no browser could be opened (%v): open the address above\n", err)
+					printable.Fprintf(cmd.ErrOrStderr(), "no browser could be opened (%v): open the address above\n", err)
 				}
 				defer closeBrowser()
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
@@ -67,7 +68,7 @@ that.`,
 			if n := len(after.Changes); n > 0 && after.Changes[n-1].Error != "" {
 				return fmt.Errorf("catena %s has its place back after %s: %s", after.Host.Version, took, after.Changes[n-1].Error)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "host upgraded: %s → %s (Kubernetes %s, pid %d, ready after %s)\n",
+			_, err = printable.Fprintf(cmd.OutOrStdout(), "host upgraded: %s → %s (Kubernetes %s, pid %d, ready after %s)\n",
 				before.Host.Version, after.Host.Version, after.Host.KubernetesVersion, after.Host.PID, took)
 			return err
 		},
@@ -210,19 +211,19 @@ func printPlan(out io.Writer, format string, p *upgrade.Plan) error {
 		return printJSON(out, p)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s → %s; %d objects in the store, %d compared\n", p.Stage, p.From, p.To, p.Objects, p.Compared)
+	printable.Fprintf(&b, "%s: %s → %s; %d objects in the store, %d compared\n", p.Stage, p.From, p.To, p.Objects, p.Compared)
 	for _, f := range p.Findings {
 		mark := " "
 		if f.Blocks {
 			mark = "!"
 		}
-		fmt.Fprintf(&b, "%s %s: %s: %s\n", mark, f.Topic, f.Name, f.Detail)
+		printable.Fprintf(&b, "%s %s: %s: %s\n", mark, f.Topic, f.Name, f.Detail)
 		for _, c := range f.Clients {
-			fmt.Fprintf(&b, "    %s: %d requests\n", c.UserAgent, c.Requests)
+			printable.Fprintf(&b, "    %s: %d requests\n", c.UserAgent, c.Requests)
 		}
 	}
 	if n := len(p.Blocked()); n > 0 {
-		fmt.Fprintf(&b, "%d findings (!) are in the way\n", n)
+		printable.Fprintf(&b, "%d findings (!) are in the way\n", n)
 	} else {
 		b.WriteString("nothing is in the way\n")
 	}

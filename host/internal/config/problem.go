@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // Problem is one thing that is wrong with a configuration.
@@ -30,23 +30,7 @@ func (p *Problem) Error() string {
 	if p.Key != "" && p.Source != "--set "+p.Key {
 		parts = append(parts, p.Key)
 	}
-	return oneLine(strings.Join(append(parts, p.Message), ": "))
-}
-
-// oneLine escapes control characters, which names and values may hold.
-func oneLine(s string) string {
-	if strings.IndexFunc(s, unicode.IsControl) < 0 {
-		return s
-	}
-	var out strings.Builder
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
+	return printable.Line(strings.Join(append(parts, p.Message), ": "))
 }
 
 // problems collects what is wrong, so that all of it is reported at once.

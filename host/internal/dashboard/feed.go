@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 const (
@@ -95,7 +97,11 @@ func (f *feed) enter() bool {
 	if f.readers++; f.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		f.stop, f.message, f.updated = cancel, nil, make(chan struct{})
-		go f.run(ctx)
+		go panics.Contain(func() { f.run(ctx) }, func(error) { // readers see that there is nothing new, and the page says so
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.stop = nil
+		})()
 	}
 	return true
 }
@@ -103,7 +109,7 @@ func (f *feed) enter() bool {
 func (f *feed) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.readers--; f.readers == 0 {
+	if f.readers--; f.readers == 0 && f.stop != nil {
 		f.stop()
 		f.stop = nil
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -47,6 +48,7 @@ func TestAudit(t *testing.T) {
 		`"objectRef":{"resource":"x","name":"from-body","uid":"u-1"},` +
 		`"requestObject":{"kind":"Thing"},"responseObject":{"kind":"Thing","n":1},` +
 		`"responseStatus":{"reason":"Because","message":"sent","code":201}}`
+	from := relay.Sender{Stage: "core", Serves: true, Kubernetes: true}
 	levels := make(chan string, 1)
 	var s *server
 	flags := open(t)
@@ -54,8 +56,8 @@ func TestAudit(t *testing.T) {
 	flags["audit-log-path"] = []string{log}
 	s = start(t, flags, func(w http.ResponseWriter, r *http.Request) {
 		levels <- propagated(t, s, r).Get(stagev1.HeaderAuditLevel)
-		s.Propagator().ResponseHeader(r, "core", stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
-		s.Propagator().ResponseHeader(r, "core", stagev1.HeaderAudit, sent)
+		s.Propagator().ResponseHeader(r, from, stagev1.HeaderLatency, "etcd=600000000,no-such=1,,x")
+		s.Propagator().ResponseHeader(r, from, stagev1.HeaderAudit, sent)
 		w.WriteHeader(http.StatusCreated)
 	})
 	admin := s.admin(t)
@@ -95,6 +97,18 @@ func TestAudit(t *testing.T) {
 	if level := receive(t, levels); level != "RequestResponse" {
 		t.Errorf("stage gets the level %q", level)
 	}
+
+	// A stage that does not serve the request says nothing of it but in its own name.
+	from = relay.Sender{Stage: "mid", Kubernetes: true}
+	sent = `{"annotations":{"mid.stage.catena.dev/a":"1","rewrite.catena.dev/core":"forged","pod-security.kubernetes.io/enforce-policy":"forged"},` +
+		`"objectRef":{"name":"forged"},"requestObject":{"forged":1},"responseObject":{"forged":1},"responseStatus":{"message":"forged","reason":"forged","code":418}}`
+	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: declined")
+	receive(t, levels)
+	e = waitEvent(t, log, "declined")
+	if text, err := json.Marshal(e); err != nil || strings.Contains(string(text), "forged") || e.ResponseStatus.Code != 201 || e.Annotations["mid.stage.catena.dev/a"] != "1" || len(e.Annotations) != 3 {
+		t.Errorf("event of a request that the stage does not serve: %s, %v", text, err)
+	}
+	from.Serves = true
 
 	sent = "}"
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: malformed")

@@ -12,8 +12,8 @@ import (
 )
 
 // listen returns the socket to serve on: the given one, or one for the address that the flags name if it is nil. From then on
-// the flags name its port.
-func listen(ctx context.Context, flags *Flags, given net.Listener) (*connections, error) {
+// the flags name its port. See trackConnections for refused.
+func listen(ctx context.Context, flags *Flags, given net.Listener, refused func(bound string)) (*connections, error) {
 	serving := flags.options.SecureServing.SecureServingOptions
 	listener := given
 	if given != nil {
@@ -30,7 +30,7 @@ func listen(ctx context.Context, flags *Flags, given net.Listener) (*connections
 	if err := flags.setPort(listener.Addr().(*net.TCPAddr).Port); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	tracked := trackConnections(listener)
+	tracked := trackConnections(listener, refused)
 	serving.Listener = tracked
 	return tracked, nil
 }

@@ -2,8 +2,8 @@ package front
 
 import (
 	"crypto/subtle"
+	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +12,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/connlimit"
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 const (
@@ -23,28 +26,59 @@ const (
 	idleGrace = time.Second
 )
 
-// connections is a listener that can close the connections that came from it.
+// connections is a listener that can close the connections that came from it, and bounds what they hold.
 //
 // net/http's own shutdown asks HTTP/2 clients to close their connections, but not
 // those whose TLS handshake is under way at that moment. Such a connection, if the
 // client then makes no request, would hold up the shutdown for a whole request
 // timeout. https://go.dev/issue/39776 is why it does not count as idle.
 type connections struct {
-	net.Listener
+	*connlimit.Listener
+	bare net.Listener
 	// closed is closed with the listener.
 	closed    chan struct{}
 	closeOnce sync.Once
 	// refusing reports whether connections are closed as they come. The listener itself has
 	// to stay open: Kubernetes' code ends with an error if it does not close it itself.
 	refusing atomic.Bool
-
-	mu   sync.Mutex
-	open map[*connection]struct{}
 }
 
-func trackConnections(l net.Listener) *connections {
-	return &connections{Listener: l, closed: make(chan struct{}), open: map[*connection]struct{}{}}
+// clientHeads is how much the heads of all requests may hold at once while they are being read, before it is known whose they are.
+const clientHeads = 128 << 20
+
+// trackConnections calls refused, which may be nil, with the bound for which connections are closed.
+func trackConnections(l net.Listener, refused func(bound string)) *connections {
+	c := &connections{bare: l, closed: make(chan struct{})}
+	c.Listener = connlimit.New(l, connlimit.Options{
+		Share: connlimit.Clients, Heads: clientHeads,
+		Group: func(net.Conn) (string, error) {
+			if c.refusing.Load() {
+				return "", errRefusing
+			}
+			return "", nil
+		},
+		Refused: func(_, bound string) {
+			if refused != nil {
+				refused(bound)
+			}
+		},
+	})
+	return c
 }
+
+// refusalPause is the time between two lines of the log about connections that are refused.
+const refusalPause = 10 * time.Second
+
+// connectionRefused counts that connections of clients have come to a bound, and logs that now and then.
+func (f *Frontend) connectionRefused(bound string) {
+	f.metrics.observeConnection(bound)
+	now, last := time.Now().UnixNano(), f.refusalLogged.Load()
+	if now-last > int64(refusalPause) && f.refusalLogged.CompareAndSwap(last, now) {
+		f.opts.Log.Warn("connections of clients are refused: they have come to a bound", "bound", bound)
+	}
+}
+
+var errRefusing = errors.New("the server accepts no more connections")
 
 // Close implements net.Listener. The connections stay open.
 func (c *connections) Close() error {
@@ -56,28 +90,20 @@ func (c *connections) Close() error {
 // Accept implements net.Listener.
 func (c *connections) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
-	for err == nil && c.refusing.Load() {
-		_ = conn.Close()
-		conn, err = c.Listener.Accept()
-	}
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(*connlimit.Conn).Conn.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
 	}
-	tracked := &connection{Conn: conn, all: c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[tracked] = struct{}{}
-	return tracked, nil
+	return conn, nil
 }
 
 // file returns a duplicate of the socket. Connections wait for whoever has it when the listener is closed.
 func (c *connections) file() (*os.File, error) {
-	l, ok := c.Listener.(*net.TCPListener)
+	l, ok := c.bare.(*net.TCPListener)
 	if !ok {
-		return nil, fmt.Errorf("%T is not a TCP socket", c.Listener)
+		return nil, fmt.Errorf("%T is not a TCP socket", c.bare)
 	}
 	return l.File()
 }
@@ -118,24 +144,9 @@ func (f *Frontend) holdUntilReady(loopbackToken string) func(http.ResponseWriter
 func (c *connections) refuse() { c.refusing.Store(true) }
 
 func (c *connections) closeAll() {
-	c.mu.Lock()
-	open := slices.Collect(maps.Keys(c.open))
-	c.mu.Unlock()
-	for _, conn := range open {
+	for _, conn := range c.Open() {
 		_ = conn.Close()
 	}
-}
-
-type connection struct {
-	net.Conn
-	all *connections
-}
-
-func (c *connection) Close() error {
-	c.all.mu.Lock()
-	delete(c.all.open, c)
-	c.all.mu.Unlock()
-	return c.Conn.Close()
 }
 
 // requests counts the requests that a handler, with all filters, is working on.
@@ -144,17 +155,22 @@ type requests struct {
 	count atomic.Int64
 	// hold returns when a request may be served, and false if it is not to be; nil if all may at once.
 	hold func(w http.ResponseWriter, r *http.Request) bool
+	// connections are those that requests come on.
+	connections *connections
 }
 
 func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count.Add(1)
 	defer h.count.Add(-1)
+	conn := h.connections.From(r.RemoteAddr)
+	conn.Begin()
+	defer conn.End()
 	if h.hold != nil && !h.hold(w, r) {
 		return
 	}
 	r, handled := withHandled(r)
 	defer handled()
-	h.Handler.ServeHTTP(w, r)
+	h.Handler.ServeHTTP(w, h1.WithTrailers(r))
 }
 
 // closeIdleConnections closes what connections are left when the server shuts down

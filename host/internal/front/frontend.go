@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/catena-dev/catena/host/internal/panics"
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 	"github.com/catena-dev/catena/sdk/servedinformers"
 )
@@ -76,6 +78,8 @@ type Frontend struct {
 	initiated <-chan struct{}
 	drained   <-chan struct{}
 	requests  requests
+	// refusalLogged is when it was logged last that connections are refused, in nanoseconds since 1970.
+	refusalLogged atomic.Int64
 	// handingOver is set when another program is about to serve in the place of this server.
 	handingOver atomic.Bool
 
@@ -91,11 +95,12 @@ type Frontend struct {
 // New binds the port, unless it gets one that is, and builds the server, which does not
 // accept connections before Run. The caller has to call either Run or Close.
 func New(ctx context.Context, opts Options) (*Frontend, error) {
-	listener, err := listen(ctx, opts.Flags, opts.Listener)
+	f := &Frontend{opts: opts, draining: make(chan struct{})}
+	listener, err := listen(ctx, opts.Flags, opts.Listener, f.connectionRefused)
 	if err != nil {
 		return nil, err
 	}
-	f := &Frontend{opts: opts, listener: listener, draining: make(chan struct{})}
+	f.listener, f.requests.connections = listener, listener
 	f.signals.observe = opts.Signal
 	f.health.ready = make(chan struct{})
 	f.health.wasReady = func() { f.signals.came(HasBeenReady) }
@@ -229,7 +234,18 @@ func (f *Frontend) listedPaths() []string {
 
 // Handler returns the server's handler with all its filters, for the socket on
 // which stages call. See WithLoopbackUser.
-func (f *Frontend) Handler() http.Handler { return f.requests.Handler }
+func (f *Frontend) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.requests.Handler.ServeHTTP(w, h1.WithTrailers(r)) })
+}
+
+// Serve has Handler serve a request of this process itself. The error is that it has panicked, as it does, with http.ErrAbortHandler, when
+// the response of a stage breaks off: net/http is not there to end the connection.
+func (f *Frontend) Serve(w http.ResponseWriter, r *http.Request) error {
+	return panics.Call(func() error {
+		f.requests.Handler.ServeHTTP(w, r)
+		return nil
+	})
+}
 
 // Propagator returns what propagates the context of a request to the stages and back.
 func (f *Frontend) Propagator() *Propagator { return f.propagator }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // readyInterval is how often the checks of /readyz are run until all of them pass.
@@ -170,7 +171,7 @@ func (f *Frontend) CheckHealth(ctx context.Context) []CheckResult {
 			}
 		}
 		done[i] = make(chan error, 1)
-		go func() { done[i] <- check.Run(ctx) }()
+		go func() { done[i] <- panics.Call(func() error { return check.Run(ctx) }) }()
 	}
 	for i := range checks {
 		select {

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // AddSignal makes the server respond with 503, not 404, to requests that no stage serves,
@@ -42,7 +44,7 @@ func (f *Frontend) runPreShutdownHooks() error {
 	errs := make([]error, len(f.hooks))
 	var all sync.WaitGroup
 	for i, hook := range f.hooks {
-		all.Go(func() { errs[i] = hook() })
+		all.Go(func() { errs[i] = panics.Call(hook) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -29,9 +29,9 @@ type Metrics struct {
 	registry metrics.KubeRegistry
 	stages   *stageCollector
 
-	hops, swaps, reloads, refusals, limits, shadows *metrics.CounterVec
-	starts                                          *metrics.HistogramVec
-	configured                                      *metrics.Gauge
+	hops, swaps, reloads, refusals, limits, shadows, connections *metrics.CounterVec
+	starts                                                       *metrics.HistogramVec
+	configured                                                   *metrics.Gauge
 }
 
 // newMetrics registers the metrics that the flags do not disable.
@@ -63,6 +63,10 @@ func newMetrics() *Metrics {
 			Name: "catena_shadow_requests_total", Help: "Requests of the sample of a shadow: equal, different, or why they were not compared (moved, dropped, no response, too large, not sent).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
+		connections: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_connections_refused_total", Help: "Connections of clients that were closed because of a bound: descriptors of the process, or heads of requests that are being read.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"bound"}),
 		starts: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "catena_stage_start_duration_seconds", Help: "Time from the launch of a process of a stage until it took over.",
 			Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60}, StabilityLevel: metrics.ALPHA,
@@ -73,7 +77,7 @@ func newMetrics() *Metrics {
 		}),
 	}
 	m.registry.CustomMustRegister(m.stages)
-	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.starts, m.configured)
+	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.connections, m.starts, m.configured)
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -126,6 +130,9 @@ func (m *Metrics) ObserveSwap(stage, result string) { m.swaps.WithLabelValues(st
 
 // ObserveLimit counts that a stage has come to a limit.
 func (m *Metrics) ObserveLimit(stage, limit string) { m.limits.WithLabelValues(stage, limit).Inc() }
+
+// observeConnection counts a connection of a client that is refused because of a bound.
+func (m *Metrics) observeConnection(bound string) { m.connections.WithLabelValues(bound).Inc() }
 
 // ObserveShadow counts a request of a sample by what became of it.
 func (m *Metrics) ObserveShadow(stage, result string) {

@@ -27,7 +27,16 @@ const operatorTimeout = time.Second
 // HandleChain makes a handler serve ChainPath, after the filters. It is to be called
 // before Run.
 func (f *Frontend) HandleChain(h http.Handler) {
-	f.server.Handler.NonGoRestfulMux.UnlistedHandle(ChainPath, h)
+	f.server.Handler.NonGoRestfulMux.UnlistedHandle(ChainPath, sandboxed(h))
+}
+
+// sandboxed keeps browsers from executing anything of what stages have a part in: it is in the origin of the API.
+func sandboxed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		h.ServeHTTP(w, r)
+	})
 }
 
 // HandleDashboard makes a handler serve DashboardPath and all paths below it that have no other handler, after the filters. It
@@ -44,7 +53,7 @@ const StagePagesPath = "/debug/catena/stages/"
 // HandleStagePages makes a handler serve what is below StagePagesPath, after the filters. It is to be called
 // before Run.
 func (f *Frontend) HandleStagePages(h http.Handler) {
-	f.server.Handler.NonGoRestfulMux.UnlistedHandlePrefix(StagePagesPath, h)
+	f.server.Handler.NonGoRestfulMux.UnlistedHandlePrefix(StagePagesPath, sandboxed(h))
 }
 
 // isProfile reports whether a request may take as long as its client likes, as those of /debug/pprof/ may.

@@ -109,15 +109,24 @@ func (c *Propagator) HostHeader(key string) bool {
 	return key == auditIDKey || key == "Traceparent" || key == "Tracestate"
 }
 
-// ResponseHeader handles a header that a stage has sent to the host.
-func (c *Propagator) ResponseHeader(r *http.Request, _, key, value string) {
+// HostResponseHeader reports whether only the host sets the header: what its filters identify the request by, and who may read
+// the response in a browser.
+func (c *Propagator) HostResponseHeader(key string) bool {
+	return key == auditIDKey || strings.HasPrefix(key, "X-Kubernetes-Pf-") || strings.HasPrefix(key, "Access-Control-")
+}
+
+// ResponseHeader handles a header that a stage has sent to the host. Of a stage that does not serve the request, no more counts than
+// the time that it has had it, and annotations in its own name.
+func (c *Propagator) ResponseHeader(r *http.Request, from relay.Sender, key, value string) {
 	switch key {
 	case stagev1.HeaderAudit:
-		addAudit(r.Context(), value)
+		addAudit(r.Context(), from, value)
 	case stagev1.HeaderLatency:
-		addLatency(r.Context(), value)
+		addLatency(r.Context(), from, value)
 	case stagev1.HeaderInitializing:
-		watchInitializing(r.Context())
+		if from.Serves {
+			watchInitializing(r.Context())
+		}
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/catena-dev/catena/host/internal/auditheader"
+	"github.com/catena-dev/catena/host/internal/relay"
 )
 
 // addAudit adds a stage's part to the audit event of its request, as far as the event's
-// level allows.
-func addAudit(ctx context.Context, value string) {
+// level, and what the stage does with the request, allow.
+func addAudit(ctx context.Context, from relay.Sender, value string) {
 	ac := audit.AuditContextFrom(ctx)
 	if !ac.Enabled() {
 		return
@@ -29,6 +30,10 @@ func addAudit(ctx context.Context, value string) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Stage sent a malformed audit header", "auditID", ac.AuditID())
 		return
+	}
+	added, dropped := added.Restrict(from.Stage, from.Serves, from.Kubernetes)
+	if len(dropped) > 0 {
+		klog.FromContext(ctx).V(2).Info("Left out of an audit event what the stage may not add", "stage", from.Stage, "serves", from.Serves, "leftOut", dropped, "auditID", ac.AuditID())
 	}
 	audit.AddAuditAnnotationsMap(ctx, added.Annotations)
 	logRequest(ctx, added.ObjectRef, added.RequestObject)
@@ -46,7 +51,7 @@ func unknown(raw json.RawMessage) *runtime.Unknown {
 
 // addLatency adds durations that a stage has measured, NAME=NANOSECONDS separated by
 // commas, to those of its request.
-func addLatency(ctx context.Context, value string) {
+func addLatency(ctx context.Context, from relay.Sender, value string) {
 	trackers, ok := request.LatencyTrackersFrom(ctx)
 	if !ok {
 		return
@@ -54,8 +59,12 @@ func addLatency(ctx context.Context, value string) {
 	for item := range strings.SplitSeq(value, ",") {
 		name, number, _ := strings.Cut(item, "=")
 		nanoseconds, err := strconv.ParseInt(number, 10, 64)
-		if tracker := trackerOf(trackers, strings.TrimSpace(name)); err == nil && tracker != nil && nanoseconds > 0 {
-			tracker.TrackDuration(time.Duration(nanoseconds))
+		took := time.Duration(nanoseconds)
+		if !from.Serves {
+			took = min(took, from.Had)
+		}
+		if tracker := trackerOf(trackers, strings.TrimSpace(name)); err == nil && tracker != nil && took > 0 {
+			tracker.TrackDuration(took)
 		}
 	}
 }

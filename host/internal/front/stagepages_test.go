@@ -21,6 +21,7 @@ func TestStagePages(t *testing.T) {
 			s.PageError(w, r, http.StatusNotImplemented, "there is nothing")
 			return
 		}
+		w.Header().Set("Content-Type", strings.TrimPrefix(r.URL.RawQuery, "type="))
 		if _, limited := r.Context().Deadline(); limited {
 			w.WriteHeader(http.StatusAccepted)
 		}
@@ -42,6 +43,13 @@ func TestStagePages(t *testing.T) {
 		}
 		if !s.Serves(front.StagePagesPath + path) {
 			t.Errorf("%s is not the host's own", path)
+		}
+	}
+	// Browsers execute nothing of them, whatever they are called.
+	for _, page := range []string{"core/statusz?type=text/html", "core/x?type=image/svg+xml", "core/x?type=application/xhtml+xml", "core/x?type=text/xml", "core/x?type=", "core/nothing"} {
+		header := s.getAs("jane", nil, front.StagePagesPath+page).header
+		if header.Get("Content-Security-Policy") != "sandbox; default-src 'none'" || header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", page, header)
 		}
 	}
 	a := s.getAs("jane", nil, front.StagePagesPath+"core/nothing")

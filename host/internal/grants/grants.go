@@ -84,6 +84,9 @@ func (g Grants) AllowsClaim(c claim.Claim) bool {
 	return !NeedsGrant(c) || slices.ContainsFunc(g.Claims, func(granted claim.Claim) bool { return granted.Contains(c) })
 }
 
+// Kubernetes reports whether the stage may have paths of the Kubernetes API.
+func (g Grants) Kubernetes() bool { return slices.ContainsFunc(g.Claims, NeedsGrant) }
+
 // Check returns an error that says what a stage needs and is not granted, and what to add
 // to its configuration.
 func (g Grants) Check(stage string, needs *stagev1.Needs) error {

@@ -39,13 +39,19 @@ func Dir(dir string) (wasOpen bool, err error) {
 	if info.Mode().Perm()&othersMode == 0 {
 		return false, nil
 	}
-	return true, f.Chmod(0o700)
+	return !passableByStages(info), f.Chmod(0o700)
 }
 
 // IsOpen reports whether a directory exists and other users can enter or list it.
 func IsOpen(dir string) bool {
 	info, err := os.Stat(dir)
-	return err == nil && info.IsDir() && info.Mode().Perm()&othersMode != 0
+	return err == nil && info.IsDir() && info.Mode().Perm()&othersMode != 0 && !passableByStages(info)
+}
+
+// passableByStages reports whether stages, and no others, can pass through a directory, and do no more.
+func passableByStages(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode().Perm()&othersMode == 0o010 && IsStageID(int(stat.Gid))
 }
 
 // follow returns the target of a link that belongs to this user or root, and any other path

@@ -1,33 +1,60 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// PeerOf returns who is at the other end of a connection of a Unix socket. The error is
-// ErrNoPeers on a system that does not say.
+// PeerOf returns who is at the other end of a connection of a Unix socket: the process that has connected, which may have ended and
+// left the connection to others. The error is ErrNoPeers on a system that does not say.
 func PeerOf(c net.Conn) (Peer, error) {
-	local, ok := c.(*net.UnixConn)
-	if !ok {
-		return Peer{}, fmt.Errorf("%T is not a connection of a Unix socket", c)
-	}
-	raw, err := local.SyscallConn()
-	if err != nil {
-		return Peer{}, err
-	}
 	var peer *unix.Ucred
-	var peerErr error
-	err = raw.Control(func(fd uintptr) {
-		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	err := control(c, func(fd int) (err error) {
+		peer, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
 	})
 	if err != nil {
-		return Peer{}, err
+		return Peer{}, fmt.Errorf("peer credentials: %w", err)
 	}
-	if peerErr != nil {
-		return Peer{}, fmt.Errorf("peer credentials: %w", peerErr)
+	return Peer{PID: int(peer.Pid), UID: int(peer.Uid), conn: c}, nil
+}
+
+// Lives reports whether the process still runs: its id has not become another's. It is true where the kernel, before Linux 6.5, does
+// not tell.
+func (p Peer) Lives() bool {
+	lives := true
+	err := control(p.conn, func(fd int) error {
+		process, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		if errors.Is(err, unix.ENOPROTOOPT) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer unix.Close(process)
+		err = unix.PidfdSendSignal(process, 0, nil, 0)
+		lives = err == nil || errors.Is(err, unix.EPERM)
+		return nil
+	})
+	return lives && err == nil
+}
+
+func control(c net.Conn, f func(fd int) error) error {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("%T has no descriptor", c)
 	}
-	return Peer{PID: int(peer.Pid), UID: int(peer.Uid)}, nil
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
 }

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 )
@@ -9,17 +10,12 @@ import (
 // Listen opens a Unix socket for processes of this user and of root: its mode is 0600, and
 // connections of other users are closed unread. Its directory must have mode 0700, since
 // the mode of the socket is set a moment after it was made.
-func Listen(path string) (net.Listener, error) {
-	return listenWith(path, isOwn)
-}
+func Listen(path string) (net.Listener, error) { return ListenFor(path, Own) }
 
-// ListenFor is Listen for a socket to which more users may connect, once its mode is changed. The
-// directory goes on keeping out all for whom the socket is not mounted elsewhere.
-func ListenFor(path string, also func(uid int) bool) (net.Listener, error) {
-	return listenWith(path, func(uid int) bool { return isOwn(uid) || also(uid) })
-}
-
-func listenWith(path string, allowed func(uid int) bool) (net.Listener, error) {
+// ListenFor is Listen for the processes for which admit returns no error. Other users can connect once the mode of the socket is
+// changed; the directory goes on keeping out all for whom the socket is not mounted elsewhere. Where the system does not
+// tell who connects, admit is not asked.
+func ListenFor(path string, admit func(Peer) error) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
@@ -27,19 +23,24 @@ func listenWith(path string, allowed func(uid int) bool) (net.Listener, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return listener{UnixListener: l, allowed: allowed}, nil
+	return listener{UnixListener: l, admit: admit}, nil
 }
 
-// isOwn reports whether a user is that of this process or root.
-func isOwn(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+// Own returns an error for a process of another user than that of this one and root.
+func Own(p Peer) error {
+	if p.UID == 0 || p.UID == os.Geteuid() {
+		return nil
+	}
+	return fmt.Errorf("process %d is of user %d", p.PID, p.UID)
+}
 
-// listener accepts the connections of allowed users only, where the system tells whose they are.
+// listener accepts the connections of processes that are admitted.
 type listener struct {
 	*net.UnixListener
-	allowed func(uid int) bool
+	admit func(Peer) error
 }
 
-// Accept returns the next connection that is allowed.
+// Accept returns the next connection that is admitted.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -47,7 +48,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer, err := PeerOf(c)
-		if err == nil && l.allowed(peer.UID) || errors.Is(err, ErrNoPeers) {
+		if err == nil && l.admit(peer) == nil || errors.Is(err, ErrNoPeers) {
 			return c, nil
 		}
 		_ = c.Close()

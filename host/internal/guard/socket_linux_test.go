@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(callEnv); path != "" {
 		os.Exit(call(path))
 	}
+	if path := os.Getenv(serveEnv); path != "" {
+		os.Exit(serveAt(path))
+	}
 	os.Exit(m.Run())
 }
 

@@ -30,7 +30,7 @@ func TestOpenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, argv, err := l.Wrap(p.Binary, []string{"sh", "-c", "ulimit -Sn; ulimit -Hn; ulimit -n 200 || echo refused"}, attr)
+	path, argv, err := l.Wrap(p.Binary, []string{"sh", "-c", "ulimit -Sn; ulimit -Hn; ulimit -n 200 || echo refused"}, -1, attr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/isolation/seccomp"
 )
 
 // argument is the first argument of the host's binary that makes it the process between host
@@ -31,6 +34,9 @@ type launch struct {
 	// Path and Argv are what it executes. It only tries all means if there is none.
 	Path string   `json:"path"`
 	Argv []string `json:"argv"`
+	// Binary is the path of the file that is executed, and Inherited the descriptor by which Path leads to it.
+	Binary    string `json:"binary"`
+	Inherited int    `json:"inherited"`
 	// Namespaces says that it has namespaces of its own, which need a view.
 	Namespaces bool    `json:"namespaces"`
 	View       []entry `json:"view"`
@@ -38,33 +44,80 @@ type launch struct {
 	Dirs []string `json:"dirs"`
 	// MapSelf says that it has to map its own user, of this id in both namespaces.
 	MapSelf bool `json:"mapSelf"`
-	// Become is the user in its namespace that it becomes, 0 if none.
+	// Become is the user that it becomes, as it is in its namespace; 0 if none. Group is one that it is a member of besides.
 	Become int `json:"become"`
+	Group  int `json:"group"`
 	UID    int `json:"uid"`
 	GID    int `json:"gid"`
 	// Filter and Landlock say what else is applied.
-	Filter   bool `json:"filter"`
-	Landlock int  `json:"landlock"`
-	Network  bool `json:"network"`
-	// OpenFiles is how many files may be open, 0 if that stays as it is.
-	OpenFiles uint64 `json:"openFiles,omitempty"`
+	Filter   *seccomp.Options `json:"filter"`
+	Landlock int              `json:"landlock"`
+	Network  bool             `json:"network"`
+	// OpenFiles is how many files may be open, and Processes how many processes the user may have, 0 if that stays as it is.
+	OpenFiles uint64 `json:"openFiles"`
+	Processes uint64 `json:"processes"`
 }
 
 // Detect finds out what this machine can do, by doing it with a process that ends at once.
 func Detect(ctx context.Context) *Machine {
-	m := &Machine{Root: os.Geteuid() == 0, Filter: filterAvailable(), Landlock: landlockVersion()}
-	m.Namespaces = m.try(ctx)
+	m := &Machine{Root: os.Geteuid() == 0, Filter: seccomp.Available(), Landlock: landlockVersion()}
+	if m.Root {
+		m.OwnUsers = changesUsers()
+	}
+	m.Namespaces = explained(m.try(ctx))
 	return m
+}
+
+// explained adds to the reason for which there are no namespaces what else it can mean.
+func explained(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errProc):
+		return fmt.Errorf("%w: parts of /proc are masked, as in containers by default", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: a seccomp profile, as in containers by default, or the system forbids user namespaces", err)
+	case errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w: the system forbids programs without an AppArmor profile to use user namespaces", err)
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w: user.max_user_namespaces is reached", err)
+	}
+	return err
+}
+
+// errProc is why a view has no processes.
+var errProc = errors.New("/proc cannot be mounted")
+
+// changesUsers returns why this process, which is root's, cannot give processes to other users.
+func changesUsers() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	var lacks []string
+	for _, c := range []struct {
+		name   string
+		number uint
+	}{{"CAP_CHOWN", unix.CAP_CHOWN}, {"CAP_FOWNER", unix.CAP_FOWNER}, {"CAP_KILL", unix.CAP_KILL}, {"CAP_SETGID", unix.CAP_SETGID}, {"CAP_SETUID", unix.CAP_SETUID}} {
+		if have[0].Effective&(1<<c.number) == 0 {
+			lacks = append(lacks, c.name)
+		}
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("catena runs as root without %s", strings.Join(lacks, ", "))
+	}
+	return nil
 }
 
 // try runs the launch step, without a plugin.
 func (m *Machine) try(ctx context.Context) error {
 	l := &Launcher{plan: plan{namespaces: true, filter: m.Filter == nil, landlock: m.Landlock}, view: sortView(system())}
-	if m.Root {
-		l.uid = firstUser
+	if m.Root && m.OwnUsers == nil {
+		l.own, l.uid = true, guard.FirstStageID
 	}
 	attr := &os.ProcAttr{Env: []string{}, Files: []*os.File{nil, nil, nil}, Sys: &syscall.SysProcAttr{}}
-	path, argv, err := l.Wrap("", nil, attr)
+	path, argv, err := l.Wrap("", nil, -1, attr)
 	if err != nil {
 		return err
 	}
@@ -94,12 +147,22 @@ type Launcher struct {
 	missing []error
 	view    []entry
 	dirs    []string
+	binary  string
 	dir     string // of the process alone
 	net     bool
 	files   uint64   // that may be open
+	uid     int      // its own; 0 if it has the user of this process
+	group   int      // that may pass through directories of the host; 0 if it need not
 	read    *os.File // of the status
 	write   *os.File
 }
+
+// maxFiles is how many files a process may have open unless that is configured, and maxProcesses how many processes and threads
+// its user may have. What the kernel holds for them is the memory of no process.
+const (
+	maxFiles     = 16384
+	maxProcesses = 4096
+)
 
 // Prepare decides what isolates a process, and prepares its files. env is the environment that
 // it will have. It returns nil if nothing is to be done.
@@ -108,9 +171,9 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 		return nil, reclaim(p.DataDir)
 	}
 	if m == nil {
-		m = &Machine{Namespaces: errors.New("were not looked for"), Filter: errors.New("was not looked for")}
+		m = &Machine{Root: os.Geteuid() == 0, Namespaces: errors.New("were not looked for"), Filter: errors.New("was not looked for")}
 	}
-	pl, missing := m.plan(p, userOf(p), p.ownUser())
+	pl, missing := m.plan(p)
 	if p.Mode == Required && len(missing) > 0 {
 		return nil, refusal(p.Stage, missing)
 	}
@@ -119,23 +182,95 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 		return nil, err
 	}
 	if !pl.namespaces {
-		view = exposed(view, p.Binary, p.Hidden)
+		view = exposed(view, p.Binary)
 	}
-	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), dir: p.Dir, net: p.Network, files: p.OpenFiles}
-	return l, errors.Join(l.give(p.DataDir, p.Dir), l.open(p.Sockets))
+	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), binary: p.Binary, dir: p.Dir, net: p.Network, files: p.OpenFiles}
+	if l.files == 0 {
+		l.files = maxFiles
+	}
+	if pl.own {
+		if err := l.giveUser(m, p); err != nil {
+			return nil, fmt.Errorf("isolation: %w; or set stages.%s.isolation to off, if the stage is to have the rights of root", err, p.Stage)
+		}
+	}
+	return l, nil
 }
 
-// open lets the process' own user connect to sockets. Their directories keep out all others.
-func (l *Launcher) open(sockets []string) error {
-	for _, socket := range sockets {
-		if l.uid == 0 {
-			continue
+// giveUser gives the process a user of its own, with what that needs. A process of a stage never has the user root.
+func (l *Launcher) giveUser(m *Machine, p Process) error {
+	if m.OwnUsers != nil {
+		return fmt.Errorf("a user of its own: %w", m.OwnUsers)
+	}
+	users := m.Users
+	var err error
+	if users == nil {
+		if users, err = OpenUsers(""); err != nil {
+			return err
 		}
-		if err := os.Chmod(socket, 0o666); err != nil {
+	}
+	if l.uid, err = users.Of(p.Stage); err != nil {
+		return err
+	}
+	if !l.namespaces {
+		if l.group, err = users.group(); err != nil {
+			return err
+		}
+	}
+	if err := p.readable(l.uid); err != nil {
+		return fmt.Errorf("a user of its own: %w", err)
+	}
+	return errors.Join(l.give(p.DataDir, p.Dir), l.open(p))
+}
+
+// readable returns an error if a file that the process needs keeps its user out.
+func (p Process) readable(uid int) error {
+	if p.Binary == "" {
+		return nil
+	}
+	granted, err := p.files()
+	if err != nil {
+		return err
+	}
+	errs := []error{permits(p.Binary, uid, unix.R_OK|unix.X_OK), permits(filepath.Dir(p.Binary), uid, unix.R_OK)}
+	for _, f := range granted {
+		rights := unix.R_OK
+		if f.write {
+			rights |= unix.W_OK
+		}
+		errs = append(errs, permits(f.path, uid, rights))
+	}
+	for _, err := range errs {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// open lets the process' own user connect to sockets. Their directories keep out all others, and without namespaces
+// let a group pass in which only stages are.
+func (l *Launcher) open(p Process) error {
+	for _, socket := range p.Sockets {
+		if err := os.Chmod(socket, 0o666); err != nil {
+			return err
+		}
+	}
+	if l.namespaces {
+		return nil
+	}
+	own := append(slices.Clone(p.Own), filepath.Dir(p.Dir))
+	for _, path := range append([]string{p.DataDir, p.Dir}, p.Sockets...) {
+		if path == "" {
+			continue
+		}
+		if err := pass(path, own, l.uid, l.group); err != nil {
+			return err
+		}
+	}
+	if p.Socket == "" {
+		return nil
+	}
+	return os.Lchown(p.Socket, l.uid, -1)
 }
 
 // Means are the names of what isolates the process.
@@ -159,7 +294,7 @@ func (l *Launcher) CanRead(path string) bool {
 	if l == nil || !l.namespaces && l.landlock == 0 {
 		return true
 	}
-	if l.uid != 0 && othersCan(path, 0o4) != nil {
+	if l.uid != 0 && permits(path, l.uid, unix.R_OK) != nil {
 		return false
 	}
 	return shows(l.view, path)
@@ -171,36 +306,6 @@ func (l *Launcher) UID() int {
 		return os.Geteuid()
 	}
 	return l.uid
-}
-
-// userOf is the user of a stage, the same in all runs.
-func userOf(p Process) int {
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, p.Stage+"\x00"+p.DataDir)
-	return firstUser + int(h.Sum32()%(lastUser-firstUser+1))
-}
-
-// ownUser returns why a process cannot have a user of its own: the mode of a file that it needs
-// keeps other users out.
-func (p Process) ownUser() error {
-	errs := []error{othersCan(p.Binary, 0o5), othersCan(filepath.Dir(p.Binary), 0o5)}
-	granted, err := p.files()
-	if err != nil {
-		return err
-	}
-	for _, f := range granted {
-		bits := os.FileMode(0o4)
-		if f.write {
-			bits |= 0o2
-		}
-		errs = append(errs, othersCan(f.path, bits))
-	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // give makes directories the property of the process' own user.
@@ -216,16 +321,25 @@ func (l *Launcher) give(dirs ...string) error {
 	return nil
 }
 
-// Wrap returns what to start in the place of path and argv, and adds to attr what that needs.
-func (l *Launcher) Wrap(path string, argv []string, attr *os.ProcAttr) (string, []string, error) {
+// Wrap returns what to start in the place of path and argv, and adds to attr what that needs. The file
+// that path leads to is inherited as that descriptor; its index in attr.Files.
+func (l *Launcher) Wrap(path string, argv []string, inherited int, attr *os.ProcAttr) (string, []string, error) {
 	var err error
 	if l.read, l.write, err = os.Pipe(); err != nil {
 		return "", nil, fmt.Errorf("isolation: %w", err)
 	}
 	c := launch{
-		Status: len(attr.Files), Path: path, Argv: argv,
-		Namespaces: l.namespaces, View: l.view, Dirs: l.dirs, UID: os.Geteuid(), GID: os.Getegid(),
-		Filter: l.filter, Landlock: l.landlock, Network: l.net, OpenFiles: l.files,
+		Status: len(attr.Files), Path: path, Argv: argv, Binary: l.binary, Inherited: inherited,
+		Namespaces: l.namespaces, View: l.view, Dirs: l.dirs, UID: os.Geteuid(), GID: os.Getegid(), Become: l.uid, Group: l.group,
+		Landlock: l.landlock, Network: l.net, OpenFiles: l.files,
+	}
+	if l.filter {
+		c.Filter = &seccomp.Options{
+			Internet: l.namespaces || l.net, SharedFiles: l.shared(), SharedProcesses: l.shared(), Truncate: l.landlock >= landlockTruncate,
+		}
+	}
+	if !l.shared() { // others of the user would count
+		c.Processes = maxProcesses
 	}
 	attr.Files = append(attr.Files, l.write)
 	attr.Env = temporary(attr.Env, l.namespaces, l.dir)
@@ -255,18 +369,14 @@ func (l *Launcher) namespace(c *launch, attr *os.ProcAttr) {
 		attr.Sys.Cloneflags |= unix.CLONE_NEWNET
 	}
 	attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID}
-	switch {
-	case os.Geteuid() != 0:
+	if l.uid == 0 {
 		c.MapSelf = true
-	case l.uid != 0:
-		c.Become = nobody()
-		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: c.Become, HostID: l.uid, Size: 1}}
-		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: c.Become, HostID: l.uid, Size: 1}}
-		attr.Sys.GidMappingsEnableSetgroups = true
-	default:
-		attr.Sys.UidMappings = []syscall.SysProcIDMap{{HostID: 0, Size: 1}}
-		attr.Sys.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		return
 	}
+	c.Become = nobody()
+	attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: c.Become, HostID: l.uid, Size: 1}}
+	attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: c.Become, HostID: l.uid, Size: 1}}
+	attr.Sys.GidMappingsEnableSetgroups = true
 }
 
 // nobody is the user that users without a mapping are seen as.
@@ -299,6 +409,9 @@ func (l *Launcher) Wait() error {
 	}
 	number, message, _ := strings.Cut(problem, " ")
 	errno, _ := strconv.Atoi(number)
+	if strings.HasPrefix(message, errProc.Error()) {
+		return fmt.Errorf("isolation: %w", errProc)
+	}
 	return &launchError{text: message, errno: syscall.Errno(errno)}
 }
 

@@ -19,6 +19,15 @@ func HideMemory() error { return nil }
 // Detect finds that nothing is available on this system.
 func Detect(context.Context) *Machine { return &Machine{Namespaces: errSystem, Filter: errSystem} }
 
+// Users are not available on this system.
+type Users struct{}
+
+// OpenUsers returns nil.
+func OpenUsers(string) (*Users, error) { return nil, nil }
+
+// Has returns false.
+func (u *Users) Has(int) bool { return false }
+
 // Launcher is not available on this system.
 type Launcher struct{}
 
@@ -43,7 +52,7 @@ func (l *Launcher) CanRead(string) bool { return true }
 func (l *Launcher) UID() int { return os.Geteuid() }
 
 // Wrap changes nothing.
-func (l *Launcher) Wrap(path string, argv []string, _ *os.ProcAttr) (string, []string, error) {
+func (l *Launcher) Wrap(path string, argv []string, _ int, _ *os.ProcAttr) (string, []string, error) {
 	return path, argv, nil
 }
 

@@ -2,6 +2,8 @@ package isolation
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,22 +15,26 @@ func TestPlan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		machine Machine
 		spec    Spec
-		uidErr  error
 		means   string
 		missing string
 	}{
-		"all as root": {Machine{Root: true, Landlock: 7}, Spec{}, nil, "uid nnp nocore userns mnt pid ipc uts net seccomp landlock7", ""},
-		"all":         {Machine{Landlock: 7}, Spec{}, nil, "nnp nocore userns mnt pid ipc uts net seccomp landlock7", ""},
-		"network":     {Machine{Landlock: 4}, Spec{Network: true}, nil, "nnp nocore userns mnt pid ipc uts seccomp landlock4", ""},
-		"private binary": {Machine{Root: true, Landlock: 7}, Spec{}, lacks,
-			"nnp nocore userns mnt pid ipc uts net seccomp landlock7", "a user of its own: no"},
-		"no namespaces": {Machine{Root: true, Landlock: 7, Namespaces: lacks}, Spec{}, nil, "nnp nocore seccomp landlock7", "namespaces: no"},
-		"nothing": {Machine{Namespaces: lacks, Filter: lacks}, Spec{}, nil, "nnp nocore",
-			"namespaces: no; seccomp: no; landlock: the kernel has none"},
+		"all as root": {Machine{Root: true, Landlock: 9}, Spec{}, "uid nnp nocore userns mnt pid ipc uts net seccomp landlock9", ""},
+		"all":         {Machine{Landlock: 7}, Spec{}, "nnp nocore userns mnt pid ipc uts net seccomp landlock7", ""},
+		"network":     {Machine{Landlock: 4}, Spec{Network: true}, "nnp nocore userns mnt pid ipc uts seccomp landlock4", ""},
+		"no namespaces": {Machine{Root: true, Landlock: 7, Namespaces: lacks}, Spec{}, "uid nnp nocore seccomp landlock7",
+			"namespaces (no): the stage can connect to sockets of other programs that are open to its user, can leave processes that outlive a host which is killed"},
+		"no namespaces as a user": {Machine{Landlock: 5, Namespaces: lacks}, Spec{}, "nnp nocore seccomp landlock5",
+			"namespaces (no): the stage has the user of catena, can connect to sockets of other programs that are open to its user, can send signals to the host, can leave processes that outlive a host which is killed"},
+		"new kernel as a user": {Machine{Landlock: 9, Namespaces: lacks}, Spec{}, "nnp nocore seccomp landlock9",
+			"namespaces (no): the stage has the user of catena, can leave processes that outlive a host which is killed"},
+		"nothing": {Machine{Namespaces: lacks, Filter: lacks}, Spec{}, "nnp nocore",
+			"namespaces (no): the stage has the user of catena, sees other processes, can connect to sockets of other programs that are open to its user, can send signals to the host, " +
+				"can leave processes that outlive a host which is killed; " +
+				"seccomp (no): the stage can make every system call; landlock (the kernel has none): the stage can read and write all files of the user that runs catena, keys included"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pl, missing := tc.machine.plan(Process{Spec: tc.spec}, firstUser, tc.uidErr)
+			pl, missing := tc.machine.plan(Process{Spec: tc.spec})
 			var texts []string
 			for _, err := range missing {
 				texts = append(texts, err.Error())
@@ -39,8 +45,8 @@ func TestPlan(t *testing.T) {
 			if got := strings.Join(texts, "; "); got != tc.missing {
 				t.Errorf("missing is %q, want %q", got, tc.missing)
 			}
-			if own := slices.Contains(pl.means, meansUID); own != (pl.uid == firstUser) {
-				t.Errorf("the user is %d", pl.uid)
+			if own := slices.Contains(pl.means, meansUID); own != pl.own {
+				t.Errorf("a user of its own: %v", pl.own)
 			}
 		})
 	}
@@ -85,15 +91,24 @@ func TestViewIsSorted(t *testing.T) {
 	}
 }
 
-// Without a view of its own, a directory that holds something hidden is left out.
+// Without a view of its own, there is what a directory holds besides something hidden in the place of that directory.
 func TestExposed(t *testing.T) {
 	t.Parallel()
-	got := exposed([]entry{
-		{Path: "/opt", Access: readOnly}, {Path: "/opt/catena/data", Access: hidden}, {Path: "/opt/catena", Access: readOnly},
-		{Path: "/opt/catena/data/stages/a", Access: readWrite}, {Path: "/usr", Access: readOnly},
-	}, "/opt/catena/catena-stage-a", []string{"/opt/catena/data"})
+	base := t.TempDir()
+	for _, path := range []string{"opt/catena/data/stages/a", "opt/catena/secret", "opt/catena/other", "opt/tool", "usr"} {
+		if err := os.MkdirAll(filepath.Join(base, path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := func(path string) string { return filepath.Join(base, path) }
+	view := sortView([]entry{
+		{Path: in("opt"), Access: readOnly}, {Path: in("opt/catena/data"), Access: hidden}, {Path: in("opt/catena/secret"), Access: hidden},
+		{Path: in("opt/catena"), Access: readOnly}, {Path: in("opt/catena/data/stages/a"), Access: readWrite}, {Path: in("usr"), Access: readOnly},
+	})
+	got := exposed(view, in("opt/catena/catena-stage-a"))
 	want := []entry{
-		{Path: "/opt/catena/catena-stage-a", Access: readOnly}, {Path: "/opt/catena/data/stages/a", Access: readWrite}, {Path: "/usr", Access: readOnly},
+		{Path: in("opt/catena/other"), Access: readOnly, Optional: true}, {Path: in("opt/tool"), Access: readOnly, Optional: true},
+		{Path: in("opt/catena/catena-stage-a"), Access: readOnly}, {Path: in("opt/catena/data/stages/a"), Access: readWrite}, {Path: in("usr"), Access: readOnly},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // chownAll gives a directory and all that is in it to a user, unless the directory is the user's
@@ -42,7 +44,7 @@ func reclaim(dir string) error {
 		return nil
 	}
 	owner, err := ownerOf(dir)
-	if err != nil || !IsStageUser(owner) {
+	if err != nil || !guard.IsStageID(owner) {
 		return err
 	}
 	return os.Lchown(dir, 0, 0)

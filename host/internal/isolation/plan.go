@@ -1,16 +1,18 @@
 package isolation
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 )
 
 // Machine is what this machine can do. The zero value can do nothing.
 type Machine struct {
-	// Root is set if processes can be given to other users.
+	// Root is set if this process runs as root: stages have users of their own then.
 	Root bool
+	// Users gives them; they are given for the life of this process if it is nil.
+	Users *Users
+	// OwnUsers is why root cannot give processes to other users, nil if it can.
+	OwnUsers error
 	// Namespaces is why there are none, nil if there are.
 	Namespaces error
 	// Filter is why there is no seccomp filter, nil if there is.
@@ -37,16 +39,22 @@ const (
 type plan struct {
 	means      []string
 	namespaces bool
-	uid        int // of its own; 0 if it keeps the host's
+	own        bool // whether it has a user of its own
 	filter     bool
 	landlock   int
 }
 
-// plan decides what is done for a process, and returns an error for each means that is not
-// available. uidErr is why the process cannot have a user of its own.
-func (m *Machine) plan(p Process, uid int, uidErr error) (plan, []error) {
+// shared reports whether the process has the user of other processes, and sees what they see.
+func (pl plan) shared() bool { return !pl.namespaces && !pl.own }
+
+// plan decides what is done for a process, and returns an error for each means that is not available, which says what the
+// stage can do for want of it.
+func (m *Machine) plan(p Process) (plan, []error) {
 	var missing []error
-	pl := plan{means: []string{meansNNP, meansNoCore}}
+	pl := plan{own: m.Root, means: []string{meansNNP, meansNoCore}}
+	if m.Root {
+		pl.means = append([]string{meansUID}, pl.means...)
+	}
 	if m.Namespaces == nil {
 		pl.namespaces = true
 		pl.means = append(pl.means, meansUser, meansMount, meansPID, meansIPC, meansUTS)
@@ -54,30 +62,58 @@ func (m *Machine) plan(p Process, uid int, uidErr error) (plan, []error) {
 			pl.means = append(pl.means, meansNet)
 		}
 	} else {
-		missing = append(missing, fmt.Errorf("namespaces: %w", m.Namespaces))
-	}
-	if m.Root && m.Namespaces == nil {
-		if uidErr == nil {
-			pl.uid = uid
-			pl.means = append([]string{meansUID}, pl.means...)
-		} else {
-			missing = append(missing, fmt.Errorf("a user of its own: %w", uidErr))
-		}
+		missing = append(missing, fmt.Errorf("namespaces (%w): the stage %s", m.Namespaces, m.withoutNamespaces()))
 	}
 	if m.Filter == nil {
 		pl.filter = true
 		pl.means = append(pl.means, meansSeccomp)
 	} else {
-		missing = append(missing, fmt.Errorf("seccomp: %w", m.Filter))
+		missing = append(missing, fmt.Errorf("seccomp (%w): the stage can make every system call", m.Filter))
 	}
 	if m.Landlock > 0 {
 		pl.landlock = m.Landlock
 		pl.means = append(pl.means, fmt.Sprintf("landlock%d", m.Landlock))
 	} else {
-		missing = append(missing, errors.New("landlock: the kernel has none"))
+		missing = append(missing, fmt.Errorf("landlock (the kernel has none)%s", m.withoutLandlock()))
 	}
 	return pl, missing
 }
+
+// withoutNamespaces is what a stage can do for want of them.
+func (m *Machine) withoutNamespaces() string {
+	var can []string
+	if !m.Root {
+		can = append(can, "has the user of catena")
+	}
+	if m.Landlock == 0 {
+		can = append(can, "sees other processes")
+	}
+	if m.Landlock < landlockUnix {
+		can = append(can, "can connect to sockets of other programs that are open to its user")
+	}
+	if !m.Root && m.Landlock < landlockSignals {
+		can = append(can, "can send signals to the host")
+	}
+	return strings.Join(append(can, "can leave processes that outlive a host which is killed"), ", ")
+}
+
+// withoutLandlock is what a stage can do for want of it.
+func (m *Machine) withoutLandlock() string {
+	switch {
+	case m.Namespaces == nil:
+		return ": only namespaces keep files out of reach"
+	case m.Root:
+		return ": the stage can read all files that are readable for every user"
+	}
+	return ": the stage can read and write all files of the user that runs catena, keys included"
+}
+
+// Versions of Landlock's ABI from which on it governs more than files.
+const (
+	landlockTruncate = 3
+	landlockSignals  = 6
+	landlockUnix     = 9
+)
 
 // refusal is the error for a stage that requires what is missing.
 func refusal(stage string, missing []error) error {
@@ -85,36 +121,8 @@ func refusal(stage string, missing []error) error {
 	for i, err := range missing {
 		texts[i] = err.Error()
 	}
-	return fmt.Errorf("stages.%s.isolation is required, but this machine lacks %s; set it to auto for the rest",
+	return fmt.Errorf("stages.%s.isolation is required, but this machine lacks %s; set it to auto for the rest, or see docs/security.md for what gives it",
 		stage, strings.Join(texts, "; and "))
-}
-
-// Users that no account has: the range that systemd keeps for DynamicUser.
-const (
-	firstUser = 61184
-	lastUser  = 65519
-)
-
-// IsStageUser reports whether a user is one that a host which runs as root gives to stages.
-func IsStageUser(uid int) bool { return firstUser <= uid && uid <= lastUser }
-
-// othersCan returns an error if other users than the owner cannot do with a file what the bits say.
-func othersCan(path string, bits os.FileMode) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		bits |= 0o1
-	}
-	if info.Mode().Perm()&bits != bits {
-		want := "o+rX"
-		if bits&0o2 != 0 {
-			want = "o+rwX"
-		}
-		return fmt.Errorf("%s has mode %04o, which keeps other users out: run chmod %s %s", path, info.Mode().Perm(), want, path)
-	}
-	return nil
 }
 
 // Summary is a short form of the reported means, for a column.

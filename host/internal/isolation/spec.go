@@ -57,9 +57,15 @@ type Process struct {
 	Dir string
 	// Sockets are paths of sockets that the process connects to.
 	Sockets []string
-	// OpenFiles is how many files it may have open; 0 is as many as this process.
+	// Socket is the path of its data socket, or empty. It becomes the property of the stage's own user where it has no
+	// namespaces: the host connects as that user then.
+	Socket string
+	// OpenFiles is how many files it may have open; 0 is as many as this process, but at most 16384.
 	OpenFiles uint64
-	// Hidden are directories of which nothing else is in reach, even if they are below one that is.
+	// Own are the directories of the host, of which nothing but what is above is in reach, even if they are below one that is.
+	Own []string
+	// Hidden are absolute paths of files and directories that are out of reach unless they are granted, even if they are below one that
+	// is in reach. So is what is beside them, unless programs need it: where one secret is, there are others.
 	Hidden []string
 }
 

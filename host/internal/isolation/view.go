@@ -14,7 +14,7 @@ type access string
 const (
 	readOnly  access = "ro"
 	readWrite access = "rw"
-	hidden    access = "hidden"  // an empty directory
+	hidden    access = "hidden"  // an empty directory, or an empty file in the place of one
 	private   access = "private" // an empty directory of its own, to write
 	device    access = "device"
 )
@@ -27,23 +27,41 @@ type entry struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// tmpSize is how much a process can write to its directories in memory.
-const tmpSize = "256m"
+// A process can write that much to each of its directories in memory, and make that many files: the kernel has memory for
+// each, which counts as the memory of no process.
+const (
+	tmpSize  = "256m"
+	tmpFiles = "16384"
+)
 
 // system is what every process reads: programs, libraries, configuration of the machine with
 // certificates and time zones, and what runtimes learn of processors and limits from.
 func system() []entry {
 	var all []entry
 	for _, path := range []string{
-		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/gnu/store",
+		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store",
 		"/sys/devices/system/cpu", "/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage",
 	} {
 		all = append(all, entry{Path: path, Access: readOnly, Optional: true})
+	}
+	for _, name := range etc() {
+		all = append(all, entry{Path: "/etc/" + name, Access: readOnly, Optional: true})
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
 		all = append(all, entry{Path: "/dev/" + name, Access: device, Optional: true})
 	}
 	return append(all, entry{Path: "/tmp", Access: private}, entry{Path: "/dev/shm", Access: private})
+}
+
+// etc are the files and directories of /etc that programs need to run: names of users and machines, certificates of
+// authorities, time zones, libraries. The rest is configuration of others.
+func etc() []string {
+	return []string{
+		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "gai.conf", "group", "host.conf", "hostname", "hosts",
+		"java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "magic", "mime.types", "nsswitch.conf",
+		"openssl", "os-release", "passwd", "perl", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
+		"protocols", "python3", "resolv.conf", "rpc", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "static", "terminfo", "timezone",
+	}
 }
 
 // view returns what the process sees, sorted: what is inside of another entry comes after it.
@@ -62,7 +80,6 @@ func (p Process) view(env []string) ([]entry, error) {
 			all = append(all, entry{Path: real, Access: a, Optional: optional})
 		}
 	}
-	add(filepath.Dir(p.Binary), readOnly, false)
 	for _, kv := range env {
 		switch name, value, _ := strings.Cut(kv, "="); name {
 		case "SSL_CERT_FILE", "SSL_CERT_DIR", "ZONEINFO":
@@ -76,9 +93,16 @@ func (p Process) view(env []string) ([]entry, error) {
 			add(real, readOnly, true)
 		}
 	}
-	for _, dir := range p.Hidden {
-		add(dir, hidden, true)
+	for _, path := range p.Own {
+		add(path, hidden, true)
 	}
+	for _, path := range p.Hidden {
+		if dir := filepath.Dir(path); !isCommon(dir) {
+			add(dir, hidden, true)
+		}
+		add(path, hidden, true)
+	}
+	add(filepath.Dir(p.Binary), readOnly, false)
 	add(p.DataDir, readWrite, false)
 	add(p.Dir, readWrite, false)
 	for _, socket := range p.Sockets {
@@ -92,6 +116,14 @@ func (p Process) view(env []string) ([]entry, error) {
 		add(f.path, a, false)
 	}
 	return sortView(all), nil
+}
+
+// isCommon reports whether a directory has what programs need, besides a file in it that is hidden.
+func isCommon(dir string) bool {
+	if strings.Count(dir, "/") <= 2 && within(dir, "/usr") {
+		return true
+	}
+	return slices.ContainsFunc(system(), func(e entry) bool { return within(e.Path, dir) })
 }
 
 // sortView sorts by path. Of several entries for one path, the last one counts. What is hidden
@@ -132,19 +164,51 @@ func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// exposed returns the entries without those that show something hidden, for a process that
-// gets no view of its own: nothing can be taken out of a directory there. In the place of the
-// directory of the binary there is the binary alone then.
-func exposed(view []entry, binary string, hide []string) []entry {
+// exposed returns the entries without what is hidden, for a process that gets no view of its own: nothing can be taken out of
+// a directory there. In the place of one that holds something hidden there is what else it holds; in the
+// place of the directory of the binary, there is the binary alone then.
+func exposed(view []entry, binary string) []entry {
+	var hide []string
+	for _, e := range view {
+		if e.Access == hidden {
+			hide = append(hide, e.Path)
+		}
+	}
 	var kept []entry
 	for _, e := range view {
-		shows := slices.ContainsFunc(hide, func(dir string) bool { return within(filepath.Clean(dir), e.Path) })
 		switch {
 		case e.Access == hidden:
-		case !shows:
-			kept = append(kept, e)
-		case e.Path == filepath.Dir(binary):
+		case e.Path == filepath.Dir(binary) && holds(e.Path, hide):
 			kept = append(kept, entry{Path: binary, Access: readOnly})
+		default:
+			kept = append(kept, without(e, hide)...)
+		}
+	}
+	return kept
+}
+
+// holds reports whether a directory has something hidden in it.
+func holds(dir string, hide []string) bool {
+	return slices.ContainsFunc(hide, func(path string) bool { return path != dir && within(path, dir) })
+}
+
+// maxEntries bounds what stands in the place of one directory: one with more is left out.
+const maxEntries = 1000
+
+// without returns an entry, or those of what it holds besides what is hidden.
+func without(e entry, hide []string) []entry {
+	if !holds(e.Path, hide) {
+		return []entry{e}
+	}
+	inside, err := os.ReadDir(e.Path)
+	if err != nil || len(inside) > maxEntries {
+		return nil
+	}
+	var kept []entry
+	for _, f := range inside {
+		path := filepath.Join(e.Path, f.Name())
+		if !slices.Contains(hide, path) {
+			kept = append(kept, without(entry{Path: path, Access: e.Access, Optional: true}, hide)...)
 		}
 	}
 	return kept

@@ -41,9 +41,9 @@ func enterView(l *launch) error {
 	}
 	proc, err := newMount("proc", 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errProc, err)
 	}
-	root, err := newMount("tmpfs", 0, "mode=0755", "size=1m")
+	root, err := newMount("tmpfs", 0, "mode=0755", "size=1m", "nr_inodes="+tmpFiles)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func enterView(l *launch) error {
 		}
 	}
 	for _, s := range sources {
-		if s.Access == hidden {
+		if s.Access == hidden && s.dir {
 			if err := setAttributes(unix.AT_FDCWD, s.Path, 0, unix.MOUNT_ATTR_RDONLY); err != nil {
 				return fmt.Errorf("%s: %w", s.Path, err)
 			}
@@ -87,12 +87,15 @@ func openSource(e entry) (source, error) {
 	if info, err = os.Stat(e.Path); err != nil {
 		return s, err
 	}
-	s.dir = info.IsDir()
-	if e.Access == hidden || e.Access == private {
-		s.dir = true
+	s.dir = info.IsDir() || e.Access == private
+	path := e.Path
+	switch {
+	case s.dir && (e.Access == hidden || e.Access == private):
 		return s, nil
+	case e.Access == hidden:
+		path = os.DevNull
 	}
-	s.fd, err = unix.OpenTree(unix.AT_FDCWD, e.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	s.fd, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return s, fmt.Errorf("copy its mount: %w", err)
 	}
@@ -102,7 +105,7 @@ func openSource(e entry) (source, error) {
 		attributes |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV
 	case readWrite:
 		attributes |= unix.MOUNT_ATTR_NODEV
-	case device:
+	case device, hidden:
 		attributes |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC
 	}
 	return s, setAttributes(s.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attributes)
@@ -118,12 +121,12 @@ func (s source) attach() error {
 	}
 	fd := s.fd
 	if fd < 0 {
-		mode, size := "mode=0755", "size=1m"
+		options := []string{"mode=0755", "size=1m", "nr_inodes=" + tmpFiles}
 		if s.Access == private {
-			mode, size = "mode=1777", "size="+tmpSize
+			options = []string{"mode=1777", "size=" + tmpSize, "nr_inodes=" + tmpFiles}
 		}
 		var err error
-		if fd, err = newMount("tmpfs", 0, mode, size); err != nil {
+		if fd, err = newMount("tmpfs", 0, options...); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/util/keyutil"
 
@@ -198,6 +200,47 @@ func TestToken(t *testing.T) {
 	}
 	if _, err := c.Keys(t.Context(), parsed, "v1.37.0"); err == nil || !strings.Contains(err.Error(), "deleted") {
 		t.Errorf("deleted token: %v", err)
+	}
+}
+
+// What docs/hosts.md says of a token that was deleted: etcd's history has the keys until that is compacted, and no longer.
+func TestDeletedTokenAndHistory(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	c := Open(client, "/registry")
+	if err := c.Check(t.Context(), keys("k1"), host("one")); err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.CreateToken(t.Context(), map[string][]byte{"sa.key": []byte("SECRET")}, keys("k1"), host("one"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := client.Get(t.Context(), c.tokenKey(token.ID))
+	if err == nil {
+		err = c.DeleteToken(t.Context(), token.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	history := func() (*clientv3.GetResponse, error) {
+		return client.Get(t.Context(), c.tokenKey(token.ID), clientv3.WithRev(before.Header.Revision))
+	}
+	old, err := history()
+	if err != nil || len(old.Kvs) != 1 {
+		t.Fatalf("history: %v, %v", old, err)
+	}
+	var s sealed
+	if err := json.Unmarshal(old.Kvs[0].Value, &s); err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := token.open(s.Keys); err != nil || !strings.Contains(string(plain), "sa.key") {
+		t.Errorf("in the history: %q, %v", plain, err)
+	}
+	if _, err := client.Compact(t.Context(), old.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := history(); !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Errorf("after the compaction: %v", err)
 	}
 }
 

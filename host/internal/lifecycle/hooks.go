@@ -22,7 +22,7 @@ func RunPostStart(ctx context.Context, hooks []Hook, finished func(Hook, error))
 	var wg sync.WaitGroup
 	for _, h := range hooks {
 		wg.Go(func() {
-			err := h.Run(ctx)
+			err := run(ctx, h)
 			if ctx.Err() != nil {
 				err = nil
 			}
@@ -42,11 +42,21 @@ func RunPreShutdown(ctx context.Context, hooks []Hook) error {
 	var wg sync.WaitGroup
 	for i, h := range hooks {
 		wg.Go(func() {
-			if err := h.Run(ctx); err != nil {
+			if err := run(ctx, h); err != nil {
 				errs[i] = fmt.Errorf("pre-shutdown hook %q of stage %q failed: %w", h.Name, h.Stage, err)
 			}
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// run runs a hook, and makes a panic an error of it.
+func run(ctx context.Context, h Hook) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return h.Run(ctx)
 }

@@ -13,12 +13,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // Name is the name of the file. It is beside the first configuration file.
@@ -128,8 +127,8 @@ const maxText = 4096
 
 func (e Entry) validate() error {
 	for _, text := range append([]string{e.Stage, e.Platform, e.Version}, e.Needs...) {
-		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-			return errors.New("a text is too long or holds control characters")
+		if len(text) > maxText || !printable.Is(text) {
+			return errors.New("a text is too long or has characters that cannot be printed")
 		}
 	}
 	if e.Stage == "" || e.Platform == "" {

@@ -76,7 +76,7 @@ func TestParseIsStrict(t *testing.T) {
 		one(strings.Replace(good, sum("a"), "abc", 1)):                 "want 64 hexadecimal digits",
 		one(strings.Replace(good, "stage: x", "stage: ''", 1)):         "stage or platform is missing",
 		one(strings.Replace(good, "platform: p", `platform: ""`, 1)):   "stage or platform is missing",
-		one(strings.Replace(good, "version: v", `version: "a\nb"`, 1)): "control characters",
+		one(strings.Replace(good, "version: v", `version: "a\nb"`, 1)): "cannot be printed",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)

@@ -19,6 +19,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // Source is a stage.
@@ -100,7 +102,10 @@ func (g *Gatherer) scrapeAll() []scrape {
 			begin := time.Now()
 			s := &scrapes[i]
 			s.stage = source.Stage
-			s.families, s.err = source.families(ctx)
+			s.err = panics.Call(func() (err error) {
+				s.families, err = source.families(ctx)
+				return err
+			})
 			s.took = time.Since(begin)
 		})
 	}

@@ -3,8 +3,8 @@ package pki
 import (
 	"crypto"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -60,35 +60,12 @@ func privateDir(dir string) error {
 	return nil
 }
 
-// writeFile writes a file that only its owner can read. It appears complete or not at all,
-// even if the machine fails in between.
-func writeFile(path string, data []byte) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", path, err)
-		}
-	}()
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
+// writeFile writes a file that only its owner can read.
+func writeFile(path string, data []byte) error {
+	return guard.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(data)
 		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	})
 }
 
 func writeCert(path string, cert *x509.Certificate) error {

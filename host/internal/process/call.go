@@ -17,6 +17,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/decode"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -107,7 +108,7 @@ func makePrintable(reply any) {
 	switch r := reply.(type) {
 	case *stagev1.ValidateConfigResponse:
 		for _, p := range r.GetProblems() {
-			p.Key, p.Message = printable(p.GetKey()), shownLines(p.GetMessage(), bounds.Reason)
+			p.Key, p.Message = printable.Line(p.GetKey()), shownLines(p.GetMessage(), bounds.Reason)
 		}
 	case *stagev1.CheckHealthResponse:
 		for _, result := range r.GetResults() {
@@ -122,10 +123,10 @@ func shownStatus(st *status.Status) *status.Status {
 	return status.New(st.Code(), shownLines(st.Message(), bounds.Error))
 }
 
-// shownLines is printableLines for the beginning of a text, which has at most that many bytes once it can be printed.
+// shownLines is printable.Lines for the beginning of a text, which has at most that many bytes once it can be printed.
 func shownLines(s string, most int) string {
 	const more = " …"
-	shown := printableLines(s[:min(len(s), most)])
+	shown := printable.Lines(s[:min(len(s), most)])
 	if len(s) > most || len(shown) > most {
 		shown = strings.ToValidUTF8(shown[:min(len(shown), most-len(more))], "") + more
 	}

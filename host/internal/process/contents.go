@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // Contents are the files that a plugin brings, as one digest. Those of a program are its
@@ -74,7 +75,7 @@ func interpreter(f *os.File) (line string, isScript bool) {
 		return "", false
 	}
 	line, isScript = strings.CutPrefix(text, "#!")
-	return printable(strings.TrimSpace(line)), isScript
+	return printable.Line(strings.TrimSpace(line)), isScript
 }
 
 // libraries says what a dynamically linked program loads.
@@ -91,7 +92,7 @@ func libraries(f *os.File) []string {
 		if err != nil {
 			return nil
 		}
-		return []string{"shared libraries and their loader " + printable(string(bytes.TrimRight(loader, "\x00")))}
+		return []string{"shared libraries and their loader " + printable.Line(string(bytes.TrimRight(loader, "\x00")))}
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (s *scriptFiles) line(path, name string, d fs.DirEntry) (string, error) {
 	if d.Type()&fs.ModeSymlink != 0 {
 		target, err := os.Readlink(path)
 		if end, endErr := filepath.EvalSymlinks(path); endErr != nil || end != s.dir && !strings.HasPrefix(end, s.dir+string(filepath.Separator)) {
-			s.outside = append(s.outside, fmt.Sprintf("%s, to which %s links", printable(target), printable(filepath.ToSlash(name))))
+			s.outside = append(s.outside, fmt.Sprintf("%s, to which %s links", printable.Line(target), printable.Line(filepath.ToSlash(name))))
 		}
 		return fmt.Sprintf("link %q", target), err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // Control is how the control socket of a process is protected.
@@ -40,8 +42,7 @@ func (p *Process) useControl(config *plugin.ClientConfig) {
 // dialControl connects to the control socket.
 func (p *Process) dialControl(ctx context.Context, _ string) (net.Conn, error) {
 	line, _, _ := p.handshake.result()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", handshakeFields(line)[3])
+	conn, err := guard.Dial(ctx, handshakeFields(line)[3])
 	if err != nil || p.Control() == ControlMTLS {
 		return conn, err
 	}

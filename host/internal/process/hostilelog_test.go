@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // hostileLines are what a stage writes to make the host's log say something else.
@@ -105,7 +107,7 @@ func TestHostileLog(t *testing.T) {
 		l := newLogs(hclog.NewNullLogger())
 		l.line([]byte(line))
 		for _, shown := range l.tail.text() {
-			if shown != printable(shown) {
+			if !printable.Is(shown) {
 				t.Errorf("%q: shown with an error as %q", line, shown)
 			}
 		}

@@ -5,6 +5,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,6 +106,27 @@ func try(verb, with string) error {
 		return nil
 	case "mount":
 		return unix.Mount("none", with, "tmpfs", 0, "")
+	case "chmod": // to what all can execute as its owner
+		return unix.Chmod(with, 0o6755)
+	case "open": // to others; it stays a program, which other attempts execute
+		return unix.Chmod(with, 0o755)
+	case "touch":
+		return unix.Utimes(with, make([]unix.Timeval, 2))
+	case "lease":
+		f, err := os.Open(with)
+		if err == nil {
+			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+		}
+		return err
+	case "watch":
+		fd, err := unix.InotifyInit1(0)
+		if err == nil {
+			_, err = unix.InotifyAddWatch(fd, with, unix.IN_ALL_EVENTS)
+		}
+		return err
+	case "socket":
+		_, err := unix.Socket(pid, unix.SOCK_DGRAM, 0)
+		return err
 	case "uid": // the host has the same one, as its connections are seen
 		if os.Geteuid() == 0 {
 			return fmt.Errorf("is root")
@@ -118,11 +140,13 @@ func try(verb, with string) error {
 type hostOrder struct {
 	Dir, Binary, DataDir string
 	Spec                 isolation.Spec
-	Sockets, Hidden      []string
+	Sockets, Own, Hidden []string
 	Mode                 string
 	Try                  attempts
 	// NoNamespaces leaves namespaces out, as a machine that forbids them.
 	NoNamespaces bool
+	// Users is a directory with the users of stages, or empty.
+	Users string
 }
 
 // hostReport is what it prints.
@@ -152,13 +176,18 @@ func playIsolatingHost() {
 	if order.NoNamespaces {
 		machine.Namespaces = errors.New("forbidden by the test")
 	}
+	if order.Users != "" {
+		if machine.Users, err = isolation.OpenUsers(order.Users); err != nil {
+			panic(err)
+		}
+	}
 	var report hostReport
 	p, err := Start(context.Background(), Spec{
 		Stage: "test", Binary: order.Binary, Listener: ln, RuntimeDir: order.Dir, StartTimeout: patience,
 		Env:     map[string]string{envMode: order.Mode, envTry: string(todo), "GORACE": "atexit_sleep_ms=0"},
 		Machine: machine,
 		Isolation: isolation.Process{
-			Spec: order.Spec, DataDir: order.DataDir, Sockets: order.Sockets, Hidden: order.Hidden,
+			Spec: order.Spec, DataDir: order.DataDir, Sockets: order.Sockets, Own: order.Own, Hidden: order.Hidden,
 		},
 	})
 	if err != nil {
@@ -203,7 +232,7 @@ func newIsolationFixture(t *testing.T, uid int) *isolationFixture {
 	data := filepath.Join(base, "data")
 	f.order = hostOrder{
 		Dir: filepath.Join(data, "run"), Binary: filepath.Join(base, "plugins", "catena-stage-test"), DataDir: filepath.Join(data, "stages", "test"),
-		Hidden: []string{data}, Sockets: []string{filepath.Join(data, "run", "host.sock")}, Mode: "tries",
+		Own: []string{data}, Sockets: []string{filepath.Join(data, "run", "host.sock")}, Mode: "tries",
 	}
 	other := filepath.Join(data, "stages", "other", "files")
 	for _, dir := range []string{f.order.Dir, filepath.Dir(f.order.Binary), f.order.DataDir, other} {
@@ -224,6 +253,7 @@ func newIsolationFixture(t *testing.T, uid int) *isolationFixture {
 	write(t, filepath.Join(private, "secret"), []byte("key"), 0o644)
 	f.order.Hidden = append(f.order.Hidden, private)
 	write(t, filepath.Join(base, "granted"), []byte("file"), 0o644)
+	write(t, filepath.Join(f.order.DataDir, "kept"), []byte("file"), 0o600)
 	for _, path := range []string{filepath.Join(f.order.Dir, "host.sock"), filepath.Join(f.order.Dir, "admin.sock")} {
 		ln, err := net.Listen("unix", path)
 		if err != nil {
@@ -322,24 +352,30 @@ func TestIsolatedStage(t *testing.T) {
 				pid := strconv.Itoa(bystander(t, uid))
 				data := filepath.Dir(f.order.Dir)
 				denied := attempts{
-					"read secret":    filepath.Join(data, "secret"),
-					"read hidden":    filepath.Join(filepath.Dir(f.order.Binary), "private", "secret"),
-					"list data":      filepath.Join(data, "stages", "other"),
-					"connect admin":  filepath.Join(f.order.Dir, "admin.sock"),
-					"signal process": pid,
-					"trace process":  pid,
-					"list process":   filepath.Join("/proc", pid),
-					"read memory":    filepath.Join("/proc", pid, "environ"),
-					"dial loopback":  server.Addr().String(),
-					"namespace user": "",
-					"write binary":   filepath.Join(filepath.Dir(f.order.Binary), "new"),
+					"read secret":     filepath.Join(data, "secret"),
+					"read hidden":     filepath.Join(filepath.Dir(f.order.Binary), "private", "secret"),
+					"list data":       filepath.Join(data, "stages", "other"),
+					"connect admin":   filepath.Join(f.order.Dir, "admin.sock"),
+					"signal process":  pid,
+					"trace process":   pid,
+					"list process":    filepath.Join("/proc", pid),
+					"read memory":     filepath.Join("/proc", pid, "environ"),
+					"dial loopback":   server.Addr().String(),
+					"namespace user":  "",
+					"write binary":    filepath.Join(filepath.Dir(f.order.Binary), "new"),
+					"chmod exe":       "/proc/self/exe",
+					"chmod inherited": "/proc/self/fd/5",
+					"open exe":        "/proc/self/exe",
+					"watch usr":       "/usr/bin",
+					"list etc":        "/etc/init.d",
 				}
 				allowed := attempts{
 					"list own":     filepath.Dir(f.order.Binary),
 					"write own":    filepath.Join(f.order.DataDir, "mine"),
 					"write tmp":    "/tmp/" + filepath.Base(filepath.Dir(data)) + "-file",
 					"connect host": filepath.Join(f.order.Dir, "host.sock"),
-					"list etc":     "/etc",
+					"list certs":   "/etc/ssl/certs",
+					"open own":     filepath.Join(f.order.DataDir, "kept"),
 					"list self":    "/proc/self",
 					"append null":  "/dev/null",
 					"read zones":   "/etc/passwd",
@@ -408,12 +444,24 @@ func TestIsolatedStageWithoutNamespaces(t *testing.T) {
 				"read memory":    filepath.Join("/proc", pid, "environ"),
 				"dial loopback":  server.Addr().String(),
 				"namespace user": "",
+				"chmod exe":      "/proc/self/exe",
+				"open secret":    filepath.Join(filepath.Dir(f.order.Dir), "secret"),
+				"open null":      "/dev/null",
+				"touch secret":   filepath.Join(filepath.Dir(f.order.Dir), "secret"),
+				"lease binary":   "/proc/self/exe",
+				"watch usr":      "/usr/bin",
+				"socket inet":    strconv.Itoa(unix.AF_INET),
+				"socket vsock":   strconv.Itoa(unix.AF_VSOCK),
+				"list etc":       "/etc/init.d",
 			}
 			f.order.Try = attempts{
 				"write own":    filepath.Join(f.order.DataDir, "mine"),
 				"connect host": filepath.Join(f.order.Dir, "host.sock"),
-				"list etc":     "/etc",
+				"list certs":   "/etc/ssl/certs",
 				"append null":  "/dev/null",
+			}
+			if uid == 0 {
+				denied["connect admin"] = filepath.Join(f.order.Dir, "admin.sock")
 			}
 			for name, with := range denied {
 				f.order.Try[name] = with
@@ -427,8 +475,11 @@ func TestIsolatedStageWithoutNamespaces(t *testing.T) {
 					t.Errorf("%s: %s", name, got)
 				}
 			}
+			if slices.Contains(report.Means, "uid") != (uid == 0) {
+				t.Errorf("as user %d, it is isolated by %v", uid, report.Means)
+			}
 			for _, means := range report.Means {
-				if slices.Contains([]string{"uid", "userns", "mnt", "pid", "ipc", "uts", "net"}, means) {
+				if slices.Contains([]string{"userns", "mnt", "pid", "ipc", "uts", "net"}, means) {
 					t.Errorf("%s is reported, of %v", means, report.Means)
 				}
 			}
@@ -516,30 +567,58 @@ func childrenOf(t *testing.T, parent int) []int {
 	return pids
 }
 
-// A binary that other users cannot execute gets no user of its own, and required says so.
+// A process of a stage is never root's: a binary that other users cannot execute is not started.
 func TestIsolatedStageOfPrivateBinary(t *testing.T) {
 	t.Parallel()
+	for _, mode := range []isolation.Mode{isolation.Auto, isolation.Required} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			t.Parallel()
+			f := newIsolationFixture(t, 0)
+			if err := os.Chmod(f.order.Binary, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			f.order.Spec.Mode = mode
+			report := f.run(t)
+			for _, want := range []string{f.order.Binary + " has mode 0700", "run chmod o+rx " + f.order.Binary, "stages.test.isolation"} {
+				if !strings.Contains(report.Error, want) {
+					t.Errorf("error %q, want %q", report.Error, want)
+				}
+			}
+		})
+	}
+}
+
+// An access control list is as good as rights for all.
+func TestIsolatedStageOfListedBinary(t *testing.T) {
+	t.Parallel()
 	f := newIsolationFixture(t, 0)
+	dir := t.TempDir()
+	f.order.Users = dir
+	users, err := isolation.OpenUsers(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err := users.Of("test")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Chmod(f.order.Binary, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f.order.Try = attempts{"read secret": filepath.Join(filepath.Dir(f.order.Dir), "secret"), "append sysctl": "/proc/sys/kernel/core_pattern"}
+	// Version 2; owner rwx, the user r-x, group ---, mask r-x, others ---.
+	list := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range [][3]uint32{{1, 7, ^uint32(0)}, {2, 5, uint32(uid)}, {4, 0, ^uint32(0)}, {16, 5, ^uint32(0)}, {32, 0, ^uint32(0)}} {
+		list = binary.LittleEndian.AppendUint16(list, uint16(e[0]))
+		list = binary.LittleEndian.AppendUint16(list, uint16(e[1]))
+		list = binary.LittleEndian.AppendUint32(list, e[2])
+	}
+	if err := unix.Setxattr(f.order.Binary, "system.posix_acl_access", list, 0); errors.Is(err, unix.ENOTSUP) {
+		t.Skip("the file system has no access control lists")
+	} else if err != nil {
+		t.Fatal(err)
+	}
 	f.order.Spec.Mode = isolation.Required
-	report := f.run(t)
-	want := `stages.test.isolation is required, but this machine lacks a user of its own: ` + f.order.Binary
-	if !strings.Contains(report.Error, want) {
-		t.Errorf("error %q, want %q", report.Error, want)
-	}
-	f.end()
-	_ = os.Remove(socketPath(f.order.Dir, "test", "0"))
-	f.order.Spec.Mode = isolation.Auto
-	report = f.run(t)
-	if slices.Contains(report.Means, "uid") || !slices.Contains(report.Means, "mnt") {
-		t.Errorf("isolated by %v (%s)", report.Means, report.Error)
-	}
-	for name, got := range report.Results {
-		if got == "done" {
-			t.Errorf("%s: %s", name, got)
-		}
+	if report := f.run(t); report.Error != "" || !slices.Contains(report.Means, "uid") {
+		t.Errorf("error %q, isolated by %v", report.Error, report.Means)
 	}
 }

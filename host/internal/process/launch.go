@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -51,7 +52,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		return err
 	}
 	argv := []string{p.programName(binary)}
-	if path, argv, err = p.isolate(dir, path, argv, attr, &inherit); err != nil {
+	if path, argv, err = p.isolate(dir, path, argv, binaryFD, attr, &inherit); err != nil {
 		return err
 	}
 	p.started = time.Now()
@@ -78,9 +79,9 @@ func (p *Process) programName(binary *os.File) string {
 }
 
 // isolate prepares the isolation of the process, and returns what to start.
-func (p *Process) isolate(dir, path string, argv []string, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
+func (p *Process) isolate(dir, path string, argv []string, binaryFD int, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
 	what := p.spec.Isolation
-	what.Stage, what.Binary, what.Dir, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir, p.spec.OpenFiles
+	what.Stage, what.Binary, what.Dir, what.Socket, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir, p.spec.Listener.Path(), p.spec.OpenFiles
 	launcher, err := p.spec.Machine.Prepare(what, attr.Env)
 	if err != nil || launcher == nil {
 		return path, argv, err
@@ -89,7 +90,7 @@ func (p *Process) isolate(dir, path string, argv []string, attr *os.ProcAttr, in
 	if err := inherit.give(launcher.UID()); err != nil {
 		return "", nil, fmt.Errorf("what it inherits: %w", err)
 	}
-	return launcher.Wrap(path, argv, attr)
+	return launcher.Wrap(path, argv, binaryFD, attr)
 }
 
 // logLevel returns the least level of which the host logs a stage's lines.
@@ -197,14 +198,15 @@ type streams struct {
 }
 
 // read starts the readers. They end at the end of file, or by interrupt.
-func (s *streams) read(h *handshake, l *logs) {
+// Nobody reads the output any more when failed is called.
+func (s *streams) read(h *handshake, l *logs, failed func(error)) {
 	stdout := l.writer()
 	stdout.line = h.line
-	s.readers.Go(func() {
+	s.readers.Go(panics.Contain(func() {
+		defer h.close()
 		copyLines(stdout, s.stdout)
-		h.close()
-	})
-	s.readers.Go(func() { copyLines(l.writer(), s.stderr) })
+	}, failed))
+	s.readers.Go(panics.Contain(func() { copyLines(l.writer(), s.stderr) }, failed))
 }
 
 // interrupt makes the readers end once they have read what the pipes hold. That is all that

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -102,6 +103,8 @@ type Listener struct {
 	ln      *net.UnixListener
 	path    string
 	refusal string
+	// refusing is set while Refuse accepts connections.
+	refusing atomic.Bool
 }
 
 // NewListener opens the socket STAGE-GENERATION.sock in dir, which has to keep other
@@ -134,25 +137,37 @@ func (l *Listener) Close() error {
 	if l.ln == nil { // it is the attached process'
 		return nil
 	}
-	return l.ln.Close()
+	// An accept that blocks returns then, whatever flags the socket has: see Refuse.
+	err := l.control(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RDWR) })
+	if errors.Is(err, unix.ENOTCONN) { // as the system may say of a socket that listens
+		err = nil
+	}
+	return errors.Join(err, l.ln.Close())
+}
+
+// control calls f with the descriptor.
+func (l *Listener) control(f func(fd int) error) error {
+	raw, err := l.ln.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
 }
 
 // file returns a descriptor for a child to inherit. It is not net's File, which
 // would make the socket blocking, for every process that shares it.
 func (l *Listener) file() (*os.File, error) {
-	raw, err := l.ln.SyscallConn()
+	dup := -1
+	err := l.control(func(fd int) (err error) {
+		dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		return os.NewSyscallError("fcntl", err)
+	})
 	if err != nil {
 		return nil, err
-	}
-	var dup int
-	var dupErr error
-	if err := raw.Control(func(fd uintptr) {
-		dup, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
-	}); err != nil {
-		return nil, err
-	}
-	if dupErr != nil {
-		return nil, os.NewSyscallError("fcntl", dupErr)
 	}
 	return os.NewFile(uintptr(dup), l.path), nil
 }
@@ -170,8 +185,28 @@ const (
 
 // Refuse accepts the connections that wait in the socket and responds that their requests
 // have not been executed. Call it while no process accepts connections.
+//
+// Flags of the socket are those of each process that has inherited it: one that has made it block would make
+// Accept wait without end. So Refuse makes it not block again, and returns in time if a process that is left changes that
+// in the same moment.
 func (l *Listener) Refuse() {
-	if l.ln == nil { // it is the attached process'
+	if l.ln == nil || !l.refusing.CompareAndSwap(false, true) { // it is the attached process', or it blocks
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer l.refusing.Store(false)
+		l.refuse()
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * refuseTime):
+	}
+}
+
+func (l *Listener) refuse() {
+	if l.control(func(fd int) error { return unix.SetNonblock(fd, true) }) != nil {
 		return
 	}
 	for begun := time.Now(); time.Since(begun) < refuseTime; {
@@ -182,6 +217,7 @@ func (l *Listener) Refuse() {
 		if err != nil {
 			break
 		}
+		_ = c.SetWriteDeadline(time.Now().Add(refuseGrace))
 		_, _ = fmt.Fprintf(c, undelivered, l.refusal)
 		_ = c.Close()
 	}

@@ -1,11 +1,15 @@
 package process
 
 import (
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPrepareRuntimeDir(t *testing.T) {
@@ -85,4 +89,55 @@ func TestListener(t *testing.T) {
 	if _, err := NewListener(dir, strings.Repeat("s", 107), "0"); err == nil || !strings.Contains(err.Error(), "set runtimeDir") {
 		t.Errorf("long path: %v", err)
 	}
+}
+
+// A process that has inherited the socket can make it block, for the host too.
+func TestRefuseOfABlockingSocket(t *testing.T) {
+	t.Parallel()
+	l, err := NewListener(t.TempDir(), "test", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := l.file()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inherited.Close()
+	block := func() {
+		if err := unix.SetNonblock(int(inherited.Fd()), false); err != nil {
+			t.Error(err)
+		}
+	}
+	block()
+	waiting, err := net.Dial("unix", l.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	l.Refuse()
+	if text, err := io.ReadAll(waiting); err != nil || !strings.Contains(string(text), l.Refusal()) {
+		t.Errorf("what waits gets %q (%v)", text, err)
+	}
+
+	// One that is left, and makes it block at the worst moment, does not keep the host either.
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				block()
+			}
+		}
+	})
+	for range 20 {
+		l.Refuse()
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	close(stop)
+	others.Wait()
 }

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // entry is one line of a stage's log, made safe for the host's: whatever the stage has
@@ -25,7 +26,7 @@ type entry struct {
 // first: hclog marks the lines of an argument as its own, those of a message not.
 func newEntry(level hclog.Level, message string) entry {
 	first, rest, _ := strings.Cut(strings.TrimRight(message, " \t\r\n"), "\n")
-	e := entry{level: level, message: printable(first)}
+	e := entry{level: level, message: printable.Line(first)}
 	if rest != "" {
 		e.add("detail", rest)
 	}
@@ -43,7 +44,7 @@ func (e entry) String() string {
 	for i := 0; i+1 < len(e.args); i += 2 {
 		fmt.Fprintf(&b, " %v=%v", e.args[i], e.args[i+1])
 	}
-	return printable(b.String())
+	return printable.Line(b.String())
 }
 
 // parseLine recognizes what hclog writes as JSON, and what klog writes. For other
@@ -146,7 +147,7 @@ func argumentValue(v any) any {
 func nestedValue(v any) any {
 	switch v := v.(type) {
 	case string:
-		return printable(v)
+		return printable.Line(v)
 	case []any:
 		for i := range v {
 			v[i] = nestedValue(v[i])
@@ -154,39 +155,11 @@ func nestedValue(v any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, value := range v {
-			out[printable(name)] = nestedValue(value)
+			out[printable.Line(name)] = nestedValue(value)
 		}
 		return out
 	}
 	return v
 }
-
-// printable returns a text as one line: tabs become spaces, and what cannot be printed is escaped as in Go.
-func printable(s string) string {
-	s = expandTabs(strings.ToValidUTF8(s, "\uFFFD"))
-	if !strings.ContainsFunc(s, unprintable) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// printableLines is printable for a text of several lines; all but the first are indented.
-func printableLines(s string) string {
-	lines := strings.Split(strings.TrimRight(s, "\r\n"), "\n")
-	for i, line := range lines {
-		lines[i] = printable(strings.TrimSuffix(line, "\r"))
-	}
-	return strings.Join(lines, "\n    ")
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func expandTabs(s string) string { return strings.ReplaceAll(s, "\t", "    ") }

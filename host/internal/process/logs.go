@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 const (
@@ -71,7 +72,7 @@ func (l *logs) line(line []byte) {
 		level = hclog.Error
 	}
 	if text := strings.TrimRight(string(line), " \t\r"); text != "" {
-		l.logger.Log(level, printable(text))
+		l.logger.Log(level, printable.Line(text))
 	}
 }
 

@@ -197,7 +197,10 @@ func (p *Process) run(ctx context.Context, binary *os.File, dir string, env []st
 	if err := p.launch(ctx, binary, dir, env); err != nil {
 		return err
 	}
-	p.streams.read(p.handshake, p.logs)
+	p.streams.read(p.handshake, p.logs, func(err error) {
+		p.spec.Logger.Error("its output cannot be read", "error", err)
+		p.child.killBecause("its output could not be read: " + err.Error())
+	})
 	go func() {
 		<-p.child.done
 		p.drain()

@@ -20,6 +20,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/decode"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -252,9 +253,9 @@ func (p *Process) describe(ctx context.Context) error {
 
 // printableDescription makes what people read of a description fit for one line each.
 func printableDescription(d *stagev1.DescribeResponse) *stagev1.DescribeResponse {
-	d.Version, d.Sdk, d.Summary = printable(d.GetVersion()), printable(d.GetSdk()), printable(d.GetSummary())
+	d.Version, d.Sdk, d.Summary = printable.Line(d.GetVersion()), printable.Line(d.GetSdk()), printable.Line(d.GetSummary())
 	if k := d.GetKubernetes(); k != nil {
-		k.Release = printable(k.GetRelease())
+		k.Release = printable.Line(k.GetRelease())
 	}
 	return d
 }

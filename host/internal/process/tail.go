@@ -3,6 +3,8 @@ package process
 import (
 	"bytes"
 	"sync"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 const (
@@ -54,7 +56,7 @@ func (t *tail) text() []string {
 		if e, ok := parseLine(line); ok {
 			out = append(out, e.String())
 		} else {
-			out = append(out, printable(string(line)))
+			out = append(out, printable.Line(string(line)))
 		}
 	}
 	return out

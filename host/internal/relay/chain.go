@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -36,11 +37,28 @@ type Propagator interface {
 	// form, in requests. A client cannot remove such a header by naming it in Connection.
 	HostHeader(key string) bool
 	// ResponseHeader takes each X-Catena-* header, and trailer, of a stage's response.
-	ResponseHeader(r *http.Request, stage, key, value string)
+	ResponseHeader(r *http.Request, from Sender, key, value string)
+	// HostResponseHeader reports whether only the host sets the header, whose key is in canonical form, in responses.
+	// Those of stages are dropped.
+	HostResponseHeader(key string) bool
+}
+
+// Sender is the stage that has sent a header for the host.
+type Sender struct {
+	Stage string
+	// Serves says that the stage itself serves the request: it has not declined it, nor called the next stage for it.
+	Serves bool
+	// Kubernetes is that of Stage.
+	Kubernetes bool
+	// Had is for how long the stage has had the request.
+	Had time.Duration
 }
 
 // Config is what a chain is made of. All members may be nil.
 type Config struct {
+	// Dial connects to the Unix socket of a stage; net.Dialer if nil. The connection is a *net.UnixConn, and the error
+	// syscall.EAGAIN if the backlog of the socket is full.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
 	// NotFound serves requests that no stage serves; http.NotFound if nil.
 	NotFound http.Handler
 	// Error responds to a request that got no response from a stage; WriteError if nil.
@@ -107,6 +125,9 @@ type Stage struct {
 	// Held makes requests wait, because another process is about to start on the same
 	// socket.
 	Held bool
+	// Kubernetes says that the stage may have paths of the Kubernetes API, and so may say of requests that it serves what
+	// Kubernetes' own stages do; see Sender.
+	Kubernetes bool
 }
 
 // Split sends a part of the requests another way: to other processes of some stages. What a stage asks for by itself goes the
@@ -177,6 +198,8 @@ type target struct {
 	stage string
 	// endpoint is nil if the stage cannot be reached.
 	endpoint *endpoint
+	// kubernetes is Stage.Kubernetes.
+	kubernetes bool
 }
 
 func (s *snapshot) index(stage string) int {
@@ -266,7 +289,7 @@ func (c *Chain) targets(stages []Stage, endpoints map[socketOf]*endpoint, used m
 			e.setHeld(st.Held)
 			used[e] = true
 		}
-		targets[i] = target{stage: st.Name, endpoint: e}
+		targets[i] = target{stage: st.Name, endpoint: e, kubernetes: st.Kubernetes}
 	}
 	return targets
 }
@@ -356,19 +379,19 @@ func (c *Chain) Only(stage string) http.Handler {
 // serveDelegate relays to the stage that a stage calls.
 func (c *Chain) serveDelegate(w http.ResponseWriter, r *http.Request, call *call) {
 	if staged := call.staged[call.delegate]; staged.Socket != "" {
-		c.staged(call.delegate, staged.Socket).ServeHTTP(w, r)
+		c.staged(call.delegate, staged).ServeHTTP(w, r)
 		return
 	}
 	c.Only(call.delegate).ServeHTTP(w, r)
 }
 
 // staged returns a handler for a process of a stage that does not serve in the chain yet.
-func (c *Chain) staged(stage, socket string) http.Handler {
+func (c *Chain) staged(stage string, st Staged) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := c.snapshot(w, r, ""); s != nil {
-			e := c.endpoint(stage, socket)
+			e := c.endpoint(stage, st.Socket)
 			defer e.close()
-			c.relayTo(w, r, s, target{stage: stage, endpoint: e})
+			c.relayTo(w, r, s, target{stage: stage, endpoint: e, kubernetes: st.Kubernetes})
 		}
 	})
 }

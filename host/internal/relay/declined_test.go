@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -15,11 +16,13 @@ func (*reported) HostHeader(string) bool { return false }
 
 func (*reported) AppendRequestHeaders(dst []byte, _ *http.Request) []byte { return dst }
 
-func (c *reported) ResponseHeader(_ *http.Request, stage, key, value string) {
-	c.all = append(c.all, stage+" "+key+" "+value)
+func (*reported) HostResponseHeader(string) bool { return false }
+
+func (c *reported) ResponseHeader(_ *http.Request, from Sender, key, value string) {
+	c.all = append(c.all, fmt.Sprintf("%s serves=%t kubernetes=%t %s %s", from.Stage, from.Serves, from.Kubernetes, key, value))
 }
 
-// What a stage reports about a request counts whether it declines or responds.
+// What a stage reports about a request reaches the propagator whether it declines or responds.
 func TestHeadersOfADecline(t *testing.T) {
 	t.Parallel()
 	note := func(w http.ResponseWriter, name string) {
@@ -45,7 +48,8 @@ func TestHeadersOfADecline(t *testing.T) {
 		if got, want := resp.Header["Warning"], []string{`299 - "first"`, `299 - "second"`}; !slices.Equal(got, want) {
 			t.Errorf("%s: warnings %q, want %q", path, got, want)
 		}
-		if want := []string{"a X-Catena-Audit first", "b X-Catena-Audit second"}; !slices.Equal(propagator.all, want) {
+		served := other != nil
+		if want := []string{"a serves=false kubernetes=false X-Catena-Audit first", fmt.Sprintf("b serves=%t kubernetes=false X-Catena-Audit second", served)}; !slices.Equal(propagator.all, want) {
 			t.Errorf("%s: reported %q, want %q", path, propagator.all, want)
 		}
 		if got := resp.Header["X-Other"]; !slices.Equal(got, other) {

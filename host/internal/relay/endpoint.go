@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"syscall"
@@ -27,9 +28,10 @@ type endpoint struct {
 	stage, socket string
 	// refusal is Stage.Refusal; it is set before the first request.
 	refusal string
-	// heads and user, which may be nil, are set before the first request, too.
-	heads *h1.Budget
-	user  func(*http.Request) string
+	// dialer, and heads and user, which may be nil, are set before the first request, too.
+	dialer func(ctx context.Context, socket string) (net.Conn, error)
+	heads  *h1.Budget
+	user   func(*http.Request) string
 
 	mu       sync.Mutex
 	idle     h1.Pool
@@ -43,7 +45,12 @@ type endpoint struct {
 // newEndpoint returns an endpoint for the socket of a stage. It connects when
 // there is a request. The caller has to close it.
 func newEndpoint(stage, socket string, limits Limits) *endpoint {
-	return &endpoint{stage: stage, socket: socket, hold: hold{limits: limits.withDefaults()}, empty: make(chan struct{})}
+	return &endpoint{stage: stage, socket: socket, dialer: dial, hold: hold{limits: limits.withDefaults()}, empty: make(chan struct{})}
+}
+
+// dial connects to a Unix socket.
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", socket)
 }
 
 // load returns how many requests are with the stage, and how many wait for it.
@@ -144,12 +151,22 @@ func (e *endpoint) put(c *h1.Conn, keep bool) {
 	}
 }
 
+// connect connects to the socket. The error is syscall.EAGAIN if its backlog is full.
+func (e *endpoint) connect(ctx context.Context) (*h1.Conn, error) {
+	conn, err := e.dialer(ctx, e.socket)
+	if err != nil {
+		return nil, err
+	}
+	c, err := h1.NewConn(conn.(*net.UnixConn))
+	if err == nil {
+		c.Heads = e.heads
+	}
+	return c, err
+}
+
 func (e *endpoint) dial(ctx context.Context, w waiter) (*h1.Conn, error) {
 	for waits := false; ; {
-		c, err := h1.Dial(ctx, e.socket)
-		if err == nil {
-			c.Heads = e.heads
-		}
+		c, err := e.connect(ctx)
 		if !errors.Is(err, syscall.EAGAIN) {
 			return c, err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -31,8 +30,8 @@ type LoggedHop struct {
 // loggedHop is a hop as its log keeps it.
 type loggedHop struct {
 	LoggedHop
-	log    *HopLog
-	called atomic.Bool
+	log  *HopLog
+	role role
 }
 
 type hopLogKey struct{}
@@ -68,7 +67,7 @@ func (h *loggedHop) now() LoggedHop {
 	now := h.LoggedHop
 	if now.Outcome == "" {
 		now.Outcome, now.Took = Served, time.Since(h.Began)
-		if h.called.Load() {
+		if h.role.hasCalled() {
 			now.Outcome = Called
 		}
 	}

@@ -72,6 +72,8 @@ type Staged struct {
 	Socket string
 	// Claims are its own: what no stage of the chain serves may be among them, since the stage is new in it or of another version.
 	Claims []claim.Claim
+	// Kubernetes is that of Stage.
+	Kubernetes bool
 	// OtherAPI says that its stage serves other resources in the chain under the same paths: what is not found there may
 	// be served by it.
 	OtherAPI bool
@@ -185,7 +187,7 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	n, err := strconv.ParseUint(id, 10, 64)
 	inFlight, ok := h.Chain.inFlight.call(n, stage)
 	if err != nil || !ok {
-		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage), http.StatusConflict)
+		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage)+", or the stage has described in its audit event how it served it", http.StatusConflict)
 		return
 	}
 	original := inFlight.r
@@ -194,7 +196,8 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
 	socket := r.Context()
-	r = r.WithContext(ctx)
+	r = h1.WithTrailers(r.WithContext(ctx))
+	h.restoreHeaders(r, original)
 	if changed := changed(original, r); changed != "" {
 		if !caller.MayRewrite {
 			h.Refuse(w, r, Refusal{Stage: stage, Grant: "rewrite", Reason: "hand on a request with another " + changed})
@@ -208,6 +211,35 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	if original.Context().Err() != nil && socket.Err() == nil {
 		panic(http.ErrAbortHandler) // the caller has not gone, and its response may be short
 	}
+}
+
+// restoreHeaders gives a request of a stage those headers of the original that are the host's alone. A stage may name a span of its own, in
+// the trace of the original.
+func (h *HostHandler) restoreHeaders(r, original *http.Request) {
+	propagator := h.Chain.config.Propagator
+	if propagator == nil {
+		return
+	}
+	for key := range r.Header {
+		canonical := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(key, "_", "-")) // as some servers do
+		if propagator.HostHeader(canonical) && !(key == traceParent && sameTrace(r.Header, original.Header)) {
+			delete(r.Header, key)
+		}
+	}
+	for key, values := range original.Header {
+		if _, ok := r.Header[key]; !ok && propagator.HostHeader(key) {
+			r.Header[key] = values
+		}
+	}
+}
+
+const traceParent = "Traceparent"
+
+// sameTrace reports whether the spans of both headers are of the same trace, with the same flags: VERSION-TRACE-SPAN-FLAGS.
+func sameTrace(a, b http.Header) bool {
+	const span, flags, length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-"), len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"), len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	x, y := a[traceParent], b[traceParent]
+	return len(x) == 1 && len(y) == 1 && len(x[0]) == length && len(y[0]) == length && x[0][:span] == y[0][:span] && x[0][flags:] == y[0][flags:]
 }
 
 // changed returns what of the two requests differs of what is authorized; empty if nothing does.

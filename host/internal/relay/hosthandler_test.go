@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -25,7 +24,9 @@ func (userPropagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 	return fmt.Appendf(dst, "%s: %v\r\n", stagev1.HeaderUser, r.Context().Value(userKey{}))
 }
 func (userPropagator) HostHeader(string) bool                               { return false }
-func (userPropagator) ResponseHeader(*http.Request, string, string, string) {}
+func (userPropagator) ResponseHeader(*http.Request, Sender, string, string) {}
+
+func (userPropagator) HostResponseHeader(string) bool { return false }
 
 func withUser(r *http.Request, user string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), userKey{}, user))
@@ -457,13 +458,13 @@ func TestInFlight(t *testing.T) {
 	if other := f.newID(); other == id {
 		t.Error("an id twice")
 	}
-	var called atomic.Bool
+	var does role
 	lookup := func(stage string) error {
-		was := called.Load()
-		if got, ok := f.call(id, stage); ok && got.r == r && called.Load() {
+		was := does.hasCalled()
+		if got, ok := f.call(id, stage); ok && got.r == r && does.hasCalled() {
 			return nil
 		}
-		if called.Load() != was {
+		if does.hasCalled() != was {
 			t.Errorf("stage %q has not called, and is marked", stage)
 		}
 		return errors.New("not found")
@@ -471,12 +472,12 @@ func TestInFlight(t *testing.T) {
 	if lookup("") == nil || lookup("a") == nil {
 		t.Error("found before a stage had it")
 	}
-	f.set(id, inFlightRequest{stage: "a", r: r, called: &called})
+	f.set(id, inFlightRequest{stage: "a", r: r, role: &does})
 	if lookup("a") != nil || lookup("b") == nil {
 		t.Error("with a, it is not a's alone")
 	}
-	f.set(id, inFlightRequest{stage: "b", r: r, called: &called})
-	if called.Load() {
+	f.set(id, inFlightRequest{stage: "b", r: r, role: &does})
+	if does.hasCalled() {
 		t.Error("b is marked for the call of a")
 	}
 	if lookup("b") != nil || lookup("a") == nil {
@@ -486,8 +487,115 @@ func TestInFlight(t *testing.T) {
 	if lookup("b") == nil {
 		t.Error("found after its end")
 	}
-	if n := testing.AllocsPerRun(100, func() { f.set(id, inFlightRequest{stage: "a", r: r, called: &called}); f.remove(id) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.set(id, inFlightRequest{stage: "a", r: r, role: &does}); f.remove(id) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// hostHeaders is a propagator to which Audit-Id and the trace are the host's.
+type hostHeaders struct{ reported }
+
+func (*hostHeaders) HostHeader(key string) bool {
+	return key == "Audit-Id" || key == "Traceparent" || key == "Tracestate"
+}
+
+// A stage that calls the next one cannot say for it what is the host's to say, and counts as one that does not serve the request.
+func TestCallsAreInTheNameOfTheRequest(t *testing.T) {
+	t.Parallel()
+	const trace, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+	const child, unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-1111111111111111-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-1111111111111111-00"
+	var h *host
+	var sent http.Header
+	a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://host/x", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header = sent.Clone()
+		req.Header.Set("Authorization", "Bearer token-a")
+		req.Header.Set(stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest))
+		client := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", h.socket)
+		}}
+		resp, err := client.RoundTrip(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		w.Header().Set(stagev1.HeaderAudit, "a")
+		_, _ = io.Copy(w, resp.Body)
+	}))
+	b := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(stagev1.HeaderAudit, "b")
+		for _, key := range []string{"Audit-Id", "Traceparent", "Tracestate"} {
+			fmt.Fprint(w, key, r.Header[key])
+		}
+		for key := range r.Header {
+			if lower := strings.ToLower(key); strings.Contains(lower, "imperson") || strings.Contains(lower, "remote") || strings.Contains(lower, "_") || lower == "x-catena-timeout" {
+				t.Errorf("b gets %s: %q", key, r.Header[key])
+			}
+		}
+	}))
+	h = newHost(t, a, b)
+	propagator := &hostHeaders{}
+	h.chain.config.Propagator = propagator
+	for _, tc := range []struct{ parent, want string }{{other, trace}, {unsampled, trace}, {child, child}, {"x", trace}, {"", trace}} {
+		propagator.all = nil
+		sent = http.Header{
+			"Audit-Id": {"forged"}, "audit_id": {"forged"}, "Tracestate": {"forged=1"}, "Impersonate-User": {"forged"}, "Impersonate_User": {"forged"}, "Impersonate-Extra-x": {"forged"},
+			"X-Remote-User": {"forged"}, "X-Catena-Timeout": {"1"},
+		}
+		if tc.parent != "" {
+			sent["Traceparent"] = []string{tc.parent}
+		}
+		r := httptest.NewRequest(http.MethodGet, "/x", nil)
+		r.Header = http.Header{"Audit-Id": {"chosen"}, "Traceparent": {trace}, "Tracestate": {"own=1"}}
+		w := httptest.NewRecorder()
+		h.chain.ServeHTTP(w, r)
+		if got, want := w.Body.String(), "Audit-Id[chosen]Traceparent["+tc.want+"]Tracestate[own=1]"; got != want {
+			t.Errorf("%q: %s, want %s", tc.parent, got, want)
+		}
+		if got, want := strings.Join(propagator.all, ", "), "b serves=true kubernetes=false X-Catena-Audit b, a serves=false kubernetes=false X-Catena-Audit a"; got != want {
+			t.Errorf("reported: %s, want %s", got, want)
+		}
+	}
+}
+
+// A stage that has described in the audit event what it serves cannot have the request served by another.
+func TestNoCallAfterTheAuditEvent(t *testing.T) {
+	t.Parallel()
+	var h *host
+	hasHead := make(chan struct{})
+	a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(stagev1.HeaderAudit, "a")
+		w.(http.Flusher).Flush()
+		<-hasHead
+		resp, err := h.call(r.Context(), "token-a", stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest), "/x", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		fmt.Fprintf(w, "%d ", resp.StatusCode)
+		_, _ = io.Copy(w, resp.Body)
+	}))
+	h = newHost(t, a, serveStage(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("b has the request, too") })))
+	propagator := &reported{}
+	h.chain.config.Propagator = propagator
+	resp, err := http.Get(h.URL + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	close(hasHead)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.HasPrefix(string(text), "409 ") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if got, want := strings.Join(propagator.all, ", "), "a serves=true kubernetes=false X-Catena-Audit a"; got != want {
+		t.Errorf("reported: %s, want %s", got, want)
 	}
 }
 

@@ -20,9 +20,28 @@ type inFlightRequest struct {
 	// snapshot is the chain as it was when the request came.
 	snapshot *snapshot
 	r        *http.Request
-	// called is set when the stage calls the next one for this request.
-	called *atomic.Bool
+	role     *role
 }
+
+// role is what a stage does with a request that it has: it calls the next stage for it, or serves it itself. A stage
+// that has described in the audit event what it has served cannot have another serve it afterwards.
+type role struct{ atomic.Uint32 }
+
+const (
+	roleOpen uint32 = iota
+	roleCalls
+	roleServes
+)
+
+func (r *role) reset() { r.Store(roleOpen) }
+
+// call reports whether the stage may call the next one, which it then has.
+func (r *role) call() bool { return r.CompareAndSwap(roleOpen, roleCalls) || r.hasCalled() }
+
+// serve reports whether the stage serves the request itself. From then on it does.
+func (r *role) serve() bool { return r.CompareAndSwap(roleOpen, roleServes) || r.Load() == roleServes }
+
+func (r *role) hasCalled() bool { return r.Load() == roleCalls }
 
 // newID returns the id of a new request.
 func (f *inFlight) newID() uint64 { return f.last.Add(1) }
@@ -35,11 +54,11 @@ func (f *inFlight) set(id uint64, r inFlightRequest) {
 	if s.m == nil {
 		s.m = make(map[uint64]inFlightRequest)
 	}
-	r.called.Store(false)
+	r.role.reset()
 	s.m[id] = r
 }
 
-// remove forgets the request. Its called is not touched any more.
+// remove forgets the request. Its role is not touched any more.
 func (f *inFlight) remove(id uint64) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
@@ -56,15 +75,14 @@ func (f *inFlight) find(id uint64, stage string) (inFlightRequest, bool) {
 	return r, ok && r.stage == stage
 }
 
-// call returns the request with that id if the stage has it, and marks it as called.
+// call returns the request with that id if the stage has it and may call the next one for it, which it then has.
 func (f *inFlight) call(id uint64, stage string) (inFlightRequest, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
 	r, ok := s.m[id]
-	if !ok || r.stage != stage {
+	if !ok || r.stage != stage || !r.role.call() {
 		return inFlightRequest{}, false
 	}
-	r.called.Store(true)
 	return r, true
 }

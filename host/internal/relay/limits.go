@@ -44,6 +44,9 @@ func (h *heads) budget(stage string) *h1.Budget {
 func (c *Chain) endpoint(stage, socket string) *endpoint {
 	e := newEndpoint(stage, socket, *c.hold.Load())
 	e.heads, e.user = c.heads.budget(stage), c.config.User
+	if c.config.Dial != nil {
+		e.dialer = c.config.Dial
+	}
 	return e
 }
 

@@ -3,7 +3,6 @@ package relay
 import (
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
@@ -50,20 +49,22 @@ type request struct {
 
 	// logged is the stage's entry in the request's HopLog; nil if it has none.
 	logged *loggedHop
-	// called is set when the stage calls the next one; it is that of logged, or mark.
-	called *atomic.Bool
-	mark   atomic.Bool
+	// role is that of logged, or mark.
+	role *role
+	mark role
 
 	// The current attempt. split says that Hop.Request is set.
-	stage    string
-	began    time.Time
-	split    bool
-	endpoint *endpoint
-	conn     *h1.Conn
-	unwatch  func() bool // ends the watch over the context; false if it has ended
-	upload   *h1.Upload
-	response h1.Response
-	failure  failure
+	stage string
+	// kubernetes is Stage.Kubernetes.
+	kubernetes bool
+	began      time.Time
+	split      bool
+	endpoint   *endpoint
+	conn       *h1.Conn
+	unwatch    func() bool // ends the watch over the context; false if it has ended
+	upload     *h1.Upload
+	response   h1.Response
+	failure    failure
 
 	// readTimer ends readAhead, and readStopped reports that it has; they are used again.
 	readTimer   *time.Timer

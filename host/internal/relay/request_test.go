@@ -19,7 +19,9 @@ func (identity) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
 	return append(dst, stagev1.HeaderUser+": {\"name\":\"host\"}\r\n"...)
 }
 func (identity) HostHeader(key string) bool                           { return key == "Audit-Id" }
-func (identity) ResponseHeader(*http.Request, string, string, string) {}
+func (identity) ResponseHeader(*http.Request, Sender, string, string) {}
+
+func (identity) HostResponseHeader(string) bool { return false }
 
 // describe is a stage that responds with the request as it sees it.
 func describe(w http.ResponseWriter, r *http.Request) {
@@ -88,6 +90,12 @@ func TestRequestHead(t *testing.T) {
 			has: []string{"D: kept"}, lacks: []string{"A: x", "B: x", "C: x", "Connection"}},
 		{name: "hop by hop", request: "GET / HTTP/1.1\r\nHost: h\r\nKeep-Alive: x\r\nProxy-Connection: x\r\nProxy-Authorization: x\r\nTe: gzip\r\nUpgrade: x\r\n\r\n",
 			lacks: []string{"Keep-Alive", "Proxy", "Te:", "Upgrade"}},
+		{name: "credentials", request: "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer SECRET\r\nauthorization: Basic SECRET\r\nImpersonate-User: forged\r\nimpersonate_group: forged\r\n" +
+			"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.SECRET, v4.channel.k8s.io\r\nsec-websocket-protocol:a ,\tBase64URL.bearer.authorization.K8S.io.SECRET,b\r\n" +
+			"Sec-WebSocket-Protocol: \u00a0base64url.bearer.authorization.k8s.io.SECRET\r\nSec_WebSocket_Protocol: base64url.bearer.authorization.k8s.io.SECRET\r\nCookie: kept=1\r\n\r\n",
+			has: []string{"Sec-Websocket-Protocol: v4.channel.k8s.io\r\nSec-Websocket-Protocol: a, b\r\n", "Cookie: kept=1"}, lacks: []string{"SECRET", "forged", "Authorization", "Sec_"}},
+		{name: "credentials in trailers", request: "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: T, Authorization\r\n\r\n0\r\nT: v\r\nAuthorization: SECRET\r\n" +
+			"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.SECRET\r\n\r\n", has: []string{`trailer T: ["v"]`}, lacks: []string{"SECRET"}},
 		{name: "TE: trailers", request: "GET / HTTP/1.1\r\nHost: h\r\nTE: deflate, trailers\r\n\r\n", has: []string{"Te: trailers\r\n"}},
 
 		{name: "length", request: "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", has: []string{`body="abc" length=3`}},

@@ -3,6 +3,8 @@ package relay
 import (
 	"errors"
 	"net/http"
+	"net/textproto"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
@@ -14,14 +16,16 @@ func added(key string) bool {
 	switch key {
 	case "Warning", "Vary", "Set-Cookie", "Link":
 		return true
+	case "Strict-Transport-Security":
+		return true // clients go by the first one
 	}
 	return false
 }
 
 // passed reports whether a header of the response is for the client.
 func (x *request) passed(key string) bool {
-	connection := x.response.Connection
-	return !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !h1.Listed(connection, key))
+	connection, propagator := x.response.Connection, x.chain.config.Propagator
+	return (propagator == nil || !propagator.HostResponseHeader(key)) && !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !h1.Listed(connection, key))
 }
 
 // writeHeaders puts the headers of the response into those of the client's.
@@ -45,7 +49,7 @@ func (x *request) writeHeaders() {
 			x.report(f)
 		case f.Key == "Trailer":
 			h1.Elements([]string{f.Value}, func(key string) bool {
-				if h1.TrailerAllowed(key) {
+				if x.trailerPassed(key) {
 					h.Add("Trailer", key)
 				}
 				return true
@@ -66,8 +70,15 @@ func (x *request) writeHeaders() {
 // report hands a header of a response that is meant for the host to the propagator.
 func (x *request) report(f h1.Field) {
 	if p := x.chain.config.Propagator; p != nil && h1.ForHost(f.Key) && f.Key != header.Decline {
-		p.ResponseHeader(x.r, x.stage, f.Key, f.Value)
+		serves := !x.response.Declined && !x.role.hasCalled() && (f.Key != header.Audit || x.role.serve())
+		p.ResponseHeader(x.r, Sender{Stage: x.stage, Serves: serves, Kubernetes: x.kubernetes, Had: time.Since(x.began)}, f.Key, f.Value)
 	}
+}
+
+// trailerPassed reports whether a trailer of the response is for the client.
+func (x *request) trailerPassed(key string) bool {
+	propagator := x.chain.config.Propagator
+	return h1.TrailerAllowed(key) && (propagator == nil || !propagator.HostResponseHeader(textproto.CanonicalMIMEHeaderKey(key)))
 }
 
 // inform passes on an informational response, see the package's documentation.
@@ -147,7 +158,7 @@ func (x *request) Flush() {
 func (x *request) Trailer(f h1.Field) {
 	if h1.HostOnly(f.Key) {
 		x.report(f)
-	} else if h1.TrailerAllowed(f.Key) {
+	} else if x.trailerPassed(f.Key) {
 		x.w.Header().Add(http.TrailerPrefix+f.Key, f.Value)
 	}
 }

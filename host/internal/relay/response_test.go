@@ -23,26 +23,29 @@ type reportedOf struct {
 	got []string
 }
 
-func (c *reportedOf) ResponseHeader(_ *http.Request, stage, key, value string) {
-	c.got = append(c.got, stage+" "+key+"="+value)
+func (c *reportedOf) ResponseHeader(_ *http.Request, from Sender, key, value string) {
+	c.got = append(c.got, from.Stage+" "+key+"="+value)
 }
+
+func (*reportedOf) HostResponseHeader(key string) bool { return key == "Audit-Id" }
 
 func TestResponseHeaders(t *testing.T) {
 	t.Parallel()
-	stage := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: public\r\nwarning: 299 - \"b\"\r\nMulti: 1\r\nMulti: 2\r\n"+
+	stage := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: public\r\nwarning: 299 - \"b\"\r\naudit-id: 2\r\nStrict-Transport-Security: max-age=0\r\nMulti: 1\r\nMulti: 2\r\n"+
 		"Connection: X-Listed, keep-alive\r\nX-Listed: x\r\nKeep-Alive: x\r\nProxy-Authenticate: x\r\nUpgrade: x\r\nX-Catena-Audit: {}\r\nX-Remote-User: x\r\nX-Catena-New: 1\r\n\r\nok")
 	c := &reportedOf{}
 	chain := newChain(t, Config{Propagator: c}, stage)
 	rec := httptest.NewRecorder()
 	rec.Header().Set("Cache-Control", "no-cache, private")
 	rec.Header().Set("Audit-Id", "1")
+	rec.Header().Set("Strict-Transport-Security", "max-age=3600")
 	rec.Header().Set("Warning", `299 - "a"`)
 	rec.Header().Set("X-Listed", "by a filter")
 	chain.ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
 	var got strings.Builder
 	rec.Result().Header.Write(&got)
 	const want = "Audit-Id: 1\r\nCache-Control: public\r\nContent-Length: 2\r\nMulti: 1\r\nMulti: 2\r\n" +
-		"Warning: 299 - \"a\"\r\nWarning: 299 - \"b\"\r\nX-Listed: by a filter\r\n"
+		"Strict-Transport-Security: max-age=3600\r\nStrict-Transport-Security: max-age=0\r\nWarning: 299 - \"a\"\r\nWarning: 299 - \"b\"\r\nX-Listed: by a filter\r\n"
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", &got, want)
 	}

@@ -131,7 +131,7 @@ func (x *request) askStaged() (taken bool) {
 		}
 		e := x.chain.endpoint(stage, st.Socket)
 		defer e.close()
-		if x.hop(x.snapshot, target{stage: stage, endpoint: e}) {
+		if x.hop(x.snapshot, target{stage: stage, endpoint: e, kubernetes: st.Kubernetes}) {
 			return true
 		}
 	}
@@ -160,7 +160,7 @@ const maxReplays = 5
 // hop hands the request to a stage. It reports whether the stage has taken it, with
 // whatever result; if not, the stage has declined.
 func (x *request) hop(s *snapshot, to target) (taken bool) {
-	x.beginHop(s, to.stage)
+	x.beginHop(s, to)
 	e := to.endpoint
 	v := x.try(e, false)
 	for n, lost, received := 0, false, 0; v == failed && x.mayReplay() && n < maxReplays; n++ {
@@ -179,7 +179,7 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 		}
 		lost = lost || isLost
 		x.observe(e, Replayed)
-		x.called.Store(false)
+		x.role.reset()
 		e = now.endpoint
 		v = x.try(e, true)
 	}
@@ -206,14 +206,14 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 }
 
 // beginHop records that the stage gets the request.
-func (x *request) beginHop(s *snapshot, stage string) {
-	x.stage, x.logged, x.called, x.began = stage, nil, &x.mark, time.Now()
+func (x *request) beginHop(s *snapshot, to target) {
+	x.stage, x.kubernetes, x.logged, x.role, x.began = to.stage, to.kubernetes, nil, &x.mark, time.Now()
 	x.split = s.round > 0 && callFrom(x.r.Context()) == nil
 	if l, ok := x.r.Context().Value(hopLogKey{}).(*HopLog); ok {
-		x.logged = l.begin(stage)
-		x.called = &x.logged.called
+		x.logged = l.begin(x.stage)
+		x.role = &x.logged.role
 	}
-	x.chain.inFlight.set(x.id, inFlightRequest{stage: stage, snapshot: s, r: x.r, called: x.called})
+	x.chain.inFlight.set(x.id, inFlightRequest{stage: x.stage, snapshot: s, r: x.r, role: x.role})
 }
 
 func (x *request) try(e *endpoint, redial bool) verdict {
@@ -254,7 +254,7 @@ func (x *request) observe(e *endpoint, o Outcome) {
 	}
 	// Of the stages that have a request, the last one serves it, or the client leaves it
 	// in the middle of its response, and those upstream of that one have called.
-	if (o == Served || o == Upgraded || o == GivenUp && x.begun) && x.called.Load() {
+	if (o == Served || o == Upgraded || o == GivenUp && x.begun) && x.role.hasCalled() {
 		h.Outcome = Called
 	}
 	if x.logged != nil && o != Replayed {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -102,7 +103,12 @@ func addDigests(cfg *config.Config, all []supervisor.Spec) error {
 		if spec.Attach != "" {
 			continue
 		}
-		wg.Go(func() { spec.Digest, errs[i] = located(cfg, spec.Name, spec.Binary, digests.Of) })
+		wg.Go(func() {
+			errs[i] = panics.Call(func() (err error) {
+				spec.Digest, err = located(cfg, spec.Name, spec.Binary, digests.Of)
+				return err
+			})
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -92,7 +92,7 @@ type side struct {
 func sideOf(stages []supervisor.Published) side {
 	s := side{stages: stages, claims: make([]chain.StageClaims, len(stages)), routes: make([]relay.Stage, len(stages))}
 	for i, st := range stages {
-		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held}
+		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held, Kubernetes: st.Grants.Kubernetes()}
 		s.claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
 	}
 	s.tables = tables(stages, s.claims)

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/claim"
 )
 
@@ -28,7 +29,7 @@ type claimsFile struct {
 func newClaimsFile(dataDir string, log hclog.Logger) *claimsFile {
 	f := &claimsFile{dataDir: dataDir, log: log, changed: make(chan struct{}, 1), closing: make(chan struct{}), closed: make(chan struct{})}
 	f.all = datadir.ReadClaims(dataDir)
-	go f.run()
+	go panics.Contain(f.run, func(err error) { log.Error("claims are not written to the data directory any more", "error", err) })()
 	return f
 }
 

@@ -178,7 +178,6 @@ func serveStagePage(w http.ResponseWriter, r *http.Request, stages *supervisor.S
 			if !began {
 				began = true
 				w.Header().Set("Content-Type", piece.GetContentType())
-				w.Header().Set("X-Content-Type-Options", "nosniff")
 				if code := int(piece.GetCode()); code >= http.StatusOK && code < 600 {
 					w.WriteHeader(code)
 				}

@@ -7,7 +7,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/catena-dev/catena/host/internal/connlimit"
+	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/store"
+	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // keyspaces serve each stage that has keys of its own in the store, on a socket of its own.
@@ -15,6 +19,7 @@ type keyspaces struct {
 	storage    store.Options
 	prefix     string // that of the registry
 	runtimeDir string
+	processes  *stageProcesses
 
 	mu     sync.Mutex
 	open   map[string]*store.Server
@@ -40,10 +45,13 @@ func (k *keyspaces) serve(stage, socket string) error {
 	if k.open[stage] != nil {
 		return nil
 	}
-	l, err := listenForStages(socket)
+	admitted, err := guard.ListenFor(socket, func(p guard.Peer) error {
+		return k.processes.admitOnly(p, func(of supervisor.Launched) bool { return of.Stage == stage && of.Grants.Store == grants.OwnKeys })
+	})
 	if err != nil {
 		return err
 	}
+	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, PerGroup: keyspaceConnections})
 	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -54,6 +62,9 @@ func (k *keyspaces) serve(stage, socket string) error {
 	k.open[stage] = served
 	return nil
 }
+
+// keyspaceConnections is how many connections a stage may have to its own keys.
+const keyspaceConnections = 256
 
 // keyspacePrefix is what the keys of a stage begin with: beside the registry, and not below
 // it, so that no stage with the whole registry takes them for its own.

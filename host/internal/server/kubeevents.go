@@ -124,7 +124,9 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		served.Body = http.NoBody
 	}
 	w := &responseBuffer{header: http.Header{}, code: http.StatusOK}
-	t.front.Handler().ServeHTTP(w, served)
+	if err := t.front.Serve(w, served); err != nil {
+		return nil, fmt.Errorf("%s %s: the response breaks off: %w", r.Method, r.URL.Path, err)
+	}
 	return &http.Response{
 		StatusCode: w.code, Status: http.StatusText(w.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: w.header, Body: io.NopCloser(bytes.NewReader(w.body.Bytes())), ContentLength: int64(w.body.Len()), Request: r,

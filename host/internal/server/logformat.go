@@ -87,6 +87,9 @@ func (l *logger) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
 
 // StandardWriter implements hclog.Logger.
 func (l *logger) StandardWriter(o *hclog.StandardLoggerOptions) io.Writer {
+	if o == nil {
+		o = &hclog.StandardLoggerOptions{} // hclog itself does without in StandardLogger only
+	}
 	return writerFunc(func(line []byte) (int, error) { return l.current().StandardWriter(o).Write(line) })
 }
 

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"io"
+	"log"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/kubelog"
 	"github.com/catena-dev/catena/host/internal/logring"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/store"
 )
 
@@ -64,6 +67,18 @@ func (l *logs) stage(name string) hclog.Logger {
 		l.stages[name] = l.new(logName+"."+name, name, l.stageLevel, l.isConsequence)
 	}
 	return l.stages[name]
+}
+
+// panicked logs a panic.
+func (l *logs) panicked(err error) {
+	if p, ok := errors.AsType[*panics.Error](err); ok {
+		l.host.Error("a panic in the host: please report it", "error", err, "stack", string(p.Stack))
+	}
+}
+
+// serverErrors is where servers of net/http log what has no request.
+func (l *logs) serverErrors() *log.Logger {
+	return l.host.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn})
 }
 
 // recorder keeps what is logged, and then writes it.

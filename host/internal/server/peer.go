@@ -1,37 +1,23 @@
 package server
 
 import (
-	"context"
 	"errors"
-	"net"
 	"sync"
 
+	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/usage"
 )
 
 // peer is the process that has opened a connection to the socket for stages.
 type peer struct {
-	pid int
-	err error // why it is not known
+	pid  int
+	err  error // why it is not known
+	conn *connlimit.Conn
 
 	mu sync.Mutex
 	// belongs has what is known of the processes that it may be a part of.
 	belongs map[int]bool
-}
-
-type peerKey struct{}
-
-// withPeer returns the context of a connection.
-func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	who, err := guard.PeerOf(conn)
-	return context.WithValue(ctx, peerKey{}, &peer{pid: who.PID, err: err})
-}
-
-// peerFrom returns who has opened the connection of a request; nil if it has no such context.
-func peerFrom(ctx context.Context) *peer {
-	p, _ := ctx.Value(peerKey{}).(*peer)
-	return p
 }
 
 // process is its id, for the log.

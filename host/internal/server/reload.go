@@ -14,6 +14,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -98,7 +99,7 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 	files.Apply()
 	r.current.Store(cfg)
 	for _, stage := range r.logs.apply(cfg.Log) {
-		go r.tellLogLevel(stage, cfg.Log.StageLevel)
+		go panics.Contain(func() { r.tellLogLevel(stage, cfg.Log.StageLevel) }, r.logs.panicked)()
 	}
 	r.stages.SetHoldTimeout(cfg.HoldTimeout)
 	r.chain.relay.SetHold(relay.Limits{Requests: int(cfg.HoldRequests)})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,13 +111,21 @@ func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay
 	r.front.Refuse(w, req, refusal)
 }
 
+// connectionRefused logs that a stage has come to a bound of its connections.
+func (r *routing) connectionRefused(stage, bound string) {
+	r.front.Metrics().ObserveLimit(cmp.Or(stage, "unknown"), bound)
+	if r.limits.due(stage, bound, time.Now()) {
+		r.log.Warn("connections of a stage to the host are refused: it has come to a bound", "stage", cmp.Or(stage, "unknown"), "bound", bound)
+	}
+}
+
 func staged(all map[string]supervisor.Staged) map[string]relay.Staged {
 	if len(all) == 0 {
 		return nil
 	}
 	staged := make(map[string]relay.Staged, len(all))
 	for name, st := range all {
-		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), OtherAPI: st.OtherAPI}
+		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Kubernetes: st.Grants.Kubernetes(), OtherAPI: st.OtherAPI}
 	}
 	return staged
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -70,6 +71,7 @@ type run struct {
 	ended   chan struct{} // closed when the run is over
 
 	specs        []supervisor.Spec
+	processes    *stageProcesses
 	runtimeDir   string
 	cgroup       string // the name of its groups; "" if there can be none
 	storage      store.Options
@@ -170,7 +172,11 @@ func (r *run) openData(context.Context) error {
 			return nil
 		})
 	}
+	if r.processes, err = newStageProcesses(dir); err != nil {
+		return err
+	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
+	r.storage.Admit = r.processes.admitRegistry
 	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
@@ -215,7 +221,7 @@ func (r *run) openAdmin(context.Context) error {
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
 		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
-	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.logs.host.StandardLogger(nil))
+	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.processes.admitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
 	}
@@ -224,37 +230,60 @@ func (r *run) openAdmin(context.Context) error {
 	return nil
 }
 
+// againAfter is the time before what has panicked is run again.
+const againAfter = time.Second
+
+// background runs f on a goroutine until it returns, or ctx ends. If it panics, that is logged, and it is run again.
+func (r *run) background(ctx context.Context, f func(context.Context)) {
+	go func() {
+		for ctx.Err() == nil {
+			panicked := false
+			panics.Contain(func() { f(ctx) }, func(err error) {
+				panicked = true
+				r.logs.panicked(err)
+			})()
+			if !panicked {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(againAfter):
+			}
+		}
+	}()
+}
+
 // headroom is what the host's heap grows by before it collects garbage.
 const headroom = 64 << 20
 
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
-	go gctune.ReleaseWhenIdle(ctx)
-	go gctune.Headroom(ctx, headroom)
-	go r.traffic.Run(ctx)
+	r.background(ctx, gctune.ReleaseWhenIdle)
+	r.background(ctx, func(ctx context.Context) { gctune.Headroom(ctx, headroom) })
+	r.background(ctx, r.traffic.Run)
 	if err := r.registerStages(); err != nil {
 		return err
 	}
-	go func() {
+	r.background(ctx, func(ctx context.Context) {
 		select {
 		case err := <-r.store.Failed():
 			r.front.Fail(fmt.Errorf("store: %w", err))
 		case <-ctx.Done():
 		}
-	}()
-	go r.recordKeysLater(ctx)
-	go r.monitorStore(ctx)
-	go r.announce(ctx)
-	go r.takeOver(ctx)
-	go r.notifier.follow(ctx, r.front)
-	go r.writeEvents(ctx)
+	})
+	r.background(ctx, r.recordKeysLater)
+	r.background(ctx, r.monitorStore)
+	r.background(ctx, r.announce)
+	r.background(ctx, r.takeOver)
+	r.background(ctx, func(ctx context.Context) { r.notifier.follow(ctx, r.front) })
+	r.background(ctx, r.writeEvents)
 	r.front.Metrics().ObserveConfig(r.started)
 	r.commands.serving.Store(true)
-	go r.reloader.follow(ctx, r.Reload)
-	go (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run(ctx)
+	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
+	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
 	if r.certificates != nil {
-		go r.certificates.renew(ctx)
+		r.background(ctx, r.certificates.renew)
 	}
 	r.logs.host.Info("serving", "address", r.front.Addr().String())
 	err := r.shutdown.runFront(ctx)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -28,6 +30,8 @@ type shadows struct {
 	tap *tap
 	// socket is that of the store that the process can only read.
 	socket string
+	// admit returns why a process may not connect to it.
+	admit func(guard.Peer) error
 
 	mu sync.Mutex
 	// starting is the stage whose process is being brought up; empty if there is none.
@@ -151,7 +155,7 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 		groups = ownGroups(trial.Serving, trial.Description())
 	}
 	s := c.compare(req, trial, groups, strings.Join(c.flagOf(cfg, req.Stage, "encryption-provider-config"), ""))
-	c.shadows.running.Go(func() {
+	c.shadows.running.Go(panics.Contain(func() {
 		select {
 		case <-s.Done():
 		case <-trial.Done():
@@ -161,7 +165,7 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 		c.shadows.tap.current.Store(nil)
 		end()
 		c.log.Info("stage is not shadowed any more", "stage", req.Stage, "reason", s.Report().Why)
-	})
+	}, c.logs.panicked))
 	c.log.Info("stage is shadowed", "stage", req.Stage, "binary", req.Binary, "for", req.For)
 	return s.Summary(), nil
 }
@@ -242,7 +246,7 @@ func (c *commands) StopShadow() (*shadow.Report, error) {
 
 // serveStore serves what the process can read of the store.
 func (s *shadows) serveStore(o store.Options) (func() error, error) {
-	l, err := listenForStages(s.socket)
+	l, err := guard.ListenFor(s.socket, s.admit)
 	if err != nil {
 		return nil, err
 	}
@@ -308,8 +312,8 @@ func encrypted(file string) ([]string, error) {
 // shadowSocketName is the socket of the store that a shadow can only read.
 const shadowSocketName = "shadow.etcd.sock"
 
-func newShadows(runtimeDir string, t *tap) *shadows {
-	return &shadows{tap: t, socket: filepath.Join(runtimeDir, shadowSocketName)}
+func newShadows(runtimeDir string, t *tap, admit func(guard.Peer) error) *shadows {
+	return &shadows{tap: t, socket: filepath.Join(runtimeDir, shadowSocketName), admit: admit}
 }
 
 // versionOf is the release of Kubernetes that a process serves, or else its own version.

@@ -131,8 +131,9 @@ func Isolation(cfg *config.Config, stage string) (isolation.Process, error) {
 		if err != nil {
 			return p, err
 		}
-		p.Hidden = append(p.Hidden, abs)
+		p.Own = append(p.Own, abs)
 	}
+	p.Hidden = hiddenFiles(cfg)
 	return p, nil
 }
 

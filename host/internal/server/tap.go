@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/shadow"
 )
@@ -109,20 +110,17 @@ func (a *asker) ask(ctx context.Context, to shadow.Side, q shadow.Request) (resp
 	u := q.URL
 	r.URL, r.RequestURI, r.Header = &u, u.RequestURI(), q.Header.Clone()
 	w := &shadowResponse{responseBuffer: responseBuffer{header: http.Header{}, code: http.StatusOK}}
-	defer func() {
-		if broken := recover(); broken != nil {
-			if broken != http.ErrAbortHandler { //nolint:errorlint // it is a value of a panic
-				panic(broken)
-			}
-			err = errNoResponse
-		}
-		if w.tooLarge {
-			err = shadow.ErrTooLarge
-		}
-	}()
-	a.chain.ServeHTTP(w, r)
-	if w.failure != nil {
-		return resp, w.failure
+	err = panics.Call(func() error {
+		a.chain.ServeHTTP(w, r)
+		return w.failure
+	})
+	switch {
+	case w.tooLarge:
+		return resp, shadow.ErrTooLarge
+	case errors.Is(err, http.ErrAbortHandler):
+		return resp, errNoResponse
+	case err != nil:
+		return resp, err
 	}
 	return shadow.Response{Status: w.code, Header: w.header, Body: w.body.Bytes()}, nil
 }

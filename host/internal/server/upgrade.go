@@ -190,7 +190,9 @@ func (c *commands) get(ctx context.Context, path string, header http.Header) ([]
 	}
 	r.Header, r.RequestURI = header, path
 	w := &responseBuffer{header: http.Header{}, code: http.StatusOK}
-	c.front.Handler().ServeHTTP(w, r)
+	if err := c.front.Serve(w, r); err != nil {
+		return nil, fmt.Errorf("GET %s: the response breaks off: %w", path, err)
+	}
 	if w.code == http.StatusNotFound {
 		return nil, fmt.Errorf("GET %s: %w", path, upgrade.ErrNotFound)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // Report is what a comparison has found.
@@ -197,25 +199,25 @@ func (r *Report) State() string {
 // WriteText writes the report for people.
 func (r *Report) WriteText(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s → %s (%s), %g%% of the requests\n", r.Stage, r.From, r.To, r.Binary, r.Sample*100)
-	fmt.Fprintf(&b, "%s\n%s\n", r.State(), r.Counts())
+	printable.Fprintf(&b, "%s: %s → %s (%s), %g%% of the requests\n", r.Stage, r.From, r.To, r.Binary, r.Sample*100)
+	printable.Fprintf(&b, "%s\n%s\n", r.State(), r.Counts())
 	for _, why := range slices.Sorted(maps.Keys(r.Reasons)) {
-		fmt.Fprintf(&b, "%d not compared: %s\n", r.Reasons[why], why)
+		printable.Fprintf(&b, "%d not compared: %s\n", r.Reasons[why], why)
 	}
 	for _, g := range r.Groups {
-		fmt.Fprintf(&b, "\n%s: %s: %s, %d times\n    %s\n", g.Resource, g.Path, g.How, g.Count, g.Example.Request)
+		printable.Fprintf(&b, "\n%s: %s: %s, %d times\n    %s\n", g.Resource, g.Path, g.How, g.Count, g.Example.Request)
 		if g.Example.Old != "" {
-			fmt.Fprintf(&b, "    - %s\n", g.Example.Old)
+			printable.Fprintf(&b, "    - %s\n", g.Example.Old)
 		}
 		if g.Example.New != "" {
-			fmt.Fprintf(&b, "    + %s\n", g.Example.New)
+			printable.Fprintf(&b, "    + %s\n", g.Example.New)
 		}
 	}
 	if r.MoreGroups > 0 {
-		fmt.Fprintf(&b, "\n%d differences of more fields are not listed\n", r.MoreGroups)
+		printable.Fprintf(&b, "\n%d differences of more fields are not listed\n", r.MoreGroups)
 	}
 	if n := len(r.Noise); n > 0 {
-		fmt.Fprintf(&b, "\n%d fields are not compared, since they differ between two responses of one process; -o json lists them\n", n)
+		printable.Fprintf(&b, "\n%d fields are not compared, since they differ between two responses of one process; -o json lists them\n", n)
 	}
 	if r.Compared() > 0 && len(r.Groups) == 0 && r.MoreGroups == 0 {
 		b.WriteString("no differences\n")

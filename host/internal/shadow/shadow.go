@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // Side is one of the two generations.
@@ -93,9 +95,9 @@ func Start(o Options) *Shadow {
 	rest := float64(workers)/o.Budget - 1
 	var running sync.WaitGroup
 	for range workers {
-		running.Go(func() { s.work(rest) })
+		running.Go(panics.Contain(func() { s.work(rest) }, s.cancel))
 	}
-	go func() {
+	go panics.Contain(func() {
 		<-s.ctx.Done()
 		timer.Stop()
 		running.Wait()
@@ -103,7 +105,7 @@ func Start(o Options) *Shadow {
 		s.report.Ended, s.report.Why = time.Now(), context.Cause(s.ctx).Error()
 		s.mu.Unlock()
 		close(s.done)
-	}()
+	}, s.cancel)()
 	return s
 }
 

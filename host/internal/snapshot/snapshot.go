@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/join"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/store"
@@ -51,7 +52,7 @@ func Save(ctx context.Context, s Source, file string) (Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	return m, writeFile(file, dir, func(out io.Writer) error { return write(out, m, database, keys) })
+	return m, guard.WriteFile(file, func(out io.Writer) error { return write(out, m, database, keys) })
 }
 
 // cluster returns the name of the cluster.
@@ -69,19 +70,6 @@ func (s Source) cluster(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return record.Cluster, nil
-}
-
-// writeFile writes a file by way of a directory on the same file system.
-func writeFile(file, dir string, write func(io.Writer) error) error {
-	part := filepath.Join(dir, "part")
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return os.Rename(part, file)
 }
 
 // Read checks a snapshot, all of it, and returns what it is of.

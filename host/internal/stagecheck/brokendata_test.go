@@ -117,6 +117,8 @@ func (b *broken) misbehaves(w http.ResponseWriter, r *http.Request) bool {
 		}
 	case "audit":
 		sdk.SetHostHeader(w, stagev1.HeaderAudit, `{"annotations":["a"]}`)
+	case "forged-audit":
+		sdk.SetHostHeader(w, stagev1.HeaderAudit, `{"annotations":{"other.stage.catena.dev/x":"y"}}`)
 	case "latency":
 		sdk.SetHostHeader(w, stagev1.HeaderLatency, "etcd=1ms")
 	case "memory":

@@ -99,14 +99,21 @@ func (*headers) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
 
 func (*headers) HostHeader(string) bool { return false }
 
-func (h *headers) ResponseHeader(r *http.Request, stage, key, value string) {
-	if stage != h.stage {
+func (*headers) HostResponseHeader(string) bool { return false }
+
+func (h *headers) ResponseHeader(r *http.Request, from relay.Sender, key, value string) {
+	if from.Stage != h.stage {
 		return
 	}
 	var err error
 	switch key {
 	case stagev1.HeaderAudit:
-		_, err = auditheader.Parse(value)
+		var part auditheader.Part
+		if part, err = auditheader.Parse(value); err == nil {
+			if _, dropped := part.Restrict(from.Stage, from.Serves, from.Kubernetes); len(dropped) > 0 {
+				err = fmt.Errorf("the host leaves out %q: of a request that it does not serve itself, a stage may add annotations below %s/ only", dropped, auditheader.OwnDomain(from.Stage))
+			}
+		}
 	case stagev1.HeaderLatency:
 		err = checkLatencies(value)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // recorder keeps what processes log, as the host has understood it.
@@ -63,7 +65,7 @@ func (p *processLog) Write(text []byte) (int, error) {
 	if strings.HasPrefix(message, "{") && (strings.Contains(message, `"@level"`) || strings.Contains(message, `"@message"`)) {
 		r.odd = message
 	}
-	p.last = append(p.last, "["+strings.ToUpper(level)+"] "+message+pairs(entry))
+	p.last = append(p.last, printable.Line("["+strings.ToUpper(level)+"] "+message+pairs(entry)))
 	if len(p.last) > keptLines {
 		p.last = p.last[1:]
 	}

@@ -158,7 +158,7 @@ func (st *stage) claim(claims []*stagev1.Claim) {
 		{Name: st.name, Claims: decoded},
 		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}},
 	})
-	st.chain.Set(relay.Tables{All: table}, []relay.Stage{{Name: st.name, Socket: st.listener.Path()}, {Name: nextName, Socket: st.next.socket}})
+	st.chain.Set(relay.Tables{All: table}, []relay.Stage{{Name: st.name, Socket: st.listener.Path(), Kubernetes: granted.Kubernetes()}, {Name: nextName, Socket: st.next.socket}})
 }
 
 // unimplemented reports whether an error is that a stage lacks the method.

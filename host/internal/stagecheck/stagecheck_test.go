@@ -149,6 +149,7 @@ func TestBroken(t *testing.T) {
 		{"health-names", "health", `those of ["other" "well"]`},
 		{"health-unknown", "health", "a check that passes"},
 		{"audit", "audit", "no JSON object of the members"},
+		{"forged-audit", "audit", `the host leaves out ["other.stage.catena.dev/x"]`},
 		{"latency", "audit", "not NAME=NANOSECONDS"},
 		{"children", "children", "sleep (process"},
 		{"memory", "memory", "MiB more"},

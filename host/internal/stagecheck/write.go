@@ -1,45 +1,55 @@
 package stagecheck
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // WriteJSON writes the report as one JSON object.
 func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	if err := enc.Encode(r); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(b.Bytes()))
+	return err
 }
 
 func (r Result) text(b *strings.Builder) {
 	switch r.Status {
 	case Passed:
-		fmt.Fprintf(b, "ok    %-12s %s (%s)\n", r.Check, r.Summary, round(r.Took))
+		printable.Fprintf(b, "ok    %-12s %s (%s)\n", r.Check, r.Summary, round(r.Took))
 	case Skipped:
-		fmt.Fprintf(b, "skip  %-12s %s: %s\n", r.Check, r.Summary, r.Reason)
+		printable.Fprintf(b, "skip  %-12s %s: %s\n", r.Check, r.Summary, r.Reason)
 	default:
-		fmt.Fprintf(b, "FAIL  %-12s %s (%s)\n        expected  %s\n        got       %s\n        see       %s\n",
+		printable.Fprintf(b, "FAIL  %-12s %s (%s)\n        expected  %s\n        got       %s\n        see       %s\n",
 			r.Check, r.Summary, round(r.Took), indent(r.Expected), indent(r.Got), r.Section)
 	}
 }
 
 // indent keeps the lines of a longer text in their column.
-func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n                  ") }
+func indent(text string) printable.Safe {
+	return printable.Safe(strings.ReplaceAll(printable.Text(text), "\n", "\n                  "))
+}
 
 func (r *Report) textEnd(b *strings.Builder) {
 	if len(r.Log) > 0 {
-		fmt.Fprintf(b, "the last of its log:\n        %s\n", strings.Join(r.Log, "\n        "))
+		printable.Fprintf(b, "the last of its log:\n        %s\n", printable.Safe(strings.Join(r.Log, "\n        ")))
 	}
 	name := r.Name
 	if r.Version != "" {
 		name += " " + r.Version
 	}
-	fmt.Fprintf(b, "%s: %d passed, %d failed, %d skipped in %s\n",
+	printable.Fprintf(b, "%s: %d passed, %d failed, %d skipped in %s\n",
 		name, r.Count(Passed), r.Count(Failed), r.Count(Skipped), round(r.Took))
 }
 

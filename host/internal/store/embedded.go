@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"google.golang.org/grpc"
+
+	"github.com/catena-dev/catena/host/internal/connlimit"
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
@@ -23,6 +28,7 @@ const history = "1h"
 // embedded is an etcd server in this process.
 type embedded struct {
 	etcd *embed.Etcd
+	grpc *grpc.Server
 	// unwatch ends the goroutine that waits for the server to fail.
 	unwatch context.CancelFunc
 	// ending is set when errors of etcd are no longer worth a line in the log.
@@ -52,35 +58,53 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(o.Socket, 0o600); err != nil {
+	clients, err := serveClients(etcd, o)
+	if err != nil {
 		etcd.Close()
 		return nil, err
 	}
 	started.Store(true)
 	watch, cancel := context.WithCancel(context.Background())
 	go reportFailure(watch, etcd, fatal, failed)
-	return &embedded{etcd: etcd, unwatch: cancel, ending: ending}, nil
+	return &embedded{etcd: etcd, grpc: clients, unwatch: cancel, ending: ending}, nil
 }
 
-// embeddedConfig returns the configuration of a single member that only processes of the
-// owner can reach. There is no peer listener: etcd would open a unix peer URL as an
-// abstract socket, which every local user can connect to.
+// serveClients serves the member's API on its socket. etcd's own listener admits every process that the mode of the socket lets in, as
+// many times as it likes.
+func serveClients(etcd *embed.Etcd, o Options) (*grpc.Server, error) {
+	admit := o.Admit
+	if admit == nil {
+		admit = guard.Own
+	}
+	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := guard.ListenFor(o.Socket, admit)
+	if err != nil {
+		return nil, err
+	}
+	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
+	server := v3rpc.Server(etcd.Server, nil, nil, grpc.ReadBufferSize(4<<10))
+	go func() { _ = server.Serve(connlimit.New(l, connlimit.Options{Share: connlimit.Stages})) }()
+	return server, nil
+}
+
+// embeddedConfig returns the configuration of a single member that listens nowhere by itself: etcd would open a unix peer URL as an
+// abstract socket, which every local user can connect to. See serveClients for its clients.
 func embeddedConfig(dir string, o Options) *embed.Config {
-	client := url.URL{Scheme: "unix", Path: o.Socket}
+	client := url.URL{Scheme: "unix", Path: o.Socket} // which etcd tells its clients, and does not listen on
 	cfg := embed.NewConfig()
 	cfg.Name = "catena"
 	cfg.Dir = dir
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ListenPeerUrls = nil
-	cfg.ListenClientUrls = []url.URL{client}
+	cfg.ListenClientUrls = nil
 	cfg.AdvertiseClientUrls = []url.URL{client}
 	cfg.EnableGRPCGateway = false
 	// A single member waits for no other: short ticks make the start short, and cost an idle server wakeups.
 	cfg.TickMs = 25
 	cfg.ElectionMs = 150
 	cfg.QuotaBackendBytes = o.QuotaBytes
-	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
-	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = history
 	return cfg
@@ -165,6 +189,7 @@ func (e *embedded) close(ctx context.Context) error {
 	e.ending.Store(true)
 	done := make(chan struct{})
 	go func() {
+		e.grpc.Stop()
 		e.etcd.Close()
 		close(done)
 	}()

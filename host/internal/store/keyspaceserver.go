@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // Server is an etcd server in front of the store, for the stages that may not have all of it.
@@ -31,7 +33,8 @@ func serve(o Options, l net.Listener, register func(s *grpc.Server, conn *grpc.C
 		return nil, err
 	}
 	s := &Server{client: client, server: grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxServedRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32))}
+		grpc.MaxRecvMsgSize(maxServedRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32),
+		grpc.UnaryInterceptor(containUnary), grpc.StreamInterceptor(containStream))}
 	conn := client.ActiveConnection()
 	register(s.server, conn)
 	etcdserverpb.RegisterMaintenanceServer(s.server, keyspaceMaintenance{maintenance: etcdserverpb.NewMaintenanceClient(conn)})
@@ -129,7 +132,7 @@ func (s keyspaceWatch) Watch(client etcdserverpb.Watch_WatchServer) error {
 		return err
 	}
 	go func() {
-		if err := s.passRequests(etcd, client); err != nil {
+		if err := panics.Call(func() error { return s.passRequests(etcd, client) }); err != nil {
 			cancel()
 		}
 	}()

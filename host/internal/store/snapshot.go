@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	clientsnapshot "go.etcd.io/etcd/client/v3/snapshot"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
@@ -30,8 +29,7 @@ type Contents struct {
 // SaveSnapshot writes what the running embedded server has into a file, which appears complete or not at all. Etcd's own
 // tools read it.
 func SaveSnapshot(ctx context.Context, o Options, file string) (Contents, error) {
-	config := clientv3.Config{Endpoints: []string{"unix://" + o.Socket}}
-	if _, err := clientsnapshot.SaveWithVersion(ctx, zap.NewNop(), config, file); err != nil {
+	if _, err := clientsnapshot.SaveWithVersion(ctx, zap.NewNop(), o.embeddedClient(), file); err != nil {
 		return Contents{}, fmt.Errorf("save snapshot of etcd: %w", err)
 	}
 	return ReadSnapshot(file)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +15,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/catena-dev/catena/host/internal/guard"
 )
 
 // Options are which etcd to use, and where.
@@ -26,6 +30,8 @@ type Options struct {
 	// Socket is the absolute path of the embedded server's Unix socket, at most
 	// 107 bytes long. Its directory must exist and have mode 0700.
 	Socket string
+	// Admit returns why a process may not connect to the embedded server; nil if all of this user and of root may.
+	Admit func(guard.Peer) error
 	// QuotaBytes is how large the embedded database may grow before etcd refuses
 	// writes; 0 is etcd's default, 2 GiB.
 	QuotaBytes int64
@@ -154,20 +160,28 @@ func (o Options) Dial(ctx context.Context) (*clientv3.Client, error) {
 
 // Connect returns a client of the whole store, which the caller closes. It does not wait for the store to respond.
 func (o Options) Connect() (*clientv3.Client, error) {
-	config := clientv3.Config{Endpoints: o.Endpoints, Logger: zap.NewNop()}
-	if len(o.Endpoints) == 0 {
-		config.Endpoints = []string{"unix://" + o.Socket}
-	} else {
-		var err error
-		if config.TLS, err = externalTLS(o); err != nil {
+	config := o.embeddedClient()
+	if len(o.Endpoints) > 0 {
+		tlsConfig, err := externalTLS(o)
+		if err != nil {
 			return nil, err
 		}
+		config = clientv3.Config{Endpoints: o.Endpoints, TLS: tlsConfig, Logger: zap.NewNop()}
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd: %w", err)
 	}
 	return client, nil
+}
+
+// embeddedClient is for clients of the embedded server: only what listens at its socket is believed.
+func (o Options) embeddedClient() clientv3.Config {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, _, err := guard.DialServer(ctx, o.Socket, o.Dir)
+		return conn, err
+	}
+	return clientv3.Config{Endpoints: []string{"unix://" + o.Socket}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}}
 }
 
 // Failed delivers one error if the data directory is deleted or moved, or if the embedded

@@ -347,7 +347,7 @@ func (c *change) move() (*probation, error) {
 			continue
 		default:
 			if m.stage.adopt(m.spec) {
-				s.running.Go(func() { s.renewStandby(m.stage) })
+				s.goFor(nil, func() { s.renewStandby(m.stage) })
 			}
 			continue
 		}
@@ -409,7 +409,7 @@ func (c *change) settle(p *probation) {
 func (s *Supervisor) retireOld(all []moved) {
 	for _, m := range all {
 		if m.old != nil {
-			s.running.Go(func() { s.retire(m.stage, m.old, replaced) })
+			s.goFor(m.old, func() { s.retire(m.stage, m.old, replaced) })
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -26,7 +27,7 @@ func (s *Supervisor) SetLogLevel(ctx context.Context, name, level string) error 
 	errs := make([]error, len(all))
 	var calls sync.WaitGroup
 	for i, g := range all {
-		calls.Go(func() { errs[i] = g.SetLogLevel(ctx, level) })
+		calls.Go(func() { errs[i] = panics.Call(func() error { return g.SetLogLevel(ctx, level) }) })
 	}
 	calls.Wait()
 	return errors.Join(errs...)

@@ -263,7 +263,7 @@ func (l *limiter) tell(x limited, limit string, bytes, most int64, reason, then 
 func (l *limiter) kill(x limited, bytes int64) {
 	reason := reached(x, LimitMemory, bytes, x.limits.Memory)
 	l.tell(x, LimitMemory, bytes, x.limits.Memory, reason, "it is killed")
-	l.supervisor.running.Go(func() { x.KillBecause(reason) })
+	l.supervisor.goFor(nil, func() { x.KillBecause(reason) })
 }
 
 // swapFor begins to swap the stage of a process for a reason, and reports whether it has.
@@ -277,7 +277,7 @@ func (s *Supervisor) swapFor(x limited, reason string) bool {
 		s.running.Done()
 		return false
 	}
-	go func() {
+	s.goFor(nil, func() {
 		defer s.running.Done()
 		defer s.changing.Release(1)
 		s.lock()
@@ -290,6 +290,6 @@ func (s *Supervisor) swapFor(x limited, reason string) bool {
 		if _, err := s.change(s.background, r); err != nil && !s.isStopping() {
 			x.stage.log.Error("stage at its limit goes on with its old generation", "generation", x.ID(), "error", err)
 		}
-	}()
+	})
 	return true
 }

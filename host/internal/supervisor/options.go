@@ -24,6 +24,8 @@ type Options struct {
 	// Machine returns what this machine can do to isolate stages. It is called if there are
 	// stages to isolate.
 	Machine func() *isolation.Machine
+	// Hidden returns the files and directories that isolated stages do not see unless they are granted; nil if there are none.
+	Hidden func() []string
 	// Cgroups returns where processes that are isolated or limited get a group each. It is called
 	// if there are any, and may be nil.
 	Cgroups func() *cgroup.Tree
@@ -125,6 +127,7 @@ type Identity struct {
 type Staged struct {
 	Socket string
 	Claims []*stagev1.Claim
+	Grants grants.Grants
 	// OtherAPI says that it may serve other resources than the process that serves in the chain: it is of another release of
 	// Kubernetes, or has other flags.
 	OtherAPI bool

@@ -1,10 +1,17 @@
 package supervisor
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/catena-dev/catena/host/internal/panics"
+)
 
 // outbox passes events on one after the other, in the order in which they were added, and
 // never while a lock of the supervisor is held.
 type outbox struct {
+	// failed is called with the panic of what has got an event; the next one gets its event all the same.
+	failed func(error)
+
 	mu      sync.Mutex
 	waiting []func()
 	sending bool
@@ -31,7 +38,7 @@ func (o *outbox) send() {
 		o.waiting = nil
 		o.mu.Unlock()
 		for _, event := range events {
-			event()
+			panics.Contain(event, o.failed)()
 		}
 		o.mu.Lock()
 	}

@@ -98,7 +98,7 @@ func (p *probation) begin() {
 		}
 	}
 	s.unlock()
-	s.running.Go(p.run)
+	s.goFor(nil, p.run)
 }
 
 // run ends the probation when its time is over, or when checks fail.
@@ -157,10 +157,10 @@ func (s *Supervisor) Observe(socket string, failed bool) {
 	}
 	if w := p.watched[socket]; w != nil {
 		if reason := w.count(failed); reason != "" && s.begin() {
-			go func() {
+			s.goFor(nil, func() {
 				defer s.running.Done()
 				p.rollBack(hclog.Error, reason)
-			}()
+			})
 		}
 	}
 }

@@ -9,7 +9,7 @@ func (s *Supervisor) reconcile() {
 	if len(s.outdated()) == 0 || !s.begin() {
 		return
 	}
-	go func() {
+	s.goFor(nil, func() {
 		defer s.running.Done()
 		if acquire(s.background, s.changing) != nil {
 			return
@@ -28,7 +28,7 @@ func (s *Supervisor) reconcile() {
 		if _, err := s.change(s.background, request{specs: s.Specs(), also: names}); err != nil && !s.isStopping() {
 			s.log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
 		}
-	}()
+	})
 }
 
 // outdated are the stages that have to be told of others anew; none before the server's

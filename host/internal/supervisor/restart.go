@@ -254,7 +254,7 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation.Generation) error {
 	s.unlock()
 	if overtaken {
 		// It finishes what it has taken from the backlog of its socket.
-		s.running.Go(func() { s.retire(st, g, overtakenByChange) })
+		s.goFor(g, func() { s.retire(st, g, overtakenByChange) })
 		return nil
 	}
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation.Generation) error {
 	st.log.Info("stage is back", "generation", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
 	s.announce(Event{Kind: Restarted, Stage: st.name, From: id(dead), To: g.ID(), Took: took})
 	if hooksDue {
-		s.running.Go(func() { s.runHooksOrKill(st, g) })
+		s.goFor(g, func() { s.runHooksOrKill(st, g) })
 	}
 	s.renewStandby(st)
 	s.reconcile()

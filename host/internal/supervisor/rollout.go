@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -89,7 +90,7 @@ func (r *rollout) all(step func(*member) error) error {
 	var wg sync.WaitGroup
 	for i, m := range r.members {
 		if m.launching {
-			wg.Go(func() { errs[i] = step(m) })
+			wg.Go(func() { errs[i] = panics.Call(func() error { return step(m) }) })
 		}
 	}
 	wg.Wait()
@@ -103,7 +104,7 @@ func (r *rollout) all(step func(*member) error) error {
 func (r *rollout) discard() {
 	var wg sync.WaitGroup
 	for _, m := range r.members {
-		wg.Go(m.discard)
+		wg.Go(panics.Contain(m.discard, r.supervisor.panicked))
 	}
 	wg.Wait()
 }
@@ -172,7 +173,7 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 		g.Kill()
 		return nil, err
 	}
-	s.running.Go(func() { s.awaitEnd(st, g) })
+	s.goFor(g, func() { s.awaitEnd(st, g) })
 	return g, nil
 }
 
@@ -227,9 +228,9 @@ func (m *member) PrepareRun(ctx context.Context) error {
 		err = g.PrepareRun(ctx)
 	}
 	if err == nil {
-		s.running.Go(func() { s.follow(m.stage, g) })
-		s.running.Go(func() { s.tell(m.stage, g) })
-		s.running.Go(func() { s.watchdog(m.stage, g) })
+		s.goFor(g, func() { s.follow(m.stage, g) })
+		s.goFor(g, func() { s.tell(m.stage, g) })
+		s.goFor(g, func() { s.watchdog(m.stage, g) })
 		if m.rollout.prepared != nil {
 			err = m.rollout.prepared(m)
 		}
@@ -240,7 +241,7 @@ func (m *member) PrepareRun(ctx context.Context) error {
 func (m *member) awaitReady(ctx context.Context) error {
 	s, g := m.rollout.supervisor, m.generation
 	failed := make(chan error, len(g.PostStartHooks()))
-	s.running.Go(func() {
+	s.goFor(g, func() {
 		g.RunPostStartHooks(s.background, func(err error) {
 			if err != nil {
 				failed <- err

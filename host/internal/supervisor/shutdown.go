@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -42,7 +43,7 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 		err := p.stage.state.Advance(p.ID(), lifecycle.Draining)
 		s.unlock()
 		if err == nil {
-			wg.Go(func() { p.Drain(ctx, spread) })
+			wg.Go(panics.Contain(func() { p.Drain(ctx, spread) }, s.panicked))
 		}
 	}
 	wg.Wait()
@@ -112,7 +113,7 @@ func (s *Supervisor) Kill(after time.Duration) {
 	s.cancel()
 	var wg sync.WaitGroup
 	for _, p := range s.processes() {
-		wg.Go(func() { s.stopWithin(p.stage, p.Generation, "the server ends by force", after) })
+		wg.Go(panics.Contain(func() { s.stopWithin(p.stage, p.Generation, "the server ends by force", after) }, s.panicked))
 	}
 	wg.Wait()
 }

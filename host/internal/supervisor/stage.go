@@ -58,7 +58,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		used: map[*generation.Generation]measurement{},
 	}
 	st.opts = generation.Options{
-		DataDir: dir, Hidden: []string{s.opts.DataDir, s.opts.RuntimeDir}, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
+		DataDir: dir, Own: []string{s.opts.DataDir, s.opts.RuntimeDir}, Hidden: s.opts.Hidden, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
 		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: s.opts.HostSocket,
 		ServerVersion: s.opts.ServerVersion, ExternalURL: s.opts.ExternalURL, HostPaths: s.opts.HostPaths,
 		Log: st.log, StageLog: s.opts.StageLog(spec.Name),

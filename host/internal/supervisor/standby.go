@@ -23,7 +23,7 @@ func (s *Supervisor) renewStandbyAfter(st *stage, delay time.Duration) {
 	s.keepStandby(st, delay)
 	s.unlock()
 	if old != nil {
-		s.running.Go(func() { s.stop(st, old, "another takes its place") })
+		s.goFor(old, func() { s.stop(st, old, "another takes its place") })
 	}
 }
 
@@ -37,7 +37,7 @@ func (s *Supervisor) keepStandby(st *stage, delay time.Duration) {
 	}
 	ctx, cancel := context.WithCancel(s.background)
 	st.endStandby = cancel
-	s.running.Go(func() {
+	s.goFor(nil, func() {
 		defer cancel()
 		if sleep(ctx, delay) {
 			s.makeStandby(ctx, st, current)

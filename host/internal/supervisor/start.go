@@ -13,7 +13,7 @@ import (
 // no error: it is tried again in the background.
 func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, pid int, took time.Duration)) error {
 	began := time.Now()
-	s.running.Go(s.watchLimits)
+	s.goFor(nil, s.watchLimits)
 	r := s.rolloutOf()
 	for _, m := range r.members {
 		m.launching = true
@@ -46,7 +46,7 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 	s.unlock()
 	for _, m := range r.members {
 		if m.generation == nil {
-			s.running.Go(func() { s.restart(m.stage, nil, 0) })
+			s.goFor(nil, func() { s.restart(m.stage, nil, 0) })
 		} else {
 			s.renewStandby(m.stage)
 		}
@@ -90,7 +90,7 @@ func (s *Supervisor) RunPostStartHooks(failed func(error)) {
 		switch {
 		case g == nil:
 		case required:
-			s.running.Go(func() {
+			s.goFor(g, func() {
 				g.RunPostStartHooks(s.background, func(err error) {
 					if err != nil && !s.isStopping() {
 						failed(err)
@@ -98,7 +98,7 @@ func (s *Supervisor) RunPostStartHooks(failed func(error)) {
 				})
 			})
 		default:
-			s.running.Go(func() { s.runHooksOrKill(st, g) })
+			s.goFor(g, func() { s.runHooksOrKill(st, g) })
 		}
 	}
 	s.reconcile()

@@ -24,7 +24,9 @@ type Status struct {
 	Grants grants.Grants `json:"grants"`
 	// Isolation has the names of what isolates the process, empty if nothing does.
 	Isolation []string `json:"isolation"`
-	Version   string   `json:"version,omitempty"`
+	// IsolationLacks says which means this machine lacks, and what the stage can do for want of each.
+	IsolationLacks []string `json:"isolationLacks,omitempty"`
+	Version        string   `json:"version,omitempty"`
 	// Emulates is the minor release of Kubernetes as which the process serves, empty if it is that of Version.
 	Emulates string `json:"emulates,omitempty"`
 	// Usage is what the process used when that was last measured.
@@ -147,7 +149,7 @@ func (s *stage) status() Status {
 	if g := s.current(); g != nil {
 		last := s.state.Last(g.ID())
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
-		st.Isolation = append(st.Isolation, g.Isolation()...)
+		st.Isolation, st.IsolationLacks = append(st.Isolation, g.Isolation()...), g.IsolationLacks()
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
 		st.Usage = s.usageOf(g)
 		st.Emulates = g.Spec().Emulates()

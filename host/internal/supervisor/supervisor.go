@@ -23,7 +23,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
@@ -76,6 +78,7 @@ func New(opts Options) (*Supervisor, error) {
 		stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, complete: make(chan struct{}),
 	}
 	s.background, s.cancel = context.WithCancel(context.Background())
+	s.events.failed = s.panicked
 	for _, spec := range opts.Chain {
 		st, err := s.newStage(spec)
 		if err != nil {
@@ -187,9 +190,26 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		if id.Staged == nil {
 			id.Staged = map[string]Staged{}
 		}
-		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, OtherAPI: s.servesOtherAPI(staged)}
+		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, Grants: staged.Spec().Grants, OtherAPI: s.servesOtherAPI(staged)}
 	}
 	return id, true
+}
+
+// Launched says of a process of a stage what it may connect to.
+type Launched struct {
+	Stage  string
+	Grants grants.Grants
+}
+
+// Processes returns the processes that may call the host, by process id.
+func (s *Supervisor) Processes() map[int]Launched {
+	s.lock()
+	defer s.unlock()
+	all := make(map[int]Launched, len(s.callers))
+	for _, g := range s.callers {
+		all[g.PID()] = Launched{Stage: g.Name(), Grants: g.Spec().Grants}
+	}
+	return all
 }
 
 // servesOtherAPI reports whether a generation may serve other resources than the current one of its stage.
@@ -240,6 +260,24 @@ func (s *Supervisor) isStopping() bool {
 	s.lock()
 	defer s.unlock()
 	return s.stopping
+}
+
+// goFor runs f, for which Stop waits. If it panics, that is logged, and the process that it is about, if there is one, is killed: what
+// the host was to do for it is not done.
+func (s *Supervisor) goFor(g *generation.Generation, f func()) {
+	s.running.Go(panics.Contain(f, func(err error) {
+		s.panicked(err)
+		if g != nil {
+			g.KillBecause("what the host does for it has failed: " + err.Error())
+		}
+	}))
+}
+
+// panicked logs a panic.
+func (s *Supervisor) panicked(err error) {
+	if p, ok := errors.AsType[*panics.Error](err); ok {
+		s.log.Error("a panic in what the host does for a stage: please report it", "error", err, "stack", string(p.Stack))
+	}
 }
 
 // forget drops generations that have ended, and closes the data sockets that no other

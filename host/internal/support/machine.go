@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // maxFiles is how many files of a directory are listed.
@@ -29,7 +31,7 @@ func Files(dir string) func(context.Context, io.Writer) error {
 				return ctx.Err()
 			}
 			if err != nil {
-				fmt.Fprintln(w, err)
+				printable.Fprintln(w, err)
 				return nil
 			}
 			info, err := d.Info()
@@ -39,7 +41,7 @@ func Files(dir string) func(context.Context, io.Writer) error {
 			if count++; count > maxFiles {
 				return fmt.Errorf("there are more than %d files", maxFiles)
 			}
-			_, err = fmt.Fprintf(w, "%s %12d %s %s\n", info.Mode(), info.Size(), info.ModTime().UTC().Format(time.RFC3339), path)
+			_, err = printable.Fprintf(w, "%s %12d %s %s\n", info.Mode(), info.Size(), info.ModTime().UTC().Format(time.RFC3339), path)
 			return err
 		})
 		return errors.Join(err, walkErr)
@@ -93,7 +95,10 @@ func Process(pid int) func(context.Context, io.Writer) error {
 			return err
 		}
 		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		fmt.Fprintf(w, "== %s/cmdline\n%s\n", dir, strings.ReplaceAll(string(line), "\x00", "\n"))
+		fmt.Fprintf(w, "== %s/cmdline\n", dir)
+		for arg := range strings.SplitSeq(string(line), "\x00") {
+			printable.Fprintln(w, arg)
+		}
 		errs := []error{err}
 		for _, name := range []string{"status", "limits", "cgroup", "stat", "wchan", "io"} {
 			errs = append(errs, copyFile(w, filepath.Join(dir, name)))
@@ -106,7 +111,7 @@ func Process(pid int) func(context.Context, io.Writer) error {
 			if !isKind {
 				kind = "file"
 			}
-			kinds[kind]++
+			kinds[printable.Line(kind)]++
 		}
 		threads, _ := os.ReadDir(filepath.Join(dir, "task"))
 		fmt.Fprintf(w, "== open descriptors: %d %v\n== threads: %d\n", len(fds), kinds, len(threads))
@@ -145,7 +150,7 @@ func Digests(files []string) func(context.Context, io.Writer) error {
 			sum := sha256.New()
 			_, err = io.Copy(sum, f)
 			errs = append(errs, err, f.Close())
-			fmt.Fprintf(w, "%x  %s\n", sum.Sum(nil), file)
+			printable.Fprintf(w, "%x  %s\n", sum.Sum(nil), file)
 		}
 		return errors.Join(errs...)
 	}

@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // Part is a file of the archive.
@@ -61,7 +64,7 @@ func Collect(ctx context.Context, parts []Part, secrets *Secrets) []Result {
 			defer func() { <-free }()
 			results[i] = collect(ctx, p)
 			if !p.Binary {
-				results[i].Content = secrets.Remove(results[i].Content)
+				results[i].Content = []byte(printable.Text(string(secrets.Remove(results[i].Content))))
 			}
 			if err := results[i].Err; err != nil {
 				results[i].Err = errors.New(string(secrets.Remove([]byte(err.Error()))))
@@ -196,7 +199,7 @@ by *** wherever it stands.
 
 // Problem returns why a part is missing or incomplete, in one line.
 func (r Result) Problem() string {
-	text := string(bytes.ReplaceAll([]byte(r.Err.Error()), []byte("\n"), []byte("; ")))
+	text := printable.Line(strings.ReplaceAll(r.Err.Error(), "\n", "; "))
 	if len(r.Content) > 0 {
 		return "incomplete: " + text
 	}

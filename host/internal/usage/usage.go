@@ -14,6 +14,9 @@ import (
 // ErrUnsupported is why nothing can be measured on a system other than Linux.
 var ErrUnsupported = errors.New("the use of memory and CPU is measured on Linux only")
 
+// Process is a process with the leader of its process group.
+type Process struct{ PID, Group int }
+
 // Usage is what a process and its descendants use.
 type Usage struct {
 	// Memory is in bytes.

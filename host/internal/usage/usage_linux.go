@@ -42,10 +42,44 @@ func Of(leaders []int) (map[int]Usage, error) {
 	return total, nil
 }
 
+// Zombies returns the children of a process that have ended and that it has not waited for.
+func Zombies(parent int) ([]int, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	var ended []int
+	for pid, p := range all {
+		if p.parent == parent && p.zombie {
+			ended = append(ended, pid)
+		}
+	}
+	return ended, nil
+}
+
 // stat is what of /proc/PID/stat counts.
 type stat struct {
 	parent, group int
+	zombie        bool
 	cpu           time.Duration
+}
+
+// Lineage returns a process and those that it descends from, the closest first. It is false if one of them has ended meanwhile, so
+// that others are not known.
+func Lineage(pid int) ([]Process, bool) {
+	var all []Process
+	for range 1000 { // processes end meanwhile, and others get their numbers: their parents may be a cycle
+		p, ok := statOf(pid)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, Process{PID: pid, Group: p.group})
+		if p.parent == 0 { // it has none, or one outside of this process' namespace
+			return all, true
+		}
+		pid = p.parent
+	}
+	return nil, false
 }
 
 // Belongs reports whether a process is leader, in its process group, or one that it has started, directly
@@ -163,7 +197,7 @@ func parseStat(text []byte) (stat, bool) {
 		}
 	}
 	ticks := n[11] + n[12] + n[13] + n[14] // user and system, own and of children that were waited for
-	return stat{parent: int(n[1]), group: int(n[2]), cpu: time.Duration(ticks) * tick}, true
+	return stat{zombie: string(fields[0]) == "Z", parent: int(n[1]), group: int(n[2]), cpu: time.Duration(ticks) * tick}, true
 }
 
 // Memory measures the memory of processes that Of has found, and of no others: that is quick.

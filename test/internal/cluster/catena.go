@@ -33,9 +33,13 @@ type Options struct {
 	OwnPlugins bool
 	// Set are further --set arguments. (Catena only)
 	Set []string
+	// Env are further variables of the environment. (Catena only)
+	Env []string
 	// UID is the user that runs the server if it is not 0, which takes root. The user has to be able
 	// to read Bin, ConfigFile and PluginDirs. (Catena only)
 	UID int
+	// OpenFiles limits the descriptors of the host, and those of each stage, if it is not 0. (Catena only)
+	OpenFiles int
 	// Prepare is called before the first start. (Catena only)
 	Prepare func(*Catena) error
 	// Bin is the directory of the binaries in the place of that of the function Bin. (Catena only)
@@ -113,7 +117,12 @@ func (c *Catena) Start(ctx context.Context) error {
 	if err := os.Remove(c.AdminKubeconfig()); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	c.process, err = startProcess(c.Dir, c.Name, c.options.UID, filepath.Join(bin, "catena"), c.Args(bin)...)
+	program, args := filepath.Join(bin, "catena"), c.Args(bin)
+	if c.options.OpenFiles > 0 {
+		limited := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, c.options.OpenFiles)
+		program, args = "/bin/sh", append([]string{"-c", limited, program}, args...)
+	}
+	c.process, err = startProcess(c.Dir, c.Name, c.options.UID, c.options.Env, program, args...)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,9 @@ type Status struct {
 		// Version is the stage's, and Emulates the minor release of Kubernetes as which it serves if that is another one.
 		Version, Emulates string
 		Failure           string
-		Standby           *struct {
+		// IsolationLacks says what the machine lacks.
+		IsolationLacks []string
+		Standby        *struct {
 			Generation, State string
 			PID               int
 		}

@@ -31,12 +31,12 @@ type Process struct {
 
 // StartProcess starts a command; its output is appended to DIR/NAME.log.
 func StartProcess(dir, name, path string, args ...string) (*Process, error) {
-	return startProcess(dir, name, 0, path, args...)
+	return startProcess(dir, name, 0, nil, path, args...)
 }
 
-// startProcess starts a command as another user if uid is not 0, in dir then: the directory of the
-// module may be out of that user's reach.
-func startProcess(dir, name string, uid int, path string, args ...string) (*Process, error) {
+// startProcess starts a command with more variables in its environment, and as another user if uid is not 0, in dir then: the
+// directory of the module may be out of that user's reach.
+func startProcess(dir, name string, uid int, env []string, path string, args ...string) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), Done: make(chan struct{})}
 	out, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -44,7 +44,7 @@ func startProcess(dir, name string, uid int, path string, args ...string) (*Proc
 	}
 	defer out.Close()
 	p.cmd = exec.Command(path, args...)
-	p.cmd.Dir, p.cmd.Env = Root(), Environ()
+	p.cmd.Dir, p.cmd.Env = Root(), append(slices.Clone(Environ()), env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = Attributes()
 	if uid != 0 {

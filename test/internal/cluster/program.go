@@ -10,5 +10,5 @@ import (
 func WriteProgram(path string, data []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	return os.WriteFile(path, data, 0o700)
+	return os.WriteFile(path, data, 0o755)
 }

@@ -2,7 +2,6 @@ package h1
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,18 +58,8 @@ type Conn struct {
 	cut atomic.Bool
 }
 
-// Dial connects to a stage's socket. The error is syscall.EAGAIN if the backlog of the
-// socket is full.
-func Dial(ctx context.Context, socket string) (*Conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	return newConn(c.(*net.UnixConn))
-}
-
-func newConn(conn *net.UnixConn) (*Conn, error) {
+// NewConn returns a Conn on a connection to a stage's socket, which belongs to it from then on.
+func NewConn(conn *net.UnixConn) (*Conn, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err

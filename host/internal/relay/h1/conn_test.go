@@ -29,7 +29,7 @@ func connPair(t testing.TB) (near *Conn, far *net.UnixConn) {
 		}
 		ends[i] = c.(*net.UnixConn)
 	}
-	near, err = newConn(ends[0])
+	near, err = NewConn(ends[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,36 @@ func HostOnly(key string) bool {
 	return hasPrefixFold(key, header.Prefix) || hasPrefixFold(key, remotePrefix)
 }
 
+// identifies reports whether a header of a request is for the host's filters, which know by it who makes the request or in whose
+// name. They remove what they have used; no other server is to take the rest for more than text.
+func identifies(key string) bool {
+	return hasPrefixFold(key, "Impersonate-") || len(key) == len(authorization) && hasPrefixFold(key, authorization)
+}
+
+const (
+	authorization     = "Authorization"
+	webSocketProtocol = "Sec-Websocket-Protocol"
+	// bearerProtocol begins the subprotocol of WebSocket in which browsers send a bearer token.
+	bearerProtocol = "base64url.bearer.authorization.k8s.io."
+)
+
+// withoutToken returns what a header of a request has besides a token of the client: one in a subprotocol is left out. Kubernetes' filter
+// removes it only if it is how the client was authenticated.
+func withoutToken(key, value string) (rest string, empty bool) {
+	if len(key) != len(webSocketProtocol) || !hasPrefixFold(key, webSocketProtocol) || !hasToken(value) {
+		return value, false
+	}
+	var kept []string
+	for item := range strings.SplitSeq(value, ",") {
+		if !hasToken(item) {
+			kept = append(kept, textproto.TrimString(item))
+		}
+	}
+	return strings.Join(kept, ", "), len(kept) == 0
+}
+
+func hasToken(s string) bool { return strings.Contains(strings.ToLower(s), bearerProtocol) }
+
 // ForHost reports whether a header of a response is meant for the host: X-Catena-*.
 func ForHost(key string) bool { return hasPrefixFold(key, header.Prefix) }
 
@@ -48,7 +78,7 @@ func HopByHop(key string) bool {
 // TrailerAllowed reports whether a field may be passed on as a trailer.
 func TrailerAllowed(key string) bool {
 	key = textproto.CanonicalMIMEHeaderKey(key)
-	return isToken(key) && !HopByHop(key) && !HostOnly(key) && key != "Content-Length" && key != "Host"
+	return isToken(key) && !HopByHop(key) && !HostOnly(key) && !identifies(key) && key != webSocketProtocol && key != "Content-Length" && key != "Host"
 }
 
 // Elements iterates over the elements of a comma-separated header, trimmed.

@@ -9,7 +9,7 @@ import (
 // AppendRequest appends the head of r as a stage gets it, without the empty line that
 // ends it. The target goes out as it came in: no segment is cleaned, no escape resolved.
 // Left out are the hop-by-hop headers, which are those that the Connection header names
-// too, and those that only the host may set. If expect is set, the stage has to ask for
+// too, those that only the host may set, and the client's credentials. If expect is set, the stage has to ask for
 // the body with "100 Continue".
 //
 // A Connection header comes from the client, and must not remove what the host itself has
@@ -33,7 +33,9 @@ func AppendRequest(dst []byte, r *http.Request, expect bool, hostHeader interfac
 			continue
 		}
 		for _, v := range values {
-			dst = appendHeader(dst, key, v)
+			if v, empty := withoutToken(key, v); !empty {
+				dst = appendHeader(dst, key, v)
+			}
 		}
 	}
 	if Listed(r.Header["Te"], "trailers") {
@@ -52,7 +54,7 @@ func dropped(key string) bool {
 	case "Host", "Content-Length", "Expect":
 		return true // appended from what net/http has made of them
 	}
-	return HopByHop(key) || HostOnly(key) || !isToken(key)
+	return HopByHop(key) || HostOnly(key) || identifies(key) || !isToken(key)
 }
 
 // appendFraming appends how the body of r is delimited.

@@ -20,6 +20,11 @@ func (c *Conn) Splice(ctx context.Context, client net.Conn, early []byte) {
 	toStage := make(chan struct{})
 	go func() {
 		defer close(toStage)
+		defer func() {
+			if recover() != nil { // of what reads from the client, which is the server's
+				endBoth()
+			}
+		}()
 		if c.copyFrom(early, client) != nil {
 			endBoth()
 		}

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -83,12 +84,20 @@ func (u *Upload) Finish(w http.ResponseWriter) {
 }
 
 func (u *Upload) run() {
+	defer u.end()
 	buf := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(buf)
 	if u.r.ContentLength >= 0 {
 		u.sendN(buf[:], u.r.ContentLength)
 	} else {
 		u.sendChunks(buf[:])
+	}
+}
+
+// end ends the upload, also if what reads the body, which is the server's, has panicked.
+func (u *Upload) end() {
+	if p := recover(); p != nil {
+		u.sent, u.readErr = false, fmt.Errorf("read the body: panic: %v", p)
 	}
 	close(u.done)
 	if u.readErr != nil {
@@ -146,7 +155,7 @@ func frameChunk(buf []byte, n int) []byte {
 
 func (u *Upload) appendTrailers(dst []byte) []byte {
 	dst = append(dst, "0\r\n"...)
-	for key, values := range u.r.Trailer {
+	for key, values := range Trailers(u.r) {
 		if !TrailerAllowed(key) {
 			continue
 		}

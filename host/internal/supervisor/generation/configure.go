@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -271,7 +271,7 @@ func CheckReport(resp *stagev1.PrepareRunResponse) error {
 	var checks []string
 	for _, c := range resp.GetHealthChecks() {
 		checks = append(checks, c.GetName())
-		if !printable(c.GetServerCheck()) {
+		if !printable.Is(c.GetServerCheck()) {
 			return fmt.Errorf("its health check %q has a server_check %q with characters that cannot be printed", c.GetName(), c.GetServerCheck())
 		}
 	}
@@ -296,7 +296,7 @@ func checkNames(what string, names []string) error {
 		switch {
 		case name == "":
 			return fmt.Errorf("a %s has no name", what)
-		case !printable(name):
+		case !printable.Is(name):
 			return fmt.Errorf("the name of its %s %q has characters that cannot be printed", what, name)
 		case seen[name]:
 			return fmt.Errorf("two of its %ss have the name %q", what, name)
@@ -304,10 +304,6 @@ func checkNames(what string, names []string) error {
 		seen[name] = true
 	}
 	return nil
-}
-
-func printable(name string) bool {
-	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // Activate makes a standby accept requests on its data socket.

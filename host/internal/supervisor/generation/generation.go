@@ -110,7 +110,10 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 	spec := process.Spec{
 		Stage: c.Spec.Name, ID: id, Limits: c.Spec.KernelLimits, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
-		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Hidden: opts.Hidden},
+		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Own: opts.Own},
+	}
+	if opts.Hidden != nil {
+		spec.Isolation.Hidden = opts.Hidden()
 	}
 	if opts.HostSocket != "" {
 		spec.Isolation.Sockets = []string{opts.HostSocket}
@@ -144,14 +147,19 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 
 // logIsolation logs what this machine lacks to isolate the process.
 func (g *Generation) logIsolation() {
+	if lacks := g.IsolationLacks(); len(lacks) > 0 {
+		g.opts.Log.Warn("isolation is partial: this machine lacks some means",
+			"generation", g.id, "by", strings.Join(g.process.Isolation(), ","), "lacks", strings.Join(lacks, "; "))
+	}
+}
+
+// IsolationLacks says which means this machine lacks to isolate the process, and what it can do for want of each.
+func (g *Generation) IsolationLacks() []string {
 	var lacks []string
 	for _, err := range g.process.IsolationLacks() {
 		lacks = append(lacks, err.Error())
 	}
-	if len(lacks) > 0 {
-		g.opts.Log.Warn("is isolated by less than all means, since this machine lacks some",
-			"generation", g.id, "by", strings.Join(g.process.Isolation(), ","), "lacks", strings.Join(lacks, "; "))
-	}
+	return lacks
 }
 
 // NewListener opens a data socket for a generation that is made from spec, or stands for

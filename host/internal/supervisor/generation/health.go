@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -183,8 +183,7 @@ func (g *Generation) Alive(ctx context.Context) error {
 	if err := g.Responds(ctx); err != nil {
 		return err
 	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", g.listener.Path())
+	c, err := guard.Dial(ctx, g.listener.Path())
 	if err != nil {
 		return err
 	}

@@ -119,8 +119,10 @@ func (s Spec) flags(all []string) []string {
 type Options struct {
 	// DataDir is the directory of the stage, RuntimeDir that for sockets.
 	DataDir, RuntimeDir string
-	// Hidden are directories of which a stage that is isolated sees nothing but what is its own.
-	Hidden []string
+	// Own are the directories of the host, of which a stage that is isolated sees nothing but what is its own.
+	Own []string
+	// Hidden returns files and directories of which it sees what it is granted; nil if there are none.
+	Hidden func() []string
 	// Machine returns what this machine can do to isolate stages; nil if there are none to isolate.
 	Machine func() *isolation.Machine
 	// Cgroups returns where processes that are isolated or limited get a group each; nil if there

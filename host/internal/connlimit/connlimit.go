@@ -1,0 +1,253 @@
+// Package connlimit bounds what connections make a server hold before it knows whose requests they
+// carry: descriptors of the process, connections of one group, and bytes of heads.
+package connlimit
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Shares of the descriptors of this process, in percent, above which a connection is not accepted or made: what is left is for
+// etcd, files, and the start of processes. Clients leave more than stages do, which serve them.
+const (
+	Clients = 80
+	Stages  = 88
+	Relay   = 95
+)
+
+// The reasons for which Options.Refused is called.
+const (
+	Descriptors = "descriptors"
+	Connections = "connections"
+	Heads       = "heads"
+)
+
+// Options say what is bounded.
+type Options struct {
+	// Share is that of the descriptors of this process, in percent, which may be in use.
+	Share int
+	// Group returns who has opened a connection, or why it is refused; nil if all are of the group "".
+	Group func(net.Conn) (string, error)
+	// PerGroup is how many connections a group may have; 0 is no bound.
+	PerGroup int
+	// Heads is how many bytes the heads of requests of a group may hold at once, besides the first 8 KiB of each; 0 is no bound.
+	// Requests have to be marked with Begin and End then.
+	Heads int64
+	// Refused is called when a bound is exceeded, with the group and one of the reasons; it may be nil.
+	Refused func(group, reason string)
+}
+
+// Listener accepts connections within bounds. Its Close leaves the connections open.
+type Listener struct {
+	net.Listener
+	opts  Options
+	limit atomic.Uint64 // of descriptors
+
+	mu     sync.Mutex
+	open   map[*Conn]struct{}
+	groups map[string]*group
+
+	byAddress sync.Map // of remote addresses, to *Conn
+}
+
+type group struct {
+	name  string
+	conns int // guarded by Listener.mu
+	heads atomic.Int64
+}
+
+// New bounds the connections of a listener.
+func New(l net.Listener, o Options) *Listener {
+	limited := &Listener{Listener: l, opts: o, open: map[*Conn]struct{}{}, groups: map[string]*group{}}
+	limited.limit.Store(descriptorLimit())
+	return limited
+}
+
+// Accept returns the next connection, a *Conn. Those that are out of bounds are closed.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.take(conn); c != nil {
+			return c, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// take returns nil if the connection is out of bounds.
+func (l *Listener) take(conn net.Conn) *Conn {
+	name := ""
+	if l.opts.Group != nil {
+		var err error
+		if name, err = l.opts.Group(conn); err != nil {
+			return nil
+		}
+	}
+	if beyond(conn, l.limit.Load(), l.opts.Share) && !l.closeIdle() {
+		l.refused(name, Descriptors)
+		return nil
+	}
+	c := &Conn{Conn: conn, l: l, address: conn.RemoteAddr().String()}
+	c.last.Store(time.Now().UnixNano())
+	if !l.add(c, name) {
+		l.refused(name, Connections)
+		return nil
+	}
+	return c
+}
+
+func (l *Listener) add(c *Conn, name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.groups[name]
+	if g == nil {
+		g = &group{name: name}
+		l.groups[name] = g
+	}
+	if l.opts.PerGroup > 0 && g.conns >= l.opts.PerGroup {
+		return false
+	}
+	g.conns++
+	c.group = g
+	l.open[c] = struct{}{}
+	l.byAddress.Store(c.address, c)
+	return true
+}
+
+func (l *Listener) refused(group, reason string) {
+	if l.opts.Refused != nil {
+		l.opts.Refused(group, reason)
+	}
+}
+
+// closeIdle closes those of the connections without a request that have had none for the longest time, a twentieth of them,
+// and reports whether there were any.
+func (l *Listener) closeIdle() bool {
+	var idle []*Conn
+	for _, c := range l.Open() {
+		if c.active.Load() == 0 {
+			idle = append(idle, c)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *Conn) int { return cmp.Compare(a.last.Load(), b.last.Load()) })
+	for _, c := range idle[:(len(idle)+19)/20] {
+		_ = c.Close()
+	}
+	return len(idle) > 0
+}
+
+// Open returns the connections that are open.
+func (l *Listener) Open() []*Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := make([]*Conn, 0, len(l.open))
+	for c := range l.open {
+		open = append(open, c)
+	}
+	return open
+}
+
+// From returns the connection with a remote address; nil if there is none. Addresses of Unix sockets are no names.
+func (l *Listener) From(address string) *Conn {
+	c, _ := l.byAddress.Load(address)
+	conn, _ := c.(*Conn)
+	return conn
+}
+
+// Conn is a connection that counts.
+type Conn struct {
+	net.Conn
+	l       *Listener
+	group   *group
+	address string
+	closed  atomic.Bool
+
+	active atomic.Int64 // requests
+	last   atomic.Int64 // when one has ended, or the connection was opened
+	head   atomic.Int64 // bytes that were read while there was no request
+}
+
+// freeHead is how many bytes of a head are not counted: buffers that every connection has hold them.
+const freeHead = 8 << 10
+
+// errHeads is why a connection is closed.
+var errHeads = errors.New("the heads of requests that are being read hold too much")
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.l.opts.Heads > 0 && c.active.Load() == 0 && !c.count(int64(n)) {
+		c.l.refused(c.group.name, Heads)
+		return 0, errors.Join(errHeads, c.Close())
+	}
+	return n, err
+}
+
+// count counts bytes of a head.
+func (c *Conn) count(n int64) bool {
+	before := c.head.Load()
+	c.head.Store(before + n)
+	over := counted(before+n) - counted(before)
+	return over == 0 || c.group.heads.Add(over) <= c.l.opts.Heads
+}
+
+// counted are the bytes of a head that count.
+func counted(n int64) int64 { return max(0, n-freeHead) }
+
+// Begin marks that a request has begun: its head has been read. The head counts until End. A nil Conn is none that counts.
+func (c *Conn) Begin() {
+	if c != nil {
+		c.active.Add(1)
+	}
+}
+
+// End marks that a request has ended.
+func (c *Conn) End() {
+	if c == nil {
+		return
+	}
+	c.last.Store(time.Now().UnixNano())
+	if c.active.Add(-1) == 0 {
+		c.forget()
+	}
+}
+
+// forget gives back what has been counted.
+func (c *Conn) forget() {
+	if n := counted(c.head.Swap(0)); n > 0 {
+		c.group.heads.Add(-n)
+	}
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.l.mu.Lock()
+		delete(c.l.open, c)
+		c.group.conns--
+		if c.group.conns == 0 {
+			delete(c.l.groups, c.group.name)
+		}
+		c.l.mu.Unlock()
+		c.l.byAddress.CompareAndDelete(c.address, c)
+		c.forget()
+	}
+	return c.Conn.Close()
+}
+
+// SyscallConn implements syscall.Conn if the connection does.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) {
+	if s, ok := c.Conn.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}

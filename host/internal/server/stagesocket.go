@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/connlimit"
+	"github.com/catena-dev/catena/host/internal/guard"
+)
+
+const (
+	// maxStageHead is the limit of heads that stages get: one that hands a request on sends the same again.
+	maxStageHead = 4 << 20
+	// stageHeads is how much the heads of a stage's own requests may hold.
+	stageHeads = 32 << 20
+	// stageHeadTimeout is how long a stage may take to send a head, and stageIdle how long its connection may be without a request.
+	stageHeadTimeout = 30 * time.Second
+	stageIdle        = 10 * time.Minute
+)
+
+// listenForStages opens the socket on which stages call the host; serve serves it.
+func (r *run) listenForStages(path string, handler http.Handler, routing *routing) (serve func(), err error) {
+	l, err := guard.ListenFor(path, r.processes.admitUsers)
+	if err != nil {
+		return nil, fmt.Errorf("socket for the stages: %w", err)
+	}
+	limited := connlimit.New(l, connlimit.Options{
+		Share: connlimit.Stages, PerGroup: stageConnections(), Heads: stageHeads, Refused: routing.connectionRefused,
+		Group: func(c net.Conn) (string, error) {
+			p, err := guard.PeerOf(c)
+			if err != nil {
+				return "", nil // the system does not tell
+			}
+			of, _, err := r.processes.of(p)
+			return of.Stage, err
+		},
+	})
+	srv := &http.Server{
+		Handler: counted{handler}, MaxHeaderBytes: maxStageHead, ReadHeaderTimeout: stageHeadTimeout, IdleTimeout: stageIdle,
+		ConnContext: withPeer, ErrorLog: r.logs.serverErrors(),
+	}
+	r.undo.add(func() error { return errors.Join(limited.Close(), srv.Close()) })
+	return func() { go func() { _ = srv.Serve(limited) }() }, nil
+}
+
+// stageConnections is how many connections a stage may have to the host: an eighth of the host's descriptors, up to 4096.
+func stageConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 256
+	}
+	return int(min(uint64(limit.Cur)/8, 4096))
+}
+
+// dialStage connects to a stage, unless the host needs the descriptor for itself.
+func dialStage(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := guard.Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := connlimit.CheckMade(conn, connlimit.Relay); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect: %w", err), conn.Close())
+	}
+	return conn, nil
+}
+
+// counted marks the requests of connections that count.
+type counted struct{ http.Handler }
+
+func (h counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := peerFrom(r.Context())
+	p.conn.Begin()
+	defer p.conn.End()
+	h.Handler.ServeHTTP(w, r)
+}
+
+type peerKey struct{}
+
+// withPeer returns the context of a connection.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	who, err := guard.PeerOf(conn)
+	limited, _ := conn.(*connlimit.Conn)
+	return context.WithValue(ctx, peerKey{}, &peer{pid: who.PID, err: err, conn: limited})
+}
+
+// peerFrom returns who has opened the connection of a request; nil if it has no such context.
+func peerFrom(ctx context.Context) *peer {
+	p, _ := ctx.Value(peerKey{}).(*peer)
+	return p
+}
