@@ -166,16 +166,18 @@ const (
 	// StoreRequest bounds a request, in bytes: etcd's own bound, which is 1.5 MiB unless it is configured, with what is around it.
 	StoreRequest = 2 << 20
 	// StoreResponse bounds a response, in bytes.
-	StoreResponse = 64 << 20
-	// StoreKey bounds the length of a key.
+	StoreResponse = 128 << 20
+	// StoreKey bounds the length of a key that is written.
 	StoreKey = 4 << 10
-	// StoreOps bounds the operations of a transaction, those of transactions in it included.
-	StoreOps = 1000
-	// StoreCalls bounds the requests at a time, StoreStreams the streams, Watches the watches on them, StoreConns the connections.
-	StoreCalls   = 64
-	StoreStreams = 100
+	// StoreOps bounds the operations and comparisons of all requests that etcd executes at a time; those of one transaction count
+	// at once. StoreLists is how many of several keys there may be among them: each counts as StoreOps/StoreLists.
+	StoreOps   = 256
+	StoreLists = 2
+	// StoreCalls bounds the requests at a time, those that wait for StoreOps included, StoreStreams the streams of watches and of
+	// leases that are kept alive, Watches the watches on all of them.
+	StoreCalls   = 128
+	StoreStreams = 250
 	Watches      = 1000
-	StoreConns   = 32
 	// Leases bounds the leases, LeaseTTL their time in seconds.
 	Leases   = 1000
 	LeaseTTL = 24 * 60 * 60
