@@ -148,7 +148,7 @@ const (
 	NextCalls  = 16
 	ExtraCalls = 64
 	// DelegateCalls bounds the requests of a stage for discovery and OpenAPI of its delegates that are served at a time,
-	// WaitingCalls those that wait for that, each for CallWait.
+	// WaitingCalls those that wait for that, each for CallWait. Stages as powerful as the server have no such bound.
 	DelegateCalls = 8
 	WaitingCalls  = 100
 	CallWait      = 5 * time.Second
