@@ -175,3 +175,21 @@ func TestCheckWords(t *testing.T) {
 		t.Errorf("what is not known: %v", err)
 	}
 }
+
+// A stage is as powerful as the server if it has keys, or all of the store.
+func TestTrusted(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		grants  Grants
+		trusted bool
+	}{
+		{Grants{Rewrite: true, Delegates: true, Network: true, Store: OwnKeys}, false},
+		{Grants{Store: Registry}, true},
+		{Grants{Keys: true}, true},
+		{All(), true},
+	} {
+		if got := test.grants.Trusted(); got != test.trusted {
+			t.Errorf("%s: %v", test.grants, got)
+		}
+	}
+}

@@ -1,5 +1,13 @@
 // Package store gives the API server its etcd: one embedded in this process,
 // reached over a Unix socket, or an external cluster.
+//
+// ServeKeyspace gives a stage keys of its own. These, with their history, may fill a share of etcd's quota, 1/bounds.StoreShare,
+// so that one stage cannot make the writes of all fail. etcd does not say what the keys below a prefix occupy; it holds
+// what was live at its latest compaction and everything written since. The server counts the first by reading the keys at that
+// revision, and adds up the second, each write as etcd's own quota does. It counts at the stage's first write, so a restart of the
+// host forgets no live key, and again when the share is full and etcd has been compacted; only then do deletions, replaced values
+// and expired keys make room. The history of before the server began does not count; etcd drops it at its next compaction. What another
+// host writes to the same external etcd counts when this one counts: the keys that a stage has by N hosts fill N shares at most.
 package store
 
 import (
