@@ -96,11 +96,16 @@ func (p Process) view(env []string) ([]entry, error) {
 	for _, path := range p.Own {
 		add(path, hidden, true)
 	}
+	hide := func(path string) {
+		if !slices.ContainsFunc(granted, func(f file) bool { return within(path, f.path) }) {
+			add(path, hidden, true)
+		}
+	}
 	for _, path := range p.Hidden {
 		if dir := filepath.Dir(path); !isCommon(dir) {
-			add(dir, hidden, true)
+			hide(dir)
 		}
-		add(path, hidden, true)
+		hide(path)
 	}
 	add(filepath.Dir(p.Binary), readOnly, false)
 	add(p.DataDir, readWrite, false)

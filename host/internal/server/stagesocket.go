@@ -44,7 +44,13 @@ func (r *run) listenForStages(path string, handler http.Handler, routing *routin
 		Handler: counted{handler}, MaxHeaderBytes: maxStageHead, ReadHeaderTimeout: stageHeadTimeout, IdleTimeout: stageIdle,
 		ConnContext: withPeer, ErrorLog: r.logs.serverErrors(),
 	}
-	r.undo.add(func() error { return errors.Join(limited.Close(), srv.Close()) })
+	r.undo.add(func() error {
+		err := srv.Close() // and the listener, if it serves already
+		if closed := limited.Close(); !errors.Is(closed, net.ErrClosed) {
+			err = errors.Join(err, closed)
+		}
+		return err
+	})
 	return func() { go func() { _ = srv.Serve(limited) }() }, nil
 }
 
