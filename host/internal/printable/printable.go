@@ -107,15 +107,8 @@ func one(arg any) any {
 		return nil
 	case Safe:
 		return string(v)
-	case interface{ Items() (string, []error) }:
-		title, items := v.Items()
-		lines := []string{Line(title)}
-		for _, item := range items {
-			lines = append(lines, Lines(item.Error()))
-		}
-		return strings.Join(lines, "\n")
 	case error:
-		return Lines(v.Error())
+		return errorText(v)
 	case fmt.Stringer:
 		return Line(v.String())
 	}
@@ -123,4 +116,24 @@ func one(arg any) any {
 		return Line(v.String())
 	}
 	return arg
+}
+
+func errorText(err error) string {
+	for {
+		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps a list has a text of its own
+		if !ok || len(joined.Unwrap()) != 1 {
+			break
+		}
+		err = joined.Unwrap()[0]
+	}
+	list, ok := err.(interface{ Items() (string, []error) }) //nolint:errorlint // see above
+	if !ok {
+		return Lines(err.Error())
+	}
+	title, items := list.Items()
+	lines := []string{Line(title)}
+	for _, item := range items {
+		lines = append(lines, Lines(item.Error()))
+	}
+	return strings.Join(lines, "\n")
 }

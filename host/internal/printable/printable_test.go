@@ -71,7 +71,7 @@ func (i items) Items() (string, []error) { return "two:", i }
 func TestItemsBeginLines(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	Fprintf(&b, "%v\n", items{errors.New("a.yaml:1: wrong\nforged"), errors.New("b.yaml:2: wrong\x1b")})
+	Fprintf(&b, "%v\n", errors.Join(items{errors.New("a.yaml:1: wrong\nforged"), errors.New("b.yaml:2: wrong\x1b")}))
 	if want := "two:\na.yaml:1: wrong\n    forged\nb.yaml:2: wrong\\x1b\n"; b.String() != want {
 		t.Errorf("got\n%q, want\n%q", b.String(), want)
 	}
