@@ -38,16 +38,32 @@ func Prefix(path string) Claim { return Claim{Path: path, Match: MatchPrefix} }
 // Child returns the claim of the paths one segment below path.
 func Child(path string) Claim { return Claim{Path: path, Match: MatchChild} }
 
+const (
+	// MaxPath is the length of the longest path that can be claimed, in bytes.
+	MaxPath = 1 << 10
+	// MaxSegments is how many segments it can have.
+	MaxSegments = 32
+)
+
 // Validate returns what is wrong with a claim. A claim that is not valid covers nothing.
 func (c Claim) Validate() error {
 	if !strings.HasPrefix(c.Path, "/") {
-		return fmt.Errorf("claim %q: a path begins with /", c.Path)
+		return fmt.Errorf("claim %.100q: a path begins with /", c.Path)
+	}
+	if len(c.Path) > MaxPath {
+		return fmt.Errorf("claim %.100q: a path has at most %d bytes, this one has %d", c.Path, MaxPath, len(c.Path))
+	}
+	if n := c.Segments(); n > MaxSegments {
+		return fmt.Errorf("claim %.100q: a path has at most %d segments, this one has %d", c.Path, MaxSegments, n)
 	}
 	if c.Match < MatchExact || c.Match > MatchChild {
-		return fmt.Errorf("claim %q: unknown match %d", c.Path, c.Match)
+		return fmt.Errorf("claim %.100q: unknown match %d", c.Path, c.Match)
 	}
 	return nil
 }
+
+// Segments returns how many segments the path has: as many as it has slashes.
+func (c Claim) Segments() int { return strings.Count(c.Path, "/") }
 
 // Covers reports whether the claim covers a path.
 func (c Claim) Covers(path string) bool {

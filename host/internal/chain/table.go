@@ -24,6 +24,10 @@ type Table struct {
 // node is one segment of the tree of claimed paths. Its lists hold indexes of
 // stages, ascending, each once.
 type node struct {
+	// segment and first are those of the first child, children the others: most nodes have one at most, and a map takes
+	// more than all the rest.
+	segment  string
+	first    *node
 	children map[string]*node
 	at       []int // the path ends with this segment
 	below    []int // a slash follows this segment, and anything after it
@@ -66,17 +70,33 @@ func (n *node) insert(c claim.Claim, i int) {
 func (n *node) descend(path string) *node {
 	for path != "" {
 		segment, rest := cut(path)
-		next := n.children[segment]
+		next := n.next(segment)
 		if next == nil {
 			next = &node{}
-			if n.children == nil {
-				n.children = map[string]*node{}
-			}
-			n.children[segment] = next
+			n.add(segment, next)
 		}
 		n, path = next, rest
 	}
 	return n
+}
+
+// next returns the child of a segment, nil if there is none.
+func (n *node) next(segment string) *node {
+	if n.first == nil || n.segment == segment {
+		return n.first
+	}
+	return n.children[segment]
+}
+
+func (n *node) add(segment string, child *node) {
+	if n.first == nil {
+		n.segment, n.first = segment, child
+		return
+	}
+	if n.children == nil {
+		n.children = map[string]*node{}
+	}
+	n.children[segment] = child
 }
 
 // cut splits a path that begins with a slash into its first segment and the rest,
@@ -114,7 +134,7 @@ func (t *Table) Next(path string, after int) int {
 		if segment != "" && (rest == "" || rest == "/") {
 			best = nearest(n.child, after, best)
 		}
-		if n = n.children[segment]; n == nil {
+		if n = n.next(segment); n == nil {
 			return best
 		}
 		path = rest

@@ -87,6 +87,9 @@ func (g Grants) AllowsClaim(c claim.Claim) bool {
 // Kubernetes reports whether the stage may have paths of the Kubernetes API.
 func (g Grants) Kubernetes() bool { return slices.ContainsFunc(g.Claims, NeedsGrant) }
 
+// Trusted reports whether the stage is as powerful as the server itself: it may have the keys, or all of the store.
+func (g Grants) Trusted() bool { return g.Keys || g.Store == Registry }
+
 // Check returns an error that says what a stage needs and is not granted, and what to add
 // to its configuration.
 func (g Grants) Check(stage string, needs *stagev1.Needs) error {

@@ -17,7 +17,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/cgroup"
+	"github.com/catena-dev/catena/host/internal/decode"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -185,7 +187,8 @@ func (a *Attached) connect(conn net.Conn) error {
 		grpc.WithIdleTimeout(0),
 		grpc.WithUnaryInterceptor(a.interceptor().unary),
 		grpc.WithStreamInterceptor(a.interceptor().stream),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(decode.NewCodec())),
+		grpc.WithMaxHeaderListSize(bounds.CallHeaders),
 		grpc.WithContextDialer(func(context.Context, string) (c net.Conn, err error) {
 			err = errors.New("the connection has ended")
 			once.Do(func() { c, err = watched, nil })

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/decode"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -48,7 +50,7 @@ type interceptor struct {
 }
 
 func (i interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
+	if err := invoke(ctx, method, req, reply, cc, bounded(opts, method)...); err != nil {
 		return i.callError(ctx, method, err)
 	}
 	makePrintable(reply)
@@ -56,7 +58,7 @@ func (i interceptor) unary(ctx context.Context, method string, req, reply any, c
 }
 
 func (i interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s, err := open(ctx, desc, cc, method, opts...)
+	s, err := open(ctx, desc, cc, method, bounded(opts, method)...)
 	if !strings.HasPrefix(method, "/"+stagev1.Stage_ServiceDesc.ServiceName+"/") { // go-plugin's own
 		return s, err
 	}
@@ -84,7 +86,7 @@ func (i interceptor) callError(ctx context.Context, method string, err error) er
 	if err == nil {
 		return nil
 	}
-	st, cause := printableStatus(status.Convert(err)), ended(ctx)
+	st, cause := shownStatus(status.Convert(err)), ended(ctx)
 	if st.Code() == codes.DeadlineExceeded && cause != nil {
 		st = status.New(codes.DeadlineExceeded, timeoutMessage(ctx))
 	} else if (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) && cause == nil {
@@ -95,30 +97,40 @@ func (i interceptor) callError(ctx context.Context, method string, err error) er
 	return &CallError{Stage: i.stage, Method: path.Base(method), Status: st, cause: cause}
 }
 
+// bounded adds to options the length of the longest message that the call takes.
+func bounded(opts []grpc.CallOption, method string) []grpc.CallOption {
+	return append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(decode.MaxMessage(method)))
+}
+
 // makePrintable makes the messages of a reply that are printed or logged fit for it, as
-// printableStatus does for those of errors.
+// shownStatus does for those of errors.
 func makePrintable(reply any) {
 	switch r := reply.(type) {
 	case *stagev1.ValidateConfigResponse:
 		for _, p := range r.GetProblems() {
-			p.Key, p.Message = printable.Line(p.GetKey()), printable.Lines(p.GetMessage())
+			p.Key, p.Message = printable.Line(p.GetKey()), shownLines(p.GetMessage(), bounds.Reason)
 		}
 	case *stagev1.CheckHealthResponse:
 		for _, result := range r.GetResults() {
-			result.Error = printable.Lines(result.GetError())
+			result.Error = shownLines(result.GetError(), bounds.Reason)
 		}
 	}
 }
 
-// printableStatus returns a status whose message cannot forge lines where it is logged or printed:
-// what cannot be printed is escaped, and all lines but the first are indented.
-func printableStatus(st *status.Status) *status.Status {
-	if safe := printable.Lines(st.Message()); safe != st.Message() {
-		p := st.Proto()
-		p.Message = safe
-		return status.FromProto(p)
+// shownStatus returns a status whose message cannot forge lines where it is logged or printed, nor fill them:
+// what cannot be printed is escaped, all lines but the first are indented, and the end is cut off.
+func shownStatus(st *status.Status) *status.Status {
+	return status.New(st.Code(), shownLines(st.Message(), bounds.Error))
+}
+
+// shownLines is printable.Lines for the beginning of a text, which has at most that many bytes once it can be printed.
+func shownLines(s string, most int) string {
+	const more = " …"
+	shown := printable.Lines(s[:min(len(s), most)])
+	if len(s) > most || len(shown) > most {
+		shown = strings.ToValidUTF8(shown[:min(len(shown), most-len(more))], "") + more
 	}
-	return st
+	return shown
 }
 
 // ended returns the context's error, also in the moment between its deadline and its timer:
@@ -156,6 +168,9 @@ func (p *Process) interceptor() interceptor {
 // to connect again, and log a warning that it cannot, whenever a process ends.
 var errDisconnected = status.Error(codes.Unavailable, "the connection has ended")
 
+// errNoBroker fails the calls of go-plugin's broker.
+var errNoBroker = status.Error(codes.Unimplemented, "the host has no broker")
+
 func (p *Process) isDisconnected(cc *grpc.ClientConn) bool {
 	return p.described.Load() && cc.GetState() != connectivity.Ready
 }
@@ -177,6 +192,9 @@ func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	p.mu.Unlock()
 	if p.isDisconnected(cc) {
 		return nil, p.interceptor().callError(ctx, method, errDisconnected)
+	}
+	if path.Dir(method) == "/plugin.GRPCBroker" { // nobody uses it, and go-plugin keeps each message on it for seconds
+		return nil, errNoBroker
 	}
 	return p.interceptor().stream(ctx, desc, cc, method, open, opts...)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // lineWriter cuts what is written into lines, and calls line for each. The slice is
@@ -41,9 +43,9 @@ func (w *lineWriter) take(part []byte, complete bool) {
 	case w.skip:
 		w.skip = !complete
 	case complete && len(w.buf) == 0:
-		w.line(part[:min(len(part), maxLogLine)])
+		w.line(part[:min(len(part), bounds.LogLine)])
 	default:
-		room := maxLogLine - len(w.buf)
+		room := bounds.LogLine - len(w.buf)
 		w.buf = append(w.buf, part[:min(len(part), room)]...)
 		if complete || len(part) > room {
 			w.emit()

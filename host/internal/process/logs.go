@@ -9,17 +9,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 const (
-	// logBurst and logPerSecond are how many lines a stage may log at once and per second.
-	// Further lines are dropped and counted. A long line counts as several.
-	logBurst     = 10000
-	logPerSecond = 2000
-	logLineUnit  = 256
-	// maxLogLine is the length of the longest line. The rest of a longer one is dropped.
-	maxLogLine = 64 << 10
 	// floodPause slows the reading from a stage that writes more than it may, so that
 	// the host spends little time on discarding lines.
 	floodPause = time.Millisecond
@@ -47,7 +41,7 @@ type logs struct {
 }
 
 func newLogs(logger hclog.Logger) *logs {
-	return &logs{logger: logger, budget: logBurst, filled: time.Now()}
+	return &logs{logger: logger, budget: bounds.LogBurst, filled: time.Now()}
 }
 
 // line logs one line without its end; the slice may be used again afterwards.
@@ -88,9 +82,9 @@ func (l *logs) admit(size int) (dropped int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	l.budget = min(logBurst, l.budget+now.Sub(l.filled).Seconds()*logPerSecond)
+	l.budget = min(bounds.LogBurst, l.budget+now.Sub(l.filled).Seconds()*bounds.LogPerSecond)
 	l.filled = now
-	cost := float64(1 + size/logLineUnit)
+	cost := float64(1 + size/bounds.LogUnit)
 	if l.budget < cost {
 		l.dropped++
 		l.flooding.Store(true)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // log collects what the host's logger writes.
@@ -131,11 +133,11 @@ func TestLineWriter(t *testing.T) {
 		for range random.IntN(6) {
 			n := random.IntN(5)
 			if random.IntN(4) == 0 {
-				n = maxLogLine - 2 + random.IntN(5)
+				n = bounds.LogLine - 2 + random.IntN(5)
 			}
 			line := strings.Repeat(string(rune('a'+random.IntN(26))), n)
 			in.WriteString(line + "\n")
-			want = append(want, line[:min(n, maxLogLine)])
+			want = append(want, line[:min(n, bounds.LogLine)])
 		}
 		if random.IntN(2) == 0 {
 			in.WriteString("end")
@@ -144,7 +146,7 @@ func TestLineWriter(t *testing.T) {
 		var got []string
 		w := &lineWriter{line: func(b []byte) { got = append(got, string(b)) }}
 		for in.Len() > 0 {
-			n, err := w.Write(in.Next(1 + random.IntN(maxLogLine)))
+			n, err := w.Write(in.Next(1 + random.IntN(bounds.LogLine)))
 			if n == 0 || err != nil {
 				t.Fatal(n, err)
 			}
@@ -163,7 +165,7 @@ func TestDropsAreReportedOnceInAWhile(t *testing.T) {
 	reports, through, total, dropped := 0, 0, 0, 0
 	began := time.Now()
 	for range 5 {
-		l.budget, l.filled = 0, time.Now().Add(-time.Second/logPerSecond*10) // ten more lines
+		l.budget, l.filled = 0, time.Now().Add(-time.Second/bounds.LogPerSecond*10) // ten more lines
 		for range 100 {
 			total++
 			n, ok := l.admit(1)

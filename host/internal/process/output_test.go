@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -72,7 +73,7 @@ func TestFlood(t *testing.T) {
 		t.Errorf("stop during the flood: %v", err)
 	}
 	// The reports of dropped lines are not part of the budget.
-	most := logBurst + int(time.Since(began).Seconds()*(logPerSecond+1)) + 100
+	most := bounds.LogBurst + int(time.Since(began).Seconds()*(bounds.LogPerSecond+1)) + 100
 	if n := strings.Count(f.log.String(), "\n"); n > most {
 		t.Errorf("%d lines reached the log, want %d at most", n, most)
 	}

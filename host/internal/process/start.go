@@ -16,7 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/cgroup"
+	"github.com/catena-dev/catena/host/internal/decode"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -27,8 +29,6 @@ const (
 	// exitGrace is how long a start that has failed waits for the process to end by
 	// itself, to report how it did.
 	exitGrace = time.Second
-	// maxMessage bounds what a stage can make the host hold for one gRPC message.
-	maxMessage = 32 << 20
 )
 
 // Spec is what to start.
@@ -195,7 +195,8 @@ func (p *Process) startPlugin(ctx context.Context, file *os.File) error {
 			grpc.WithIdleTimeout(0), // a connection that gRPC has closed looks like a process that has ended
 			grpc.WithUnaryInterceptor(p.unary),
 			grpc.WithStreamInterceptor(p.stream),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(decode.NewCodec())),
+			grpc.WithMaxHeaderListSize(bounds.CallHeaders),
 			grpc.WithContextDialer(p.dialControl),
 		},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {

@@ -35,6 +35,8 @@ type HostHandler struct {
 	Initialized func(ctx context.Context)
 	// Refuse responds to a request that the stage is not granted to make.
 	Refuse func(w http.ResponseWriter, r *http.Request, refusal Refusal)
+
+	calls delegateCalls
 }
 
 // Refusal is why a request of a stage is refused.
@@ -55,6 +57,9 @@ type Caller struct {
 	// MayRewrite and MayDelegate are what it is granted: to hand on requests with another
 	// method, path or query, and to call delegates for more than discovery and OpenAPI.
 	MayRewrite, MayDelegate bool
+	// Trusted says that the process is as powerful as the server. Its requests for discovery and OpenAPI of its delegates are not
+	// bounded: the aggregator passes on those of clients, who are.
+	Trusted bool
 	// ReadOnly refuses all requests of the process that could write.
 	ReadOnly bool
 	// Delegates are the downstream stages that the process was configured with. It may
@@ -267,10 +272,25 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 	r = withCall(h.As(r, caller), &call{staged: caller.Staged, delegate: delegate, canary: caller.Canary, caller: caller.Stage})
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && chain.IsDiscovery(r.URL.Path):
-		h.Chain.ServeHTTP(w, r)
+		h.serveDiscovery(w, r, caller)
 	case caller.MayDelegate:
 		h.API.ServeHTTP(w, r)
 	default:
 		h.Refuse(w, r, Refusal{Stage: caller.Stage, Grant: "delegates", Reason: "call delegates for more than discovery and OpenAPI"})
 	}
+}
+
+// serveDiscovery relays a request for discovery or OpenAPI, which no filter has limited.
+func (h *HostHandler) serveDiscovery(w http.ResponseWriter, r *http.Request, caller Caller) {
+	if caller.Trusted {
+		h.Chain.ServeHTTP(w, r)
+		return
+	}
+	if h.calls.of(caller.Stage).serve(w, r, h.Chain) {
+		return
+	}
+	if h.Chain.config.Limited != nil {
+		h.Chain.config.Limited(caller.Stage, LimitDelegates)
+	}
+	http.Error(w, "stage "+strconv.Quote(caller.Stage)+" makes too many requests for discovery and OpenAPI of its delegates", http.StatusTooManyRequests)
 }

@@ -39,21 +39,25 @@ type host struct {
 	socket string
 	// initialized gets the path of each watch of which a stage says that its initial events are sent.
 	initialized chan string
+	// limited gets each stage with the limit that it has come to.
+	limited chan string
 }
 
-// newHost starts a host; the token of each stage is token-STAGE, token-STAGE-ungranted or token-STAGE-readonly.
+// newHost starts a host; the token of each stage is token-STAGE, token-STAGE-ungranted, token-STAGE-readonly or token-STAGE-trusted.
 func newHost(t testing.TB, stages ...string) *host {
-	chain := newChain(t, Config{Propagator: userPropagator{}}, stages...)
+	limited := make(chan string, 1000)
+	chain := newChain(t, Config{Propagator: userPropagator{}, Limited: func(stage, limit string) { limited <- stage + " " + limit }}, stages...)
 	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
-	h := &host{chain: chain, initialized: make(chan string, 10)}
+	h := &host{chain: chain, initialized: make(chan string, 10), limited: limited}
 	h.socket = serveStage(t, &HostHandler{
 		Chain: chain,
 		Caller: func(_ *http.Request, token string) (Caller, bool) {
 			stage, ok := strings.CutPrefix(token, "token-")
 			stage, refused := strings.CutSuffix(stage, "-ungranted")
 			stage, readOnly := strings.CutSuffix(stage, "-readonly")
+			stage, trusted := strings.CutSuffix(stage, "-trusted")
 			granted := !refused
-			return Caller{Stage: stage, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted, ReadOnly: readOnly}, ok
+			return Caller{Stage: stage, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted, Trusted: trusted, ReadOnly: readOnly}, ok
 		},
 		Authorize: func(w http.ResponseWriter, r *http.Request, stage string) (*http.Request, bool) {
 			if strings.Contains(r.URL.Path, "secret") {

@@ -12,6 +12,8 @@ const (
 	LimitHold  = "holdRequests"       // of the requests that wait for a stage
 	LimitUser  = "holdRequestsOfUser" // of those of one user
 	LimitHeads = "responseHeads"      // of the bytes of large heads of responses
+	// LimitDelegates is of what a stage asks its delegates for.
+	LimitDelegates = "delegateCalls"
 )
 
 // The bytes that large heads of responses may hold, those of one stage and those of all.

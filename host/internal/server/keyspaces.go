@@ -20,6 +20,7 @@ type keyspaces struct {
 	prefix     string // that of the registry
 	runtimeDir string
 	processes  *stageProcesses
+	limited    func(stage, limit string)
 
 	mu     sync.Mutex
 	open   map[string]*store.Server
@@ -52,7 +53,7 @@ func (k *keyspaces) serve(stage, socket string) error {
 		return err
 	}
 	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, PerGroup: keyspaceConnections})
-	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l)
+	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, func(limit string) { k.limited(stage, limit) })
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -98,7 +98,7 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	}
 	return relay.Caller{
 		Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged), Canary: id.Canary,
-		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates, ReadOnly: id.ReadOnly,
+		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates, Trusted: id.Grants.Trusted(), ReadOnly: id.ReadOnly,
 	}, ok
 }
 

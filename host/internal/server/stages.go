@@ -42,7 +42,7 @@ func (r *run) buildChain(ctx context.Context) error {
 		return err
 	}
 
-	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, processes: r.processes}
+	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, processes: r.processes, limited: routing.limited}
 	r.undo.add(keys.close)
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)

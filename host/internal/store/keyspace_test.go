@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,23 +19,36 @@ import (
 // keyspaceClients returns a client of the whole store and one of its part below /own/.
 func keyspaceClients(t *testing.T) (whole, own *clientv3.Client) {
 	t.Helper()
-	return clientsBeside(t, func(o Options, l net.Listener) (*Server, error) { return ServeKeyspace(o, "/own/", l) })
+	k := newOwnKeys(t, 0)
+	return k.whole, k.own
 }
 
 // clientsBeside returns a client of the whole store and one of what is served beside it.
 func clientsBeside(t *testing.T, serve func(Options, net.Listener) (*Server, error)) (whole, own *clientv3.Client) {
 	t.Helper()
+	o := openStore(t, 0)
+	return connectTo(t, o.Socket), serveBeside(t, o, "own", serve)
+}
+
+func openStore(t *testing.T, quota int64) Options {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(dir, "data"), Socket: filepath.Join(dir, "etcd.sock")}
+	o := Options{Dir: filepath.Join(dir, "data"), Socket: filepath.Join(dir, "etcd.sock"), QuotaBytes: quota}
 	s, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
-	l, err := net.Listen("unix", filepath.Join(dir, "own.sock"))
+	return o
+}
+
+// serveBeside returns a client of what is served at a socket of that name.
+func serveBeside(t *testing.T, o Options, name string, serve func(Options, net.Listener) (*Server, error)) *clientv3.Client {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(filepath.Dir(o.Socket), name+".sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +57,19 @@ func clientsBeside(t *testing.T, serve func(Options, net.Listener) (*Server, err
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k.Close() })
-	connect := func(socket string) *clientv3.Client {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop(), DialTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
+	return connectTo(t, l.Addr().String())
+}
+
+func connectTo(t *testing.T, socket string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop(), DialTimeout: time.Minute, MaxCallSendMsgSize: math.MaxInt32,
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return connect(o.Socket), connect(l.Addr().String())
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func keysOf(t *testing.T, c *clientv3.Client, key string, opts ...clientv3.OpOption) []string {
@@ -181,7 +199,6 @@ func TestKeyspaceRefuses(t *testing.T) {
 	}
 	for what, call := range map[string]func() error{
 		"compact":  func() error { _, err := own.Compact(ctx, 1); return err },
-		"revoke":   func() error { _, err := own.Revoke(ctx, lease.ID); return err },
 		"leases":   func() error { _, err := own.Leases(ctx); return err },
 		"members":  func() error { _, err := own.MemberList(ctx); return err },
 		"users":    func() error { _, err := own.UserList(ctx); return err },

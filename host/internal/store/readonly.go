@@ -15,7 +15,7 @@ import (
 func ServeReadOnly(o Options, l net.Listener) (*Server, error) {
 	return serve(o, l, func(s *grpc.Server, conn *grpc.ClientConn) {
 		etcdserverpb.RegisterKVServer(s, readOnlyKV{kv: etcdserverpb.NewKVClient(conn)})
-		etcdserverpb.RegisterWatchServer(s, keyspaceWatch{watch: etcdserverpb.NewWatchClient(conn)})
+		etcdserverpb.RegisterWatchServer(s, keyspaceWatch{watch: etcdserverpb.NewWatchClient(conn), response: receiveAll})
 		etcdserverpb.RegisterLeaseServer(s, etcdserverpb.UnimplementedLeaseServer{})
 	})
 }

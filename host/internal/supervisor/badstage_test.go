@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -141,7 +142,7 @@ func TestClaimsThatChangeAllTheTime(t *testing.T) {
 	seen := map[string]bool{}
 	eventually(t, "claims of many moments are published", func() bool { seen[claim()] = true; return len(seen) > 20 })
 	took := time.Since(began)
-	if n, most := publications.Load()-before, int64(took/publishPause)+10; n > most {
+	if n, most := publications.Load()-before, int64(took/bounds.EventPause)+10; n > most {
 		t.Errorf("%d publications in %s, at most %d are wanted", n, took, most)
 	}
 	for _, name := range []string{"a", "c"} {

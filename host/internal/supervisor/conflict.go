@@ -3,9 +3,9 @@ package supervisor
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -14,9 +14,13 @@ import (
 // owned are the claims of a report on paths that the stage lists too: what it serves, and
 // does not only want to see, as a stage does that looks at the requests for others.
 func owned(r generation.Report) map[claim.Claim]bool {
+	listed := make(map[string]bool, len(r.Paths))
+	for _, path := range r.Paths {
+		listed[path] = true
+	}
 	owned := map[claim.Claim]bool{}
 	for _, c := range stagev1.DecodeClaims(r.Claims) {
-		if path := strings.TrimSuffix(c.Path, "/"); slices.Contains(r.Paths, path) && !shared(path) {
+		if path := strings.TrimSuffix(c.Path, "/"); listed[path] && !shared(path) {
 			owned[c] = true
 		}
 	}
@@ -31,7 +35,12 @@ func shared(path string) bool {
 // conflict refuses a change by which two stages come to serve the same path: the one
 // downstream would never get a request for it again, and that would not be noticed.
 func (c *change) conflict() error {
+	all := make([]map[claim.Claim]bool, len(c.members))
+	for i, m := range c.members {
+		all[i] = owned(m.report())
+	}
 	var errs []error
+	more := 0
 	for i, m := range c.members {
 		if m.generation == nil {
 			continue
@@ -40,13 +49,20 @@ func (c *change) conflict() error {
 		if !c.added[m.stage] {
 			before = owned(c.supervisor.reportOf(m.stage))
 		}
-		for mine := range owned(m.generation.Report()) {
+		for mine := range all[i] {
 			for j, other := range c.members {
-				if i != j && !before[mine] && owned(other.report())[mine] {
+				switch {
+				case i == j || before[mine] || !all[j][mine]:
+				case len(errs) == bounds.Conflicts:
+					more++
+				default:
 					errs = append(errs, fmt.Errorf("stage %q would serve %s, which stage %q serves", m.spec.Name, mine.Path, other.spec.Name))
 				}
 			}
 		}
+	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more such paths", more))
 	}
 	return errors.Join(errs...)
 }

@@ -24,8 +24,6 @@ type Limits struct {
 const (
 	LimitMemory     = cgroup.Memory
 	LimitMemorySoft = "memorySoft"
-	// LimitSizes is of the host: how many sizes of resources count.
-	LimitSizes = "resourceSizes"
 )
 
 const (

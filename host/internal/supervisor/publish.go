@@ -1,15 +1,15 @@
 package supervisor
 
-import "time"
+import (
+	"time"
 
-// publishPause is the time between two publications because of what stages report. A
-// stage can change its claims as often as it likes.
-const publishPause = 20 * time.Millisecond
+	"github.com/catena-dev/catena/host/internal/bounds"
+)
 
-// pace keeps the time of the latest publication.
+// pace spaces the publications because of what stages report. A stage can change its claims as often as it likes.
 type pace struct {
 	due  bool
-	last time.Time
+	next time.Time
 }
 
 // wait returns how long to wait before the next publication. If one is due already, it
@@ -18,16 +18,15 @@ func (p *pace) wait(now time.Time) (wait time.Duration, ok bool) {
 	if p.due {
 		return 0, false
 	}
-	wait = publishPause - now.Sub(p.last)
+	wait = p.next.Sub(now)
 	p.due = wait > 0
-	if !p.due {
-		p.last = now
-	}
 	return wait, true
 }
 
-// fire says that a publication that was due is made now.
-func (p *pace) fire(now time.Time) { p.due, p.last = false, now }
+// published says that a publication was made, for which the lock was held that long: others need it too.
+func (p *pace) published(now time.Time, took time.Duration) {
+	p.due, p.next = false, now.Add(max(bounds.PublishPause, (bounds.EventShare-1)*took))
+}
 
 // publishSoon publishes what a stage has reported: at once if the latest time is long
 // enough ago, else a moment later, together with what comes meanwhile.
@@ -38,15 +37,21 @@ func (s *Supervisor) publishSoon() {
 	switch {
 	case !ok:
 	case wait <= 0:
-		s.publish()
+		s.publishReported()
 	default:
 		time.AfterFunc(wait, func() {
 			s.lock()
 			defer s.unlock()
-			s.pace.fire(time.Now())
-			if !s.stopping {
-				s.publish()
-			}
+			s.publishReported()
 		})
 	}
+}
+
+// publishReported publishes what a stage has reported. The caller holds the lock.
+func (s *Supervisor) publishReported() {
+	began := time.Now()
+	if !s.stopping {
+		s.publish()
+	}
+	s.pace.published(time.Now(), time.Since(began))
 }

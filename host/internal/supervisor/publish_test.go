@@ -3,6 +3,8 @@ package supervisor
 import (
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 func TestPace(t *testing.T) {
@@ -16,14 +18,20 @@ func TestPace(t *testing.T) {
 			t.Errorf("wait %s, %t; want %s, %t", wait, ok, wantWait, wantOK)
 		}
 	}
-	step(0, 0, true)                             // at once
-	step(publishPause/4, publishPause*3/4, true) // later
-	step(publishPause/4, 0, false)               // which does for this, too
-	now = now.Add(publishPause / 2)
-	p.fire(now)
-	step(publishPause/2, publishPause/2, true)
-	now = now.Add(publishPause / 2)
-	p.fire(now)
+	published := func(after, took time.Duration) {
+		now = now.Add(after)
+		p.published(now, took)
+	}
+	const pause = bounds.PublishPause
+	step(0, 0, true) // at once
+	published(0, 0)
+	step(pause/4, pause*3/4, true) // later
+	step(pause/4, 0, false)        // which does for this, too
+	published(pause/2, 0)
+	step(pause/2, pause/2, true)
+	published(pause/2, time.Second)
+	step(pause, (bounds.EventShare-1)*time.Second-pause, true) // it was slow
+	published(time.Hour, 0)
 	step(time.Hour, 0, true)
 	step(time.Hour, 0, true)
 }

@@ -278,8 +278,8 @@ func (s *Supervisor) follow(st *stage, g *generation.Generation) {
 		if serves {
 			s.publishSoon()
 		}
-		if c.TooManySizes {
-			s.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: LimitSizes})
+		for _, limit := range c.Limits {
+			s.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: limit})
 		}
 		if len(c.Sizes) > 0 && s.opts.ResourceSizes != nil {
 			s.opts.ResourceSizes(c.Sizes)

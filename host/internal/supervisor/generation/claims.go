@@ -3,25 +3,19 @@ package generation
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-const (
-	// maxClaims bounds the claims of one stage: the table that all requests go by is made
-	// from them.
-	maxClaims = 100_000
-	// maxRejected bounds the claims that one line of the log names.
-	maxRejected = 10
-	// maxShadowed bounds the claims that are logged because the host serves their
-	// paths itself: a stage can change its claims as often as it likes.
-	maxShadowed = 20
-)
+// LimitClaims is the name of the limit of a stage's claims.
+const LimitClaims = "claims"
 
 // checkClaims refuses claims that are none, and too many.
 func checkClaims(claims []*stagev1.Claim) error {
-	if len(claims) > maxClaims {
-		return fmt.Errorf("it makes %d claims; a stage can have %d", len(claims), maxClaims)
+	if err := checkNumber(claims); err != nil {
+		return err
 	}
 	for _, c := range stagev1.DecodeClaims(claims) {
 		if err := c.Validate(); err != nil {
@@ -31,26 +25,36 @@ func checkClaims(claims []*stagev1.Claim) error {
 	return nil
 }
 
+// checkNumber refuses too many claims: the table that all requests go by is made from them.
+func checkNumber(claims []*stagev1.Claim) error {
+	if len(claims) > bounds.Claims {
+		return fmt.Errorf("it makes %d claims; a stage can have %d", len(claims), bounds.Claims)
+	}
+	segments := 0
+	for _, c := range claims {
+		segments += strings.Count(c.GetPath(), "/")
+	}
+	if segments > bounds.Segments {
+		return fmt.Errorf("the paths of its claims have %d segments; those of a stage can have %d", segments, bounds.Segments)
+	}
+	return nil
+}
+
 // valid returns the claims that count, of a stage that serves: one that is being prepared is refused for others. What is wrong with
 // these is logged when it is new.
 func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 	claims = g.granted(claims)
-	good := make([]*stagev1.Claim, 0, min(len(claims), maxClaims))
+	good := make([]*stagev1.Claim, 0, len(claims))
 	var wrong []string
 	for i, c := range stagev1.DecodeClaims(claims) {
-		err := c.Validate()
-		if err == nil && len(good) == maxClaims {
-			wrong = append(wrong, fmt.Sprintf("%d claims are more than a stage can have, which is %d", len(claims), maxClaims))
-			break
-		}
-		if err == nil {
+		if err := c.Validate(); err == nil {
 			good = append(good, claims[i])
-		} else if len(wrong) < maxRejected {
+		} else if len(wrong) < bounds.Rejected {
 			wrong = append(wrong, err.Error())
 		}
 	}
 	rejected := strings.Join(wrong, "; ")
-	if rejected != "" && rejected != g.rejected {
+	if rejected != "" && rejected != g.rejected && g.limits.due("rejected", time.Now()) {
 		g.opts.Log.Warn("the stage makes claims that do not count", "generation", g.id, "claims", rejected)
 	}
 	g.rejected = rejected
@@ -64,13 +68,13 @@ func (g *Generation) granted(claims []*stagev1.Claim) []*stagev1.Claim {
 	for i, c := range stagev1.DecodeClaims(claims) {
 		if c.Validate() != nil || g.spec.Grants.AllowsClaim(c) {
 			good = append(good, claims[i])
-		} else if len(refused) < maxRejected {
+		} else if len(refused) < bounds.Rejected {
 			refused = append(refused, c.String())
 		}
 	}
 	if text := strings.Join(refused, " "); text != g.ungranted {
 		g.ungranted = text
-		if text != "" {
+		if text != "" && g.limits.due("ungranted", time.Now()) {
 			g.opts.Log.Debug("the stage makes claims that it is not granted: they do not count", "generation", g.id, "claims", text)
 		}
 	}
@@ -87,7 +91,7 @@ func (g *Generation) logShadowed(claims []*stagev1.Claim) {
 	var fresh []string
 	for _, c := range claims {
 		path := c.GetPath()
-		if len(g.shadowed) == maxShadowed {
+		if len(g.shadowed) == bounds.Shadowed {
 			break
 		}
 		if !g.shadowed[path] && host.shadow(c) {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -30,15 +32,54 @@ func TestClaimsThatDoNotCount(t *testing.T) {
 	if got := log.String(); strings.Count(got, "do not count") != 1 || !strings.Contains(got, `a path begins with /`) {
 		t.Errorf("log: %s", got)
 	}
-	if got := g.valid(make([]*stagev1.Claim, 1<<20)); len(got) != 0 {
-		t.Errorf("accepted %d empty claims", len(got))
+	for _, path := range []string{"/" + strings.Repeat("x", claim.MaxPath), strings.Repeat("/x", claim.MaxSegments+1)} {
+		if got := g.valid([]*stagev1.Claim{{Path: path, Match: stagev1.Claim_EXACT}}); len(got) != 0 {
+			t.Errorf("accepted a path of %d bytes and %d segments", len(path), strings.Count(path, "/"))
+		}
 	}
-	many := make([]*stagev1.Claim, maxClaims+10)
-	for i := range many {
-		many[i] = &stagev1.Claim{Path: "/x", Match: stagev1.Claim_EXACT}
+}
+
+// A stage that serves goes on with its claims if it changes them to more than it can have. Signals of the same event count.
+func TestTooManyClaims(t *testing.T) {
+	t.Parallel()
+	claims := func(n int, path string) []*stagev1.Claim {
+		all := make([]*stagev1.Claim, n)
+		for i := range all {
+			all[i] = &stagev1.Claim{Path: path, Match: stagev1.Claim_EXACT}
+		}
+		return all
 	}
-	if got := g.valid(many); len(got) != maxClaims || !strings.Contains(log.String(), "more than a stage can have") {
-		t.Errorf("accepted %d claims; log: %s", len(got), log.String())
+	for name, tc := range map[string]struct {
+		claims []*stagev1.Claim
+		want   string
+	}{
+		"as many as it can have": {claims(bounds.Claims, "/x"), ""},
+		"too many":               {claims(bounds.Claims+1, "/x"), "it makes 100001 claims; a stage can have 100000"},
+		"most segments":          {claims(bounds.Segments/32, strings.Repeat("/x", 32)), ""},
+		"too many segments":      {claims(bounds.Segments/32+1, strings.Repeat("/x", 32)), "the paths of its claims have 100032 segments; those of a stage can have 100000"},
+		"segments that are none": {[]*stagev1.Claim{{Path: strings.Repeat("/", bounds.Segments+1)}}, "100001 segments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log strings.Builder
+			g := &Generation{id: "g", spec: Spec{Grants: grants.All()}, opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log})}, pending: map[string]bool{"s": true}}
+			g.setReport([]string{"/before"}, claims(1, "/before"))
+			limits := 0
+			for range 10 {
+				c := g.event(&stagev1.Event{ClaimsChanged: &stagev1.ClaimsChanged{Claims: tc.claims, ListedPaths: []string{"/after"}}, Signaled: []string{"s"}})
+				limits += len(c.Limits)
+			}
+			refused := len(g.Report().Claims) == 1 && g.Report().Paths[0] == "/before"
+			if refused != (tc.want != "") || !refused && len(g.Report().Claims) != len(tc.claims) || !g.Complete() {
+				t.Errorf("%d claims count, complete %t", len(g.Report().Claims), g.Complete())
+			}
+			if lines := strings.Count(log.String(), "\n"); refused && (lines != 1 || limits != 1) || !strings.Contains(log.String(), tc.want) {
+				t.Errorf("%d limits; log: %s", limits, log.String())
+			}
+			if err := CheckReport(&stagev1.PrepareRunResponse{Claims: tc.claims}); (err != nil) != refused || refused && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("while it is prepared: %v", err)
+			}
+		})
 	}
 }
 
@@ -92,10 +133,10 @@ func TestShadowedClaims(t *testing.T) {
 			t.Errorf("%v: %v count", step.claims, g.Report().Claims)
 		}
 	}
-	for i := range 10 * maxShadowed {
+	for i := range 10 * bounds.Shadowed {
 		g.setReport(nil, []*stagev1.Claim{exact(fmt.Sprintf("/debug/pprof/%d", i))})
 	}
-	if n := strings.Count(log.String(), "\n"); n > maxShadowed {
+	if n := strings.Count(log.String(), "\n"); n > bounds.Shadowed {
 		t.Errorf("%d lines", n)
 	}
 }

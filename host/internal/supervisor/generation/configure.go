@@ -245,7 +245,10 @@ func (g *Generation) PrepareRun(ctx context.Context) error {
 	if err := g.watch(ctx); err != nil {
 		return err
 	}
-	g.prepared = resp
+	g.prepared, g.checks = resp, make(map[string]bool, len(resp.GetHealthChecks()))
+	for _, c := range resp.GetHealthChecks() {
+		g.checks[c.GetName()] = true
+	}
 	g.mu.Lock()
 	g.hooks = make(map[string]error, len(resp.GetPostStartHooks()))
 	for _, name := range resp.GetPostStartHooks() {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -26,8 +27,8 @@ type Change struct {
 	Report bool
 	// Sizes are those of stored resources in groups that the stage claims.
 	Sizes []*stagev1.ResourceSize
-	// TooManySizes says that the stage reports more than count, for the first time.
-	TooManySizes bool
+	// Limits are those that the stage has come to, for the first time in a while: LimitClaims or LimitSizes.
+	Limits []string
 }
 
 // eventStream is a stream of events whose first has come.
@@ -64,8 +65,8 @@ func (g *Generation) watch(ctx context.Context) error {
 }
 
 // Follow takes in what the stage reports until its process ends or is asked to, or ctx
-// ends. Changed is called after each event. A stream of events that breaks is made again:
-// its first event carries the present state.
+// ends. Changed is called when an event, or several that came fast, have been taken in. A stream of events that breaks
+// is made again: its first event carries the present state.
 func (g *Generation) Follow(ctx context.Context, changed func(Change)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,8 +74,9 @@ func (g *Generation) Follow(ctx context.Context, changed func(Change)) {
 	if g.neverChanges {
 		return
 	}
+	in := intake{take: func(e *stagev1.Event) { changed(g.event(e)) }}
 	for pause := followAgain; ; pause = min(2*pause, maxFollowAgain) {
-		events, err := g.follow(ctx, changed)
+		events, err := g.follow(ctx, &in)
 		if status.Code(err) == codes.Unimplemented {
 			return
 		}
@@ -86,47 +88,68 @@ func (g *Generation) Follow(ctx context.Context, changed func(Change)) {
 			return
 		case <-g.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(max(pause, time.Until(in.next))):
 		}
-		if !errors.Is(err, io.EOF) {
+		if !errors.Is(err, io.EOF) && g.limits.due("stream", time.Now()) {
 			g.opts.Log.Warn("the stage's stream of events has broken, it is made again", "generation", g.id, "error", err)
 		}
 	}
 }
 
 // follow takes in the events of one stream, and returns how many came and why it ended.
-func (g *Generation) follow(ctx context.Context, changed func(Change)) (events int, err error) {
+func (g *Generation) follow(ctx context.Context, in *intake) (events int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var stream stagev1.Stage_WatchClient
+	var first *stagev1.Event
 	if opened := g.events; opened != nil { // by PrepareRun
-		g.events, stream = nil, opened
+		g.events, stream, first = nil, opened, opened.first
 		defer context.AfterFunc(ctx, opened.end)()
-		events++
-		changed(g.event(opened.first))
-	} else {
-		stream, err = g.process.Client().Watch(ctx, &stagev1.WatchRequest{})
+	} else if stream, err = g.process.Client().Watch(ctx, &stagev1.WatchRequest{}); err != nil {
+		return 0, err
 	}
-	for err == nil {
-		var e *stagev1.Event
-		if e, err = stream.Recv(); err == nil {
-			events++
-			changed(g.event(e))
+	received := make(chan *stagev1.Event)
+	go func() {
+		defer close(received)
+		for e := first; err == nil; e, err = stream.Recv() {
+			if e == nil { // there is no first one
+				continue
+			}
+			select {
+			case received <- e:
+			case <-ctx.Done():
+				err = ctx.Err()
+				return
+			}
 		}
+	}()
+	events = in.all(ctx, received)
+	cancel()
+	for range received { // err is set when it is closed
 	}
 	return events, err
 }
 
-// event takes in one event.
+// event takes in one event, or what several make together.
 func (g *Generation) event(e *stagev1.Event) Change {
 	var c Change
 	if claims := e.GetClaimsChanged(); claims != nil {
-		g.setReport(claims.GetListedPaths(), claims.GetClaims())
-		c.Report = true
+		if err := checkNumber(claims.GetClaims()); err == nil {
+			g.setReport(claims.GetListedPaths(), claims.GetClaims())
+			c.Report = true
+		} else if g.limits.due(LimitClaims, time.Now()) {
+			g.opts.Log.Warn("the stage changes its claims to more than it can have: those before stay", "generation", g.id, "limit", LimitClaims, "error", err)
+			c.Limits = append(c.Limits, LimitClaims)
+		}
 	}
 	if names := e.GetSignaled(); len(names) > 0 {
 		g.signaled(names)
 		c.Report = true
 	}
-	c.Sizes, c.TooManySizes = g.validSizes(e.GetResourceSizes()) // by the claims of this event
+	var full bool
+	if c.Sizes, full = g.validSizes(e.GetResourceSizes()); full { // by the claims of this event
+		c.Limits = append(c.Limits, LimitSizes)
+	}
 	return c
 }
 
@@ -177,13 +200,16 @@ func (g *Generation) DebugPage(ctx context.Context, req *stagev1.GetDebugPageReq
 	if err != nil {
 		return err
 	}
-	for {
+	for left := bounds.Page; ; {
 		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if left -= len(response.GetBody()); left < 0 {
+			return fmt.Errorf("stage %q: the page has more than %d bytes", g.Name(), bounds.Page)
 		}
 		if err := piece(response); err != nil {
 			return err

@@ -38,19 +38,22 @@ type Generation struct {
 	ending context.Context
 	end    context.CancelFunc
 
-	// prepared is set by PrepareRun, as are events, which Follow takes on, and neverChanges.
+	// prepared is set by PrepareRun, as are checks, the names of its health checks, events, which Follow takes on, and
+	// neverChanges.
 	prepared     *stagev1.PrepareRunResponse
+	checks       map[string]bool
 	events       *eventStream
 	neverChanges bool
 	// hooksBegun is set when the post-start hooks have been begun.
 	hooksBegun atomic.Bool
 	health     healthCache
 
-	// rejected and ungranted are what was last logged of claims that do not count, and shadowed are
-	// the paths that have been logged because the host serves them itself. Only Configure and
-	// setReport use them.
+	// rejected and ungranted are what was last found of claims that do not count, and shadowed are
+	// the paths that have been logged because the host serves them itself. Only Configure, PrepareRun and
+	// Follow use them, and limits.
 	rejected, ungranted string
 	shadowed            map[string]bool
+	limits              limitLog
 	sizes               sizes
 
 	mu sync.Mutex

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/sdk"
@@ -364,7 +365,7 @@ func TestNames(t *testing.T) {
 		`two of its post-start hooks have the name "a"`: {PostStartHooks: []string{"a", "b", "a"}},
 		"a health check has no name":                    {HealthChecks: []*stagev1.HealthCheck{{}}},
 		`claim "x": a path begins with /`:               {Claims: []*stagev1.Claim{{Path: "x", Match: stagev1.Claim_EXACT}}},
-		"a stage can have 100000":                       {Claims: make([]*stagev1.Claim, maxClaims+1)},
+		"a stage can have 100000":                       {Claims: make([]*stagev1.Claim, bounds.Claims+1)},
 	} {
 		if err := CheckReport(r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -77,10 +77,9 @@ func (g *Generation) checkAll(ctx context.Context) (map[string]error, error) {
 	if err != nil {
 		return nil, err
 	}
-	results := make(map[string]error, len(resp.GetResults()))
+	results := make(map[string]error, len(g.checks))
 	for _, r := range resp.GetResults() {
-		results[r.GetName()] = nil
-		if r.GetError() != "" {
+		if r.GetError() != "" && g.checks[r.GetName()] {
 			results[r.GetName()] = errors.New(r.GetError())
 		}
 	}
@@ -207,7 +206,7 @@ func (g *Generation) stuck(ctx context.Context) error {
 		return err
 	}
 	for _, r := range resp.GetResults() {
-		if running := r.GetRunning().AsDuration(); running > CheckTimeout {
+		if running := r.GetRunning().AsDuration(); running > CheckTimeout && slices.Contains(names, r.GetName()) {
 			return &StuckError{r.GetName(), time.Now().Add(-running)}
 		}
 	}

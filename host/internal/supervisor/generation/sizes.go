@@ -3,16 +3,13 @@ package generation
 import (
 	"strings"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-const (
-	// maxSizes bounds the resources of which one process can report the size, and
-	// maxResource the length of their names.
-	maxSizes    = 10_000
-	maxResource = 512
-)
+// LimitSizes is the name of the limit of the sizes of resources.
+const LimitSizes = "resourceSizes"
 
 // sizes are the resources of which a process has reported the size. Only Follow uses them.
 type sizes struct {
@@ -22,26 +19,22 @@ type sizes struct {
 }
 
 // validSizes returns the sizes that count: those of resources in groups that the stage claims,
-// up to maxSizes of them. Full says that this is why some do not, for the first time.
+// up to bounds.ResourceSizes of them. Full says that this is why some do not, for the first time.
 func (g *Generation) validSizes(reported []*stagev1.ResourceSize) (good []*stagev1.ResourceSize, full bool) {
 	if len(reported) == 0 {
 		return nil, false
 	}
-	claims := stagev1.DecodeClaims(g.Report().Claims)
-	groups := map[string]bool{}
+	groups := groupsOf(stagev1.DecodeClaims(g.Report().Claims))
 	for _, size := range reported {
 		_, group, _ := strings.Cut(size.GetResource(), ".")
-		if _, ok := groups[group]; !ok {
-			groups[group] = claimsGroup(claims, group)
-		}
 		switch {
-		case !groups[group] || len(size.GetResource()) > maxResource:
+		case !groups.has(group) || len(size.GetResource()) > bounds.ResourceName:
 			if !g.sizes.foreign {
 				g.sizes.foreign = true
 				g.opts.Log.Warn("the stage reports the size of resources in a group that it does not claim; it does not count",
 					"generation", g.id, "resource", shortened(size.GetResource()))
 			}
-		case !g.sizes.known[size.GetResource()] && len(g.sizes.known) >= maxSizes:
+		case !g.sizes.known[size.GetResource()] && len(g.sizes.known) >= bounds.ResourceSizes:
 			full = full || !g.sizes.full
 		default:
 			if g.sizes.known == nil {
@@ -53,23 +46,40 @@ func (g *Generation) validSizes(reported []*stagev1.ResourceSize) (good []*stage
 	}
 	if full {
 		g.sizes.full = true
-		g.opts.Log.Warn("the stage reports the sizes of more resources than count", "generation", g.id, "limit", "resourceSizes", "max", maxSizes)
+		g.opts.Log.Warn("the stage reports the sizes of more resources than count", "generation", g.id, "limit", LimitSizes, "max", bounds.ResourceSizes)
 	}
 	return good, full
 }
 
 func shortened(s string) string { return s[:min(len(s), 100)] }
 
-// claimsGroup reports whether one of the claims is on paths of an API group, or covers it.
-func claimsGroup(claims []claim.Claim, group string) bool {
-	root := "/apis/" + group
-	if group == "" {
-		root = "/api"
-	}
+// groups are the API groups with paths that claims are on, or cover.
+type groups struct {
+	// core is the group without a name. All says that all others are among them.
+	core, all bool
+	named     map[string]bool
+}
+
+func groupsOf(claims []claim.Claim) groups {
+	g := groups{named: map[string]bool{}}
 	for _, c := range claims {
-		if c.Path == root || strings.HasPrefix(c.Path, root+"/") || c.Covers(root) {
-			return true
+		named, isNamed := strings.CutPrefix(c.Path, "/apis/")
+		switch {
+		case isNamed && named != "":
+			group, _, _ := strings.Cut(named, "/")
+			g.named[group] = true
+		case c.Match == claim.MatchPrefix && (c.Path == "/" || strings.TrimSuffix(c.Path, "/") == "/apis"),
+			c.Match == claim.MatchChild && strings.TrimSuffix(c.Path, "/") == "/apis":
+			g.all = true
 		}
+		g.core = g.core || c.Path == "/api" || strings.HasPrefix(c.Path, "/api/") || c.Covers("/api")
 	}
-	return false
+	return g
+}
+
+func (g groups) has(group string) bool {
+	if group == "" {
+		return g.core
+	}
+	return g.all || g.named[group]
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -25,6 +26,21 @@ func TestSizesOfOtherGroupsDoNotCount(t *testing.T) {
 		{[]claim.Claim{claim.Prefix("/api/v1")}, "pods", true},
 		{[]claim.Claim{claim.Prefix("/api/v1")}, "deployments.apps", false},
 		{[]claim.Claim{claim.Prefix("/apis")}, "deployments.apps", true},
+		{[]claim.Claim{claim.Prefix("/apis/")}, "deployments.apps", true},
+		{[]claim.Claim{claim.Child("/apis")}, "deployments.apps", true},
+		{[]claim.Claim{claim.Child("/apis/")}, "deployments.apps", true},
+		{[]claim.Claim{claim.Exact("/apis")}, "deployments.apps", false},
+		{[]claim.Claim{claim.Exact("/apis/")}, "deployments.apps", false},
+		{[]claim.Claim{claim.Prefix("/apis")}, "pods", false},
+		{[]claim.Claim{claim.Exact("/apis/apps")}, "deployments.apps", true},
+		{[]claim.Claim{claim.Exact("/apis/apps/")}, "deployments.apps", true},
+		{[]claim.Claim{claim.Child("/")}, "deployments.apps", false},
+		{[]claim.Claim{claim.Child("/")}, "pods", true},
+		{[]claim.Claim{claim.Child("/api")}, "pods", true},
+		{[]claim.Claim{claim.Exact("/api/v1/x")}, "pods", true},
+		{[]claim.Claim{claim.Exact("/apix")}, "pods", false},
+		{[]claim.Claim{claim.Prefix("/")}, "pods", true},
+		{[]claim.Claim{claim.Prefix("/")}, "things.example.com", true},
 		{nil, "pods", false},
 	} {
 		g := &Generation{opts: &Options{Log: hclog.NewNullLogger()}, report: Report{Claims: stagev1.EncodeClaims(c.claims)}}
@@ -49,7 +65,7 @@ func TestSizesAreCapped(t *testing.T) {
 	for i, c := range []struct {
 		from, to, good int
 		full           bool
-	}{{0, maxSizes - 1, maxSizes - 1, false}, {maxSizes - 2, maxSizes + 1, 2, true}, {maxSizes, maxSizes + 5, 0, false}, {0, 10, 10, false}} {
+	}{{0, bounds.ResourceSizes - 1, bounds.ResourceSizes - 1, false}, {bounds.ResourceSizes - 2, bounds.ResourceSizes + 1, 2, true}, {bounds.ResourceSizes, bounds.ResourceSizes + 5, 0, false}, {0, 10, 10, false}} {
 		if good, full := report(c.from, c.to); good != c.good || full != c.full {
 			t.Errorf("report %d: %d count, full %t, want %d, %t", i, good, full, c.good, c.full)
 		}

@@ -1,0 +1,201 @@
+// Package bounds has what a stage, a program that somebody else may have written, can make the host hold or
+// compute at most: the constants, and a list of them for people.
+//
+// It needs nothing but the standard library and package claim, so that every package of the host can use it.
+package bounds
+
+import (
+	"time"
+
+	"github.com/catena-dev/catena/sdk/claim"
+)
+
+// Messages that a stage sends on its control socket, in bytes. Package decode has the bounds of their fields.
+const (
+	// DescribeMessage bounds the response to Describe.
+	DescribeMessage = 1 << 20
+	// ProblemsMessage bounds the response to ValidateConfig.
+	ProblemsMessage = 1 << 20
+	// ReportMessage bounds the responses to Configure and PrepareRun, and an event of Watch.
+	ReportMessage = 8 << 20
+	// HealthMessage bounds the response to CheckHealth.
+	HealthMessage = 8 << 20
+	// PagePiece bounds a message of GetDebugPage, Page all of a page.
+	PagePiece = 16 << 20
+	Page      = 256 << 20
+	// MetricsPiece bounds a message of GatherMetrics.
+	MetricsPiece = 4 << 20
+	// OtherMessage bounds every other message.
+	OtherMessage = 64 << 10
+	// CallHeaders bounds the headers and the trailers of a call, in which errors come.
+	CallHeaders = 256 << 10
+)
+
+// Texts that a stage sends on its control socket, in bytes.
+const (
+	// Name bounds the name of a hook, a health check, a signal, a flag and the like.
+	Name = 253
+	// Line bounds a text of one line, such as a version or a path to list.
+	Line = 1 << 10
+	// Summary bounds what a stage says that it does.
+	Summary = 4 << 10
+	// Reason is where the reason of a failed health check, and a problem with a configuration, is cut.
+	Reason = 4 << 10
+	// Error is where the message of an error of a call is cut.
+	Error = 16 << 10
+	// FilePath bounds the path of a file that a stage needs.
+	FilePath = 4 << 10
+)
+
+// What a stage describes and reports.
+const (
+	// ClaimPath and ClaimSegments bound the path of one claim.
+	ClaimPath     = claim.MaxPath
+	ClaimSegments = claim.MaxSegments
+	// Claims bounds the claims of a stage, and Segments all of their segments.
+	Claims   = 100_000
+	Segments = 100_000
+	// ListedPaths bounds the paths that a stage lists.
+	ListedPaths = 20_000
+	// Needs bounds each list of what a stage declares to need.
+	Needs = 1000
+	// Schema and SchemaDepth bound the schema of a configuration, in bytes and in levels of JSON.
+	Schema      = 64 << 10
+	SchemaDepth = 32
+	// Features bounds each list of names that a stage has of its release of Kubernetes, Kinds that of its kinds of objects, and
+	// KindVersions all of their versions.
+	Features     = 2000
+	Kinds        = 5000
+	KindVersions = 20_000
+	// Problems bounds the problems with a configuration.
+	Problems = 1000
+	// Hooks bounds the hooks of each sort, the health checks, and the mux-and-discovery signals.
+	Hooks = 1000
+	// CheckNames bounds the names of health checks of which the host keeps a metric, those of all processes of a stage together.
+	CheckNames = 2000
+	// ResourceSizes bounds the resources of which one process can report the size, ResourceName their names.
+	ResourceSizes = 10_000
+	ResourceName  = 512
+)
+
+// How often a stage can report.
+const (
+	// EventPause is the least time between two events of Watch that are taken in; those that come faster are merged. EventShare
+	// is the part of the time, 1/EventShare, that taking them in may take.
+	EventPause = 100 * time.Millisecond
+	EventShare = 5
+	// Events and EventBytes bound the events, and what they hold, that are read in one pause.
+	Events     = 100
+	EventBytes = 16 << 20
+	// PublishPause is the least time between two publications of the chain because of what stages report.
+	PublishPause = 20 * time.Millisecond
+	// LogPause is the least time between two lines about the same bound of a stage.
+	LogPause = 10 * time.Second
+)
+
+// The log of a process.
+const (
+	// LogBurst and LogPerSecond are how many lines a process may log at once and per second. A line counts once more for each
+	// LogUnit bytes.
+	LogBurst     = 10_000
+	LogPerSecond = 2000
+	LogUnit      = 256
+	// LogLine is where a line is cut.
+	LogLine = 64 << 10
+)
+
+// Metrics bounds the metrics of one stage.
+type Metrics struct {
+	// Bytes is the length of the text, Samples and Comments count its lines, Labels those of all samples.
+	Bytes, Samples, Comments, Labels int
+	// Name bounds the names of metrics and labels, and the values of labels, in bytes.
+	Name int
+}
+
+// StageMetrics are the bounds of every stage, TrustedMetrics those of stages that are as powerful as the server anyway:
+// Kubernetes' own on a large cluster have more than 60,000 series.
+func StageMetrics() Metrics {
+	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000, Name: 4 << 10}
+}
+
+// TrustedMetrics: see StageMetrics.
+func TrustedMetrics() Metrics {
+	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000, Name: 4 << 10}
+}
+
+// MetricWarnings bounds the metrics of a stage that are logged because they are left out.
+const MetricWarnings = 100
+
+// Responses of a stage, and its calls of the host.
+const (
+	// ResponseHead bounds the head of a response, and its trailers, in bytes, and ResponseFields their lines.
+	ResponseHead   = 16 << 20
+	ResponseFields = 10_000
+	// StageHeads and TotalHeads bound the bytes that large heads of responses hold at the same time, those of one stage and
+	// those of all.
+	StageHeads = 128 << 20
+	TotalHeads = 256 << 20
+	// Informational bounds the informational responses to one request.
+	Informational = 100
+	// Warnings bounds the warnings of the stages that decline one request, in bytes.
+	Warnings = 8 << 10
+	// CallHead bounds the head of a request that a stage makes.
+	CallHead = 4 << 20
+	// OwnResponse bounds the response of a stage to a request that the host makes for itself.
+	OwnResponse = 256 << 20
+	// NextCalls bounds the calls of a stage to the next one for one request at a time, and ExtraCalls those of all of its requests
+	// together, beyond the first one for each.
+	NextCalls  = 16
+	ExtraCalls = 64
+	// DelegateCalls bounds the requests of a stage for discovery and OpenAPI of its delegates that are served at a time,
+	// WaitingCalls those that wait for that, each for CallWait. Stages as powerful as the server have no such bound.
+	DelegateCalls = 8
+	WaitingCalls  = 100
+	CallWait      = 5 * time.Second
+	// CallBurst is how many bytes such requests of a stage may take at once, CallRate how many a second; each counts for at
+	// least CallCost.
+	CallBurst = 256 << 20
+	CallRate  = 16 << 20
+	CallCost  = 16 << 10
+)
+
+// Keys of a stage's own in the store.
+const (
+	// StoreShare is the part of the quota of etcd, 1/StoreShare, that the keys of one stage may fill, with their history.
+	StoreShare = 8
+	// StoreRequest bounds a request, in bytes: etcd's own bound, which is 1.5 MiB unless it is configured, with what is around it.
+	StoreRequest = 2 << 20
+	// StoreResponse bounds a response, in bytes.
+	StoreResponse = 128 << 20
+	// StoreKey bounds the length of a key that is written.
+	StoreKey = 4 << 10
+	// StoreOps bounds the operations and comparisons of all requests that etcd executes at a time; those of one transaction count
+	// at once. StoreLists is how many of several keys there may be among them: each counts as StoreOps/StoreLists.
+	StoreOps   = 256
+	StoreLists = 2
+	// StoreCalls bounds the requests at a time, those that wait for StoreOps included, StoreStreams the streams of watches and of
+	// leases that are kept alive, Watches the watches on all of them.
+	StoreCalls   = 128
+	StoreStreams = 250
+	Watches      = 1000
+	// Leases bounds the leases, LeaseTTL their time in seconds.
+	Leases   = 1000
+	LeaseTTL = 24 * 60 * 60
+)
+
+// What the host keeps of a stage for people.
+const (
+	// History is how many events of all stages, and how many changes of operators, are kept. EventText is where the text of an
+	// event is cut.
+	History   = 100
+	EventText = 4 << 10
+	// Rejected and Shadowed bound the claims that a line of the log, and all of them, name. MissingNeeds bounds the needs that the error of
+	// a stage names which lacks grants, Conflicts the paths that the error of a change names.
+	Rejected     = 10
+	Shadowed     = 20
+	MissingNeeds = 20
+	Conflicts    = 10
+	// PageClaims and PageChecks bound the claims and the health checks of one stage on the operators' page; there is a search.
+	PageClaims = 200
+	PageChecks = 200
+)
