@@ -62,6 +62,8 @@ const (
 	// Schema and SchemaDepth bound the schema of a configuration, in bytes and in levels of JSON.
 	Schema      = 64 << 10
 	SchemaDepth = 32
+	// SchemaStates bounds the states of all regular expressions in it.
+	SchemaStates = 50_000
 	// Features bounds each list of names that a stage has of its release of Kubernetes, Kinds that of its kinds of objects, and
 	// KindVersions all of their versions.
 	Features     = 2000
@@ -71,8 +73,8 @@ const (
 	Problems = 1000
 	// Hooks bounds the hooks of each sort, the health checks, and the mux-and-discovery signals.
 	Hooks = 1000
-	// CheckNames bounds the names of health checks of which the host keeps a metric, those of all processes of a stage together.
-	CheckNames = 2000
+	// CheckNames bounds the names of health checks of which the host has metrics, those of all processes of all stages together.
+	CheckNames = 10_000
 	// ResourceSizes bounds the resources of which one process can report the size, ResourceName their names.
 	ResourceSizes = 10_000
 	ResourceName  = 512
@@ -104,23 +106,19 @@ const (
 	LogLine = 64 << 10
 )
 
-// Metrics bounds the metrics of one stage.
-type Metrics struct {
-	// Bytes is the length of the text, Samples and Comments count its lines, Labels those of all samples.
-	Bytes, Samples, Comments, Labels int
-	// Name bounds the names of metrics and labels, and the values of labels, in bytes.
-	Name int
-}
+// Metrics bounds the metrics of one stage: the length of the text in bytes, its series, its lines of comments, two for each family as a rule, and the labels of all
+// series.
+type Metrics struct{ Bytes, Samples, Comments, Labels int }
 
 // StageMetrics are the bounds of every stage, TrustedMetrics those of stages that are as powerful as the server anyway:
 // Kubernetes' own on a large cluster have more than 60,000 series.
 func StageMetrics() Metrics {
-	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000, Name: 4 << 10}
+	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000}
 }
 
 // TrustedMetrics: see StageMetrics.
 func TrustedMetrics() Metrics {
-	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000, Name: 4 << 10}
+	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000}
 }
 
 // MetricWarnings bounds the metrics of a stage that are logged because they are left out.

@@ -103,14 +103,14 @@ func withUnknownKey(text string, config json.RawMessage) json.RawMessage {
 	if json.Unmarshal(config, &own) != nil {
 		return nil
 	}
-	if problems, err := schema.Check(text, own); err != nil || len(problems) > 0 {
+	if problems, err := schema.Check(ctx, text, own); err != nil || len(problems) > 0 {
 		return nil
 	}
 	if own == nil { // it was null
 		own = map[string]any{}
 	}
 	own[unknownKey] = "x"
-	if problems, err := schema.Check(text, own); err != nil || len(problems) == 0 {
+	if problems, err := schema.Check(ctx, text, own); err != nil || len(problems) == 0 {
 		return nil
 	}
 	odd, err := json.Marshal(own)
