@@ -27,13 +27,6 @@ type entry struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// A process can write that much to each of its directories in memory, and make that many files: the kernel has memory for
-// each, which counts as the memory of no process.
-const (
-	tmpSize  = "256m"
-	tmpFiles = "16384"
-)
-
 // system is what every process reads: programs, libraries, configuration of the machine with
 // certificates and time zones, and what runtimes learn of processors and limits from.
 func system() []entry {
