@@ -32,6 +32,7 @@ const (
 	expired    = "the identity of a process that has ended, with its token"
 	forging    = "lines of the log in the host's name"
 	largeHeads = "the host's memory, by 40 heads of 16 MiB"
+	crowding   = "the host's descriptors, by 20,000 connections"
 	hogging    = "more memory than its limit"
 	spawning   = "stopping the host by 1,000 processes"
 	staying    = "processes that outlive the stage"
@@ -40,13 +41,13 @@ const (
 
 // hostHarms are the host's to prevent, kernelHarms the kernel's.
 var (
-	hostHarms   = []string{posing, expired, forging, largeHeads, hogging, spawning}
+	hostHarms   = []string{posing, expired, forging, largeHeads, crowding, hogging, spawning}
 	kernelHarms = []string{staying, outliving}
 )
 
 // harm is what a stage does to others. The host, which is gone after it, is not harmed here: see outlive.
 var harm = []func(r *run, t *testing.T, stage string, got got){
-	(*run).pose, (*run).forge, (*run).heads, (*run).hog, (*run).spawn,
+	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).hog, (*run).spawn,
 }
 
 // send makes a request as an administrator, and returns the status and the body.
@@ -219,6 +220,13 @@ func (r *run) heads(t *testing.T, stage string, got got) {
 	var ignored string
 	r.must(t, stage, "release", order{}, &ignored)
 	pending.Wait()
+}
+
+// crowd has a stage connect to the host, with a part of a request each time, and keep the connections.
+func (r *run) crowd(t *testing.T, stage string, got got) {
+	var ignored string
+	r.must(t, stage, "crowd", order{Count: 20_000}, &ignored)
+	got[crowding] = r.responds(t)
 }
 
 // memoryOf returns the bytes of memory that a process has to itself.

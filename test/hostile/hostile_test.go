@@ -92,7 +92,7 @@ func start(t *testing.T, uid int, isolation, grants string, m machine) (*run, er
 	}
 	o := cluster.Options{
 		ConfigFile: filepath.Join(r.site.config, "catena.yaml"), Bin: r.site.bin,
-		PluginDirs: []string{filepath.Join(r.site.dir, "go")}, Set: []string{"log.stageLevel=info"},
+		PluginDirs: []string{filepath.Join(r.site.dir, "go")}, Set: []string{"log.stageLevel=info"}, OpenFiles: 4096,
 	}
 	if uid != os.Geteuid() {
 		o.UID = uid

@@ -41,6 +41,8 @@ type order struct {
 type stage struct {
 	env     *sdk.Env
 	release chan struct{}
+	// crowded are connections to the host that stay open.
+	crowded []net.Conn
 	once    sync.Once
 }
 
@@ -54,7 +56,7 @@ func newStage(env *sdk.Env) (http.Handler, error) {
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o order
 	do := map[string]func(http.ResponseWriter, *http.Request, order) any{
-		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
+		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
 	}[path.Base(r.URL.Path)]
 	if do == nil || !strings.HasPrefix(r.URL.Path, "/hostile/") {
 		http.Error(w, "taken over", http.StatusOK)
@@ -129,6 +131,23 @@ func (s *stage) heads(w http.ResponseWriter, _ *http.Request, o order) any {
 	}
 	wait(o, s.release)
 	return nil
+}
+
+// crowd makes connections to the host with a part of a request, and keeps as many as it may have descriptors.
+func (s *stage) crowd(_ http.ResponseWriter, _ *http.Request, o order) any {
+	for range o.Count {
+		conn, err := net.Dial("unix", s.env.Host().Socket)
+		if err != nil {
+			continue
+		}
+		_, _ = fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: host\r\nA: ")
+		s.crowded = append(s.crowded, conn)
+		if len(s.crowded) > 3000 {
+			_ = s.crowded[0].Close()
+			s.crowded = s.crowded[1:]
+		}
+	}
+	return ""
 }
 
 // free lets the heads end.

@@ -74,7 +74,8 @@ func newFar(t *testing.T, protocol string) *far {
 	if protocol == "GRPC" {
 		serve = f.cluster.ServeGRPC
 	}
-	if err := serve(socket); err != nil {
+	// The stage that is granted the files has a user of its own.
+	if err := errorsOf(serve(socket), os.Chmod(socket, 0o777), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	// The certificate of a test server is its own authority, and serves for the client too.
@@ -105,7 +106,7 @@ egressSelections:
     transport: {tcp: {url: "https://%s", tlsConfig: {caBundle: %[4]s/proxy.crt, clientCert: %[4]s/proxy.crt, clientKey: %[4]s/proxy.key}}}
 `, protocol, socket, address, dir),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

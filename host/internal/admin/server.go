@@ -49,8 +49,7 @@ func handler(h Host) http.Handler {
 	mux.HandleFunc("GET /source", func(w http.ResponseWriter, _ *http.Request) { respond(w, h.Source(), nil, 0) })
 	mux.HandleFunc("POST /swap", func(w http.ResponseWriter, r *http.Request) {
 		var req SwapRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			respond(w, nil, err, http.StatusBadRequest)
+		if !read(w, r, &req) {
 			return
 		}
 		began := time.Now()
@@ -60,8 +59,7 @@ func handler(h Host) http.Handler {
 	})
 	mux.HandleFunc("POST /swap/conclude", func(w http.ResponseWriter, r *http.Request) {
 		var req ConcludeRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			respond(w, nil, err, http.StatusBadRequest)
+		if !read(w, r, &req) {
 			return
 		}
 		began := time.Now()
@@ -71,8 +69,7 @@ func handler(h Host) http.Handler {
 	})
 	mux.HandleFunc("POST /upgrade/plan", func(w http.ResponseWriter, r *http.Request) {
 		var req PlanRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			respond(w, nil, err, http.StatusBadRequest)
+		if !read(w, r, &req) {
 			return
 		}
 		result, err := h.PlanUpgrade(r.Context(), req)
@@ -80,8 +77,7 @@ func handler(h Host) http.Handler {
 	})
 	mux.HandleFunc("POST /host/upgrade", func(w http.ResponseWriter, r *http.Request) {
 		var req HostUpgradeRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			respond(w, nil, err, http.StatusBadRequest)
+		if !read(w, r, &req) {
 			return
 		}
 		began := time.Now()
@@ -93,8 +89,7 @@ func handler(h Host) http.Handler {
 	})
 	mux.HandleFunc("POST /shadow", func(w http.ResponseWriter, r *http.Request) {
 		var req ShadowRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			respond(w, nil, err, http.StatusBadRequest)
+		if !read(w, r, &req) {
 			return
 		}
 		began := time.Now()
@@ -125,6 +120,21 @@ func handler(h Host) http.Handler {
 	})
 	handleDiagnostics(mux, h)
 	return mux
+}
+
+// maxRequest bounds what a command asks for, in bytes.
+const maxRequest = 1 << 20
+
+// read reads a request, and reports whether it is one that a command may make. If not, it responds with the reason.
+func read(w http.ResponseWriter, r *http.Request, req interface{ check() error }) bool {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(req)
+	if err == nil {
+		err = req.check()
+	}
+	if err != nil {
+		respond(w, nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, err), http.StatusBadRequest)
+	}
+	return err == nil
 }
 
 // respond writes the result as JSON or, if there is an error, that as text with the code.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/shadow"
@@ -134,7 +135,7 @@ func TestClientGetsTheErrorsOfTheHost(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{ErrStarting, errors.New("not so")} {
 		c, _ := serve(t, &fakeHost{err: want})
-		_, swap := c.Swap(t.Context(), SwapRequest{})
+		_, swap := c.Swap(t.Context(), SwapRequest{Stage: "core"})
 		_, reload := c.Reload(t.Context())
 		_, explain := c.Explain(t.Context(), ExplainRequest{})
 		for _, err := range []error{swap, reload, explain} {
@@ -209,5 +210,50 @@ func TestServerEndsWhatIsUnderWay(t *testing.T) {
 	}
 	if _, err := c.Status(t.Context()); !IsNotRunning(err) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// A request that no command makes is refused before the host gets it: what checks its own flags is not all that can use the socket.
+func TestRequestsAreChecked(t *testing.T) {
+	t.Parallel()
+	h := &fakeHost{}
+	c, _ := serve(t, h)
+	shadow := ShadowRequest{Stage: "core", Binary: "/b", For: time.Minute, Sample: 0.1, Budget: 0.5}
+	plan := PlanRequest{Stage: "core", Binary: "/b", Sample: 1}
+	swap := SwapRequest{Stage: "core"}
+	for want, spoil := range map[string]func(){
+		"POST /shadow: stage":      func() { shadow.Stage = "" },
+		"POST /shadow: binary":     func() { shadow.Binary = "b" },
+		"POST /shadow: for":        func() { shadow.For = 0 },
+		"POST /shadow: sample":     func() { shadow.Sample = 1.1 },
+		"POST /shadow: budget":     func() { shadow.Budget = 0 },
+		"POST /shadow: sha256":     func() { shadow.SHA256 = "abc" },
+		"POST /upgrade/plan: bin":  func() { plan.Binary = "" },
+		"POST /upgrade/plan: samp": func() { plan.Sample = 0 },
+		"POST /swap: stage":        func() { swap.Stage = "" },
+		"POST /swap: rollback":     func() { swap.Rollback.ErrorRate = 2 },
+		"POST /swap: finalize":     func() { swap.Finalize, swap.Binary = true, "/b" },
+		"POST /swap: the shares":   func() { swap.Canary = &canary.Plan{Shares: []float64{2}} },
+	} {
+		t.Run(want, func(t *testing.T) {
+			before := []any{shadow, plan, swap}
+			spoil()
+			defer func() {
+				shadow, plan, swap = before[0].(ShadowRequest), before[1].(PlanRequest), before[2].(SwapRequest)
+			}()
+			h.asked = nil
+			var err error
+			switch {
+			case strings.Contains(want, "shadow"):
+				_, err = c.Shadow(t.Context(), shadow)
+			case strings.Contains(want, "plan"):
+				_, err = c.PlanUpgrade(t.Context(), plan)
+			default:
+				_, err = c.Swap(t.Context(), swap)
+			}
+			if err == nil || !strings.Contains(err.Error(), want) || h.asked != nil {
+				t.Errorf("%v; the host was asked for %v", err, h.asked)
+			}
+		})
 	}
 }

@@ -62,6 +62,8 @@ const (
 	// Schema and SchemaDepth bound the schema of a configuration, in bytes and in levels of JSON.
 	Schema      = 64 << 10
 	SchemaDepth = 32
+	// SchemaStates bounds the states of all regular expressions in it.
+	SchemaStates = 50_000
 	// Features bounds each list of names that a stage has of its release of Kubernetes, Kinds that of its kinds of objects, and
 	// KindVersions all of their versions.
 	Features     = 2000
@@ -71,8 +73,8 @@ const (
 	Problems = 1000
 	// Hooks bounds the hooks of each sort, the health checks, and the mux-and-discovery signals.
 	Hooks = 1000
-	// CheckNames bounds the names of health checks of which the host keeps a metric, those of all processes of a stage together.
-	CheckNames = 2000
+	// CheckNames bounds the names of health checks of which the host has metrics, those of all processes of all stages together.
+	CheckNames = 10_000
 	// ResourceSizes bounds the resources of which one process can report the size, ResourceName their names.
 	ResourceSizes = 10_000
 	ResourceName  = 512
@@ -104,23 +106,19 @@ const (
 	LogLine = 64 << 10
 )
 
-// Metrics bounds the metrics of one stage.
-type Metrics struct {
-	// Bytes is the length of the text, Samples and Comments count its lines, Labels those of all samples.
-	Bytes, Samples, Comments, Labels int
-	// Name bounds the names of metrics and labels, and the values of labels, in bytes.
-	Name int
-}
+// Metrics bounds the metrics of one stage: the length of the text in bytes, its series, its lines of comments, two for each family as a rule, and the labels of all
+// series.
+type Metrics struct{ Bytes, Samples, Comments, Labels int }
 
 // StageMetrics are the bounds of every stage, TrustedMetrics those of stages that are as powerful as the server anyway:
 // Kubernetes' own on a large cluster have more than 60,000 series.
 func StageMetrics() Metrics {
-	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000, Name: 4 << 10}
+	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000}
 }
 
 // TrustedMetrics: see StageMetrics.
 func TrustedMetrics() Metrics {
-	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000, Name: 4 << 10}
+	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000}
 }
 
 // MetricWarnings bounds the metrics of a stage that are logged because they are left out.
@@ -128,25 +126,23 @@ const MetricWarnings = 100
 
 // Responses of a stage, and its calls of the host.
 const (
-	// ResponseHead bounds the head of a response, and its trailers, in bytes, and ResponseFields their lines.
-	ResponseHead   = 16 << 20
-	ResponseFields = 10_000
+	// ResponseHead bounds the head of a response, and its trailers, in bytes. The audit event's bodies travel in it.
+	ResponseHead = 16 << 20
 	// StageHeads and TotalHeads bound the bytes that large heads of responses hold at the same time, those of one stage and
 	// those of all.
 	StageHeads = 128 << 20
 	TotalHeads = 256 << 20
 	// Informational bounds the informational responses to one request.
 	Informational = 100
-	// Warnings bounds the warnings of the stages that decline one request, in bytes.
-	Warnings = 8 << 10
-	// CallHead bounds the head of a request that a stage makes.
-	CallHead = 4 << 20
-	// OwnResponse bounds the response of a stage to a request that the host makes for itself.
-	OwnResponse = 256 << 20
-	// NextCalls bounds the calls of a stage to the next one for one request at a time, and ExtraCalls those of all of its requests
-	// together, beyond the first one for each.
-	NextCalls  = 16
-	ExtraCalls = 64
+	// HostConnections bounds the connections of a stage to the host, which may have 1/ConnectionShare of its descriptors if that is less.
+	HostConnections = 4096
+	ConnectionShare = 8
+	// CallHead bounds the head of a request that a stage makes, in bytes: one that hands a request on sends the same again. CallHeads
+	// bounds all of a stage that are not complete, CallHeadTime the time until one is, and CallIdle that of a connection without a request.
+	CallHead     = 4 << 20
+	CallHeads    = 32 << 20
+	CallHeadTime = 30 * time.Second
+	CallIdle     = 10 * time.Minute
 	// DelegateCalls bounds the requests of a stage for discovery and OpenAPI of its delegates that are served at a time,
 	// WaitingCalls those that wait for that, each for CallWait. Stages as powerful as the server have no such bound.
 	DelegateCalls = 8
@@ -183,19 +179,21 @@ const (
 	LeaseTTL = 24 * 60 * 60
 )
 
+// What a process that is isolated gets of the kernel.
+const (
+	// OpenFiles bounds the files that a process may have open, unless limits.openFiles says otherwise, and Processes the processes and
+	// threads of a user of its own. What the kernel holds for them is the memory of no process.
+	OpenFiles = 16384
+	Processes = 4096
+	// MemoryDir bounds each directory in memory, in bytes, and MemoryFiles the files in it.
+	MemoryDir   = 256 << 20
+	MemoryFiles = 16384
+)
+
 // What the host keeps of a stage for people.
 const (
-	// History is how many events of all stages, and how many changes of operators, are kept. EventText is where the text of an
-	// event is cut.
-	History   = 100
-	EventText = 4 << 10
-	// Rejected and Shadowed bound the claims that a line of the log, and all of them, name. MissingNeeds bounds the needs that the error of
-	// a stage names which lacks grants, Conflicts the paths that the error of a change names.
-	Rejected     = 10
-	Shadowed     = 20
-	MissingNeeds = 20
-	Conflicts    = 10
-	// PageClaims and PageChecks bound the claims and the health checks of one stage on the operators' page; there is a search.
-	PageClaims = 200
-	PageChecks = 200
+	// Rejected and Shadowed bound the claims that a line of the log, and all of them, name, and Conflicts the paths that the error of a change names.
+	Rejected  = 10
+	Shadowed  = 20
+	Conflicts = 10
 )

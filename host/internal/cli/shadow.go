@@ -55,7 +55,7 @@ stage is swapped. One stage can be shadowed at a time.`,
 			if req.Sample, err = percent.Parse(sample, 1); err != nil {
 				return fmt.Errorf("--sample: %w", err)
 			}
-			if req.Budget, err = percent.Parse(budget, maxBudget); err != nil {
+			if req.Budget, err = percent.Parse(budget, admin.MaxBudget); err != nil {
 				return fmt.Errorf("--budget: %w", err)
 			}
 			client, err := flags.client()
@@ -90,9 +90,6 @@ stage is swapped. One stage can be shadowed at a time.`,
 	cmd.AddCommand(shadowReportCommand(), shadowStopCommand())
 	return cmd
 }
-
-// maxBudget is how many CPUs comparing may take at most.
-const maxBudget = 8
 
 func shadowReportCommand() *cobra.Command {
 	var flags configFlags

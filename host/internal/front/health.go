@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 	"k8s.io/klog/v2"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/panics"
 )
@@ -32,6 +33,10 @@ type health struct {
 	own atomic.Pointer[[]lifecycle.Check]
 	// stages returns the checks of SetChecks.
 	stages atomic.Pointer[func() []lifecycle.Check]
+
+	// names are those of the checks that have metrics.
+	names      sync.Map
+	namesCount atomic.Int64
 
 	created    time.Time
 	livezGrace time.Duration
@@ -280,7 +285,9 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 			result = slis.Error
 			fmt.Fprintf(&out, "[-]%s failed: not required\n", check.Name)
 		}
-		_ = slis.ObserveHealthcheck(ctx, check.Name, endpoint, result)
+		if h.counted(check.Name) {
+			_ = slis.ObserveHealthcheck(ctx, check.Name, endpoint, result)
+		}
 	}
 	if len(unknown) > 0 {
 		for i := range unknown {
@@ -289,6 +296,20 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
 	}
 	return out.Bytes(), errors.Join(failed...)
+}
+
+// counted reports whether there are metrics of a check. Kubernetes' metrics keep all names that there ever were, and processes of a stage may
+// bring others each time.
+func (h *health) counted(name string) bool {
+	if _, ok := h.names.Load(name); ok {
+		return true
+	}
+	if h.namesCount.Add(1) > bounds.CheckNames {
+		h.namesCount.Add(-1)
+		return false
+	}
+	h.names.Store(name, true)
+	return true
 }
 
 // listedPaths returns the paths of the stages' checks, for the index at /.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/isolation/seccomp"
 )
@@ -157,13 +158,6 @@ type Launcher struct {
 	write   *os.File
 }
 
-// maxFiles is how many files a process may have open unless that is configured, and maxProcesses how many processes and threads
-// its user may have. What the kernel holds for them is the memory of no process.
-const (
-	maxFiles     = 16384
-	maxProcesses = 4096
-)
-
 // Prepare decides what isolates a process, and prepares its files. env is the environment that
 // it will have. It returns nil if nothing is to be done.
 func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
@@ -186,7 +180,7 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 	}
 	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), binary: p.Binary, dir: p.Dir, net: p.Network, files: p.OpenFiles}
 	if l.files == 0 {
-		l.files = maxFiles
+		l.files = bounds.OpenFiles
 	}
 	if pl.own {
 		if err := l.giveUser(m, p); err != nil {
@@ -339,7 +333,7 @@ func (l *Launcher) Wrap(path string, argv []string, inherited int, attr *os.Proc
 		}
 	}
 	if !l.shared() { // others of the user would count
-		c.Processes = maxProcesses
+		c.Processes = bounds.Processes
 	}
 	attr.Files = append(attr.Files, l.write)
 	attr.Env = temporary(attr.Env, l.namespaces, l.dir)

@@ -115,6 +115,27 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// What is hidden is in reach where it, or a directory above it, is granted. The host's own directories are not.
+func TestViewOfGrants(t *testing.T) {
+	t.Parallel()
+	p := Process{
+		Spec: Spec{Files: []string{"/srv/egress", "/srv/keys/one.key:rw"}}, Binary: "/opt/p/catena-stage-x",
+		Own: []string{"/srv/egress/data"}, Hidden: []string{"/srv/egress/proxy.key", "/srv/keys/one.key", "/srv/keys/two.key", "/usr/share/x/secret"},
+	}
+	view, err := p.view(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		"/srv/egress/proxy.key": true, "/srv/egress/other": true, "/srv/egress/data/pki": false, "/srv/keys/one.key": true,
+		"/srv/keys/two.key": false, "/srv/keys/other": false, "/usr/share/x/secret": false, "/usr/share/x/beside": false, "/usr/share/y": true,
+	} {
+		if shows(view, path) != want {
+			t.Errorf("%s: not %v in %v", path, want, view)
+		}
+	}
+}
+
 func TestShows(t *testing.T) {
 	t.Parallel()
 	view := sortView([]entry{

@@ -64,8 +64,8 @@ type Process struct {
 	OpenFiles uint64
 	// Own are the directories of the host, of which nothing but what is above is in reach, even if they are below one that is.
 	Own []string
-	// Hidden are absolute paths of files and directories that are out of reach unless they are granted, even if they are below one that
-	// is in reach. So is what is beside them, unless programs need it: where one secret is, there are others.
+	// Hidden are absolute paths of files and directories that are out of reach unless they, or a directory above, are granted, even if they
+	// are below one that is in reach. So is what is beside them, unless programs need it: where one secret is, there are others.
 	Hidden []string
 }
 

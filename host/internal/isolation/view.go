@@ -27,13 +27,6 @@ type entry struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// A process can write that much to each of its directories in memory, and make that many files: the kernel has memory for
-// each, which counts as the memory of no process.
-const (
-	tmpSize  = "256m"
-	tmpFiles = "16384"
-)
-
 // system is what every process reads: programs, libraries, configuration of the machine with
 // certificates and time zones, and what runtimes learn of processors and limits from.
 func system() []entry {
@@ -96,11 +89,16 @@ func (p Process) view(env []string) ([]entry, error) {
 	for _, path := range p.Own {
 		add(path, hidden, true)
 	}
+	hide := func(path string) {
+		if !slices.ContainsFunc(granted, func(f file) bool { return within(path, f.path) }) {
+			add(path, hidden, true)
+		}
+	}
 	for _, path := range p.Hidden {
 		if dir := filepath.Dir(path); !isCommon(dir) {
-			add(dir, hidden, true)
+			hide(dir)
 		}
-		add(path, hidden, true)
+		hide(path)
 	}
 	add(filepath.Dir(p.Binary), readOnly, false)
 	add(p.DataDir, readWrite, false)

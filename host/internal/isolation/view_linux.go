@@ -6,9 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // source is what is mounted at the path of an entry.
@@ -18,6 +21,9 @@ type source struct {
 	dir  bool   // whether it is a directory
 	link string // what a symbolic link is, in the place of a mount
 }
+
+// maxFiles is an option of directories in memory: the kernel has memory for each file, which is that of no process.
+func maxFiles() string { return "nr_inodes=" + strconv.Itoa(bounds.MemoryFiles) }
 
 // enterView makes the view the root of this process. All that is shown is opened first, by the user
 // of the host, then this process becomes another, and then nothing of the old root is needed.
@@ -43,7 +49,7 @@ func enterView(l *launch) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProc, err)
 	}
-	root, err := newMount("tmpfs", 0, "mode=0755", "size=1m", "nr_inodes="+tmpFiles)
+	root, err := newMount("tmpfs", 0, "mode=0755", "size=1m", maxFiles())
 	if err != nil {
 		return err
 	}
@@ -121,9 +127,9 @@ func (s source) attach() error {
 	}
 	fd := s.fd
 	if fd < 0 {
-		options := []string{"mode=0755", "size=1m", "nr_inodes=" + tmpFiles}
+		options := []string{"mode=0755", "size=1m", maxFiles()}
 		if s.Access == private {
-			options = []string{"mode=1777", "size=" + tmpSize, "nr_inodes=" + tmpFiles}
+			options = []string{"mode=1777", "size=" + strconv.Itoa(bounds.MemoryDir), maxFiles()}
 		}
 		var err error
 		if fd, err = newMount("tmpfs", 0, options...); err != nil {

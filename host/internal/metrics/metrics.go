@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"golang.org/x/sync/singleflight"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/panics"
 )
 
@@ -28,6 +29,8 @@ type Source struct {
 	Stage string
 	// Gather writes the stage's metrics in the text format 0.0.4.
 	Gather func(ctx context.Context, w io.Writer) error
+	// Bounds are by how much it may have.
+	Bounds bounds.Metrics
 }
 
 // Options are the options of a Gatherer.
@@ -41,16 +44,13 @@ type Options struct {
 	Log     hclog.Logger
 }
 
-const (
-	defaultTimeout = 2 * time.Second
-	// maxText is the most that a stage may write.
-	maxText = 32 << 20
-)
+const defaultTimeout = 2 * time.Second
 
-// Gatherer gathers the metrics of the host and of all stages.
+// Gatherer gathers the metrics of the host and of all stages. Those who ask while it gathers get the same result: they must not change it.
 type Gatherer struct {
-	opts Options
-	once onceLog
+	opts   Options
+	once   onceLog
+	shared singleflight.Group
 }
 
 var _ prometheus.Gatherer = (*Gatherer)(nil)
@@ -73,6 +73,11 @@ type scrape struct {
 
 // Gather implements prometheus.Gatherer. Its error is about the host's own metrics.
 func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
+	families, err, _ := g.shared.Do("", func() (any, error) { return g.gather() })
+	return families.([]*dto.MetricFamily), err
+}
+
+func (g *Gatherer) gather() ([]*dto.MetricFamily, error) {
 	scrapes := g.scrapeAll()
 	own, err := g.opts.Own.Gather()
 	m := newMerger(own, g.once.warn)
@@ -114,11 +119,11 @@ func (g *Gatherer) scrapeAll() []scrape {
 }
 
 func (s Source) families(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	text := &bounded{}
+	text := &boundedText{bounds: s.Bounds}
 	if err := s.Gather(ctx, text); err != nil {
 		return nil, err
 	}
-	families, err := Parse(&text.Buffer)
+	families, err := Parse(reader{ctx, &text.text})
 	if err != nil {
 		return nil, fmt.Errorf("malformed: %w", err)
 	}
@@ -139,7 +144,11 @@ func Parse(text io.Reader) (families map[string]*dto.MetricFamily, err error) {
 
 // Check returns what the host would not take of the metrics of a stage.
 func Check(text io.Reader) error {
-	families, err := Parse(text)
+	within := &boundedText{bounds: bounds.StageMetrics()}
+	if _, err := io.Copy(within, text); err != nil {
+		return err
+	}
+	families, err := Parse(&within.text)
 	if err != nil {
 		return fmt.Errorf("malformed: %w", err)
 	}
@@ -151,14 +160,15 @@ func Check(text io.Reader) error {
 	return errors.Join(errs...)
 }
 
-// bounded is a buffer for at most maxText bytes.
-type bounded struct{ bytes.Buffer }
+// reader reads until ctx ends.
+type reader struct {
+	ctx context.Context
+	io.Reader
+}
 
-var errTooMuch = errors.New("more than 32 MiB")
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxText {
-		return 0, errTooMuch
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, context.Cause(r.ctx)
 	}
-	return b.Buffer.Write(p)
+	return r.Reader.Read(p)
 }

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,11 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // text is a stage that writes a text.
 func text(stage, s string) Source {
-	return Source{Stage: stage, Gather: func(_ context.Context, w io.Writer) error {
+	return Source{Stage: stage, Bounds: bounds.StageMetrics(), Gather: func(_ context.Context, w io.Writer) error {
 		_, err := io.WriteString(w, s)
 		return err
 	}}
@@ -126,6 +132,18 @@ func TestBadStages(t *testing.T) {
 		"malformed": {
 			text: "fine 1\nhits{ 1\n", want: `catena_stage_scrape_success{stage="bad"} 0`, absent: "fine", log: "malformed",
 		},
+		"many series": {
+			text: strings.Repeat("hits 1\n", 20_001), want: `catena_stage_scrape_success{stage="bad"} 0`, absent: "hits", log: "more than 20000 series",
+		},
+		"many families": {
+			text: strings.Repeat("# HELP a b\n", 10_001), want: `catena_stage_scrape_success{stage="bad"} 0`, log: "more than 10000 lines of comments",
+		},
+		"many labels": {
+			text: "hits{" + strings.Repeat(`a="",`, 200_001) + "} 1\n", want: `catena_stage_scrape_success{stage="bad"} 0`, log: "more than 200000 labels",
+		},
+		"long": {
+			text: "# " + strings.Repeat("x", 4<<20), want: `catena_stage_scrape_success{stage="bad"} 0`, log: "more than 4194304 bytes",
+		},
 		"empty": {want: `catena_stage_scrape_success{stage="bad"} 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +212,36 @@ func TestEndless(t *testing.T) {
 }
 
 // An error of the host's own metrics is the caller's to judge.
+// Those who ask while metrics are gathered get what they get, and the stages are asked once.
+func TestSharedScrape(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	respond := make(chan struct{})
+	g := newGatherer(io.Discard, Source{Stage: "slow", Bounds: bounds.StageMetrics(), Gather: func(_ context.Context, w io.Writer) error {
+		asked.Add(1)
+		<-respond
+		_, err := io.WriteString(w, "a 1\n")
+		return err
+	}})
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			families, err := g.Gather()
+			if err != nil || !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "a" }) {
+				t.Errorf("%v, %v", families, err)
+			}
+		})
+	}
+	for asked.Load() == 0 {
+		runtime.Gosched()
+	}
+	close(respond)
+	all.Wait()
+	if n := asked.Load(); n > 2 { // those who came late ask again
+		t.Errorf("asked %d times", n)
+	}
+}
+
 func TestOwnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

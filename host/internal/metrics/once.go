@@ -4,33 +4,34 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // onceLog logs each problem of a stage once, for as long as it lasts.
 type onceLog struct {
 	log hclog.Logger
 
-	mu     sync.Mutex
-	logged map[problem]bool
+	mu sync.Mutex
+	// logged are, of each stage, the families that are left out, "" if all of them are.
+	logged map[string]map[string]bool
 }
-
-// problem is a family of a stage that is left out, or the stage if family is "".
-type problem struct{ stage, family string }
-
-// maxLogged bounds what is remembered: a stage can have any number of names.
-const maxLogged = 10_000
 
 func (o *onceLog) warn(stage, family, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := problem{stage, family}
-	if o.logged[p] || len(o.logged) >= maxLogged {
+	if o.logged == nil {
+		o.logged = map[string]map[string]bool{}
+	}
+	of := o.logged[stage]
+	if of == nil {
+		of = map[string]bool{}
+		o.logged[stage] = of
+	}
+	if of[family] || family != "" && len(of) >= bounds.MetricWarnings { // a stage can have any number of names
 		return
 	}
-	if o.logged == nil {
-		o.logged = map[problem]bool{}
-	}
-	o.logged[p] = true
+	of[family] = true
 	if family == "" {
 		o.log.Warn("metrics of a stage are left out", "stage", stage, "reason", text)
 		return
@@ -42,5 +43,5 @@ func (o *onceLog) warn(stage, family, text string) {
 func (o *onceLog) forget(stage string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.logged, problem{stage: stage})
+	delete(o.logged[stage], "")
 }

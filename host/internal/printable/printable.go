@@ -81,7 +81,8 @@ func JSON(encoded []byte) []byte {
 // Safe is a text that Fprintf and Fprintln write as it is.
 type Safe string
 
-// Fprintf is fmt.Fprintf, with each argument that is a text as a Line, and each error as Lines.
+// Fprintf is fmt.Fprintf, with each argument that is a text as a Line, and each error as Lines. An error with a method Items() (title string,
+// items []error) is the title and, each from the beginning of a line, the items.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	if false {
 		_ = fmt.Sprintf(format, args...) // has go vet check the arguments
@@ -107,7 +108,7 @@ func one(arg any) any {
 	case Safe:
 		return string(v)
 	case error:
-		return Lines(v.Error())
+		return errorText(v)
 	case fmt.Stringer:
 		return Line(v.String())
 	}
@@ -115,4 +116,24 @@ func one(arg any) any {
 		return Line(v.String())
 	}
 	return arg
+}
+
+func errorText(err error) string {
+	for {
+		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps a list has a text of its own
+		if !ok || len(joined.Unwrap()) != 1 {
+			break
+		}
+		err = joined.Unwrap()[0]
+	}
+	list, ok := err.(interface{ Items() (string, []error) }) //nolint:errorlint // see above
+	if !ok {
+		return Lines(err.Error())
+	}
+	title, items := list.Items()
+	lines := []string{Line(title)}
+	for _, item := range items {
+		lines = append(lines, Lines(item.Error()))
+	}
+	return strings.Join(lines, "\n")
 }

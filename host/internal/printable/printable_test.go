@@ -62,6 +62,21 @@ func TestFprintf(t *testing.T) {
 	}
 }
 
+// items are errors of which each is a line of the program's own.
+type items []error
+
+func (i items) Error() string            { return errors.Join(i...).Error() }
+func (i items) Items() (string, []error) { return "two:", i }
+
+func TestItemsBeginLines(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	Fprintf(&b, "%v\n", errors.Join(items{errors.New("a.yaml:1: wrong\nforged"), errors.New("b.yaml:2: wrong\x1b")}))
+	if want := "two:\na.yaml:1: wrong\n    forged\nb.yaml:2: wrong\\x1b\n"; b.String() != want {
+		t.Errorf("got\n%q, want\n%q", b.String(), want)
+	}
+}
+
 // FuzzPrintable checks what the package promises, and that JSON means what it did.
 func FuzzPrintable(f *testing.F) {
 	f.Add("a\nb\x1b[2J\u202e\u2028\u009b\x7f\t\xff\U000e0041")

@@ -32,8 +32,21 @@ func List(err error) error {
 	if len(all) < 2 {
 		return err
 	}
-	return fmt.Errorf("the configuration has %d errors:\n%w", len(all), err)
+	return &list{err: err, items: all}
 }
+
+// list is several errors.
+type list struct {
+	err   error
+	items []error
+}
+
+func (l *list) title() string { return fmt.Sprintf("the configuration has %d errors:", len(l.items)) }
+func (l *list) Error() string { return l.title() + "\n" + l.err.Error() }
+func (l *list) Unwrap() error { return l.err }
+
+// Items makes each error a line that begins with its place, as editors read it: see package printable.
+func (l *list) Items() (title string, items []error) { return l.title(), l.items }
 
 // keyPattern is a key in an error of code that does not know the layers of the
 // configuration: a flag anywhere, or a key of a stage at the beginning. The item of a list

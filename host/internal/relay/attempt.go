@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
@@ -128,14 +129,11 @@ func (x *request) expectsContinue() bool {
 	return x.streamed && (x.more || expectsContinue(x.r) || safeMethod(x.r.Method))
 }
 
-// maxInformational bounds the informational responses to one request.
-const maxInformational = 100
-
 var errUndelivered = errors.New("its process ended before it could take the request")
 
 // readResponse reads the head of the final response into x.response.
 func (x *request) readResponse(expect bool) error {
-	for range maxInformational {
+	for range bounds.Informational {
 		if err := x.conn.ReadResponse(&x.response); err != nil {
 			return err
 		}
@@ -154,7 +152,7 @@ func (x *request) readResponse(expect bool) error {
 			x.inform()
 		}
 	}
-	return fmt.Errorf("%w: more than %d informational responses", h1.ErrMalformed, maxInformational)
+	return fmt.Errorf("%w: more than %d informational responses", h1.ErrMalformed, bounds.Informational)
 }
 
 // noResponse ends an attempt to which there was no response.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
@@ -14,12 +15,6 @@ const (
 	LimitHeads = "responseHeads"      // of the bytes of large heads of responses
 	// LimitDelegates is of what a stage asks its delegates for.
 	LimitDelegates = "delegateCalls"
-)
-
-// The bytes that large heads of responses may hold, those of one stage and those of all.
-const (
-	stageHeads = 128 << 20
-	totalHeads = 256 << 20
 )
 
 // heads are the budgets of the stages.
@@ -34,10 +29,10 @@ func (h *heads) budget(stage string) *h1.Budget {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.of == nil {
-		h.total, h.of = h1.NewBudget(totalHeads, nil), map[string]*h1.Budget{}
+		h.total, h.of = h1.NewBudget(bounds.TotalHeads, nil), map[string]*h1.Budget{}
 	}
 	if h.of[stage] == nil {
-		h.of[stage] = h1.NewBudget(stageHeads, h.total)
+		h.of[stage] = h1.NewBudget(bounds.StageHeads, h.total)
 	}
 	return h.of[stage]
 }

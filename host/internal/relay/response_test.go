@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -174,14 +174,14 @@ func TestMalformedResponses(t *testing.T) {
 		"no HTTP":              "hello\r\n\r\n",
 		"100 without end":      strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1000),
 		"101 unasked":          "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-		"head too long":        "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", h1.MaxHead) + "\r\n\r\n",
+		"head too long":        "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", bounds.ResponseHead) + "\r\n\r\n",
 		"length and chunks":    "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
 		"cut: chunk size":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
 		"cut: chunk too long":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",
 		"cut: size too long":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\n",
 		"cut: extension":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) + "\r\n",
 		"cut: trailer":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nno colon\r\n\r\n",
-		"cut: trailers no end": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", h1.MaxHead/1000),
+		"cut: trailers no end": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", bounds.ResponseHead/1000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ package schema
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
@@ -27,9 +29,9 @@ type Problem struct {
 }
 
 // Check returns what is wrong with a configuration; nothing if the schema is empty. No
-// configuration is an empty one, and a key that is null is one that is not there. The
-// error says that the schema itself is none.
-func Check(text string, config map[string]any) ([]Problem, error) {
+// configuration is an empty one, and a key that is null is one that is not there. Of many problems it returns the first. The
+// error says that the schema itself is none, or that ctx has ended.
+func Check(ctx context.Context, text string, config map[string]any) ([]Problem, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -41,8 +43,11 @@ func Check(text string, config map[string]any) ([]Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := walk{root: root}
+	w := walk{root: root, ctx: ctx}
 	w.value("", root, value, 0)
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
 	if len(w.problems) > 0 || refers(root) {
 		return w.problems, nil
 	}
@@ -58,6 +63,9 @@ func Check(text string, config map[string]any) ([]Problem, error) {
 
 // parse reads a schema. The library takes any text for the name of a type.
 func parse(text string) (*jsonschema.Schema, *jsonschema.Resolved, error) {
+	if err := checkBounds(text); err != nil {
+		return nil, nil, err
+	}
 	var plain any
 	if err := json.Unmarshal([]byte(text), &plain); err != nil {
 		return nil, nil, err
@@ -66,6 +74,9 @@ func parse(text string) (*jsonschema.Schema, *jsonschema.Resolved, error) {
 		return nil, nil, errors.New("it is no JSON object")
 	}
 	if err := checkTypes("", plain); err != nil {
+		return nil, nil, err
+	}
+	if err := checkPatterns(plain); err != nil {
 		return nil, nil, err
 	}
 	root := &jsonschema.Schema{}
@@ -175,18 +186,21 @@ func dropNull(v any) {
 // walk goes through a value and its schema at the same time.
 type walk struct {
 	root     *jsonschema.Schema
+	ctx      context.Context
 	problems []Problem
 }
 
 func (w *walk) report(key, format string, args ...any) {
-	w.problems = append(w.problems, Problem{Key: key, Message: fmt.Sprintf(format, args...)})
+	if message := fmt.Sprintf(format, args...); len(w.problems) < bounds.Problems {
+		w.problems = append(w.problems, Problem{Key: key, Message: strings.ToValidUTF8(message[:min(len(message), bounds.Reason)], "")})
+	}
 }
 
 // maxDepth bounds schemas that refer to themselves.
 const maxDepth = 100
 
 func (w *walk) value(key string, s *jsonschema.Schema, value any, depth int) {
-	if s = w.refer(s); s == nil || depth > maxDepth {
+	if s = w.refer(s); s == nil || depth > maxDepth || len(w.problems) == bounds.Problems || w.ctx.Err() != nil {
 		return
 	}
 	if err := own(s, value); err != nil {

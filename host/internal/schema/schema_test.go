@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 		"additional": {config{"greeting": "hi", "limits": config{"x": "1"}}, []Problem{{"limits.x", "want number, got string"}}},
 		"reference":  {config{"greeting": "hi", "tree": config{"next": config{"nam": "x"}}}, []Problem{{"tree.next.nam", `unknown key (did you mean "name"?)`}}},
 	} {
-		got, err := Check(text, tc.config)
+		got, err := Check(t.Context(), text, tc.config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 func TestCheckReferenceToItself(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"$ref": "#"}`, `{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}`, `{"\u0024ref": "#"}`, `{"allOf": [{"$ref": "#"}]}`} {
-		if got, err := Check(text, map[string]any{"x": map[string]any{"x": 1}}); err != nil || got != nil {
+		if got, err := Check(t.Context(), text, map[string]any{"x": map[string]any{"x": 1}}); err != nil || got != nil {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestCheckReferenceToItself(t *testing.T) {
 // What the walk does not look at is found all the same.
 func TestCheckWhole(t *testing.T) {
 	t.Parallel()
-	got, err := Check(`{"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}`, map[string]any{"a": 1, "b": 2})
+	got, err := Check(t.Context(), `{"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}`, map[string]any{"a": 1, "b": 2})
 	if err != nil || len(got) != 1 || !strings.Contains(got[0].Message, "oneOf") {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -81,21 +81,21 @@ func TestCheckWhole(t *testing.T) {
 func TestBadSchema(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"nonsense", `{"type": 7}`, `{"type":"objekt"}`, `{"items":{"type":["string","text"]}}`, `{"properties":{"type":{"type":"int"}}}`, `{"required":"a"}`, `{"$ref": "#/$defs/none"}`, `{"pattern": "("}`, `[]`} {
-		if got, err := Check(text, nil); err == nil || !strings.Contains(err.Error(), "is no JSON schema") {
+		if got, err := Check(t.Context(), text, nil); err == nil || !strings.Contains(err.Error(), "is no JSON schema") {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	if _, err := Check(`{"type":"objekt"}`, nil); err == nil || !strings.Contains(err.Error(), `/type: there is no type "objekt" (did you mean "object"?)`) {
+	if _, err := Check(t.Context(), `{"type":"objekt"}`, nil); err == nil || !strings.Contains(err.Error(), `/type: there is no type "objekt" (did you mean "object"?)`) {
 		t.Error(err)
 	}
 	for _, text := range []string{
 		`{"properties":{"type":{"type":"string"},"properties":{"type":"integer"}}}`, `{"enum":[{"type":"any"}]}`, `{"default":{"type":"any"}}`, `{"anyOf":[{"type":["null","object"]}]}`,
 	} {
-		if _, err := Check(text, nil); err != nil {
+		if _, err := Check(t.Context(), text, nil); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if got, err := Check("", map[string]any{"a": 1}); err != nil || got != nil {
+	if got, err := Check(t.Context(), "", map[string]any{"a": 1}); err != nil || got != nil {
 		t.Errorf("no schema: %v, %v", got, err)
 	}
 }

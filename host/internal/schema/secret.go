@@ -24,6 +24,9 @@ func ParseSecrets(text string) (*Secrets, error) {
 	if text == "" {
 		return s, nil
 	}
+	if err := checkBounds(text); err != nil {
+		return nil, fmt.Errorf("its configuration's schema is refused: %w", err)
+	}
 	if err := json.Unmarshal([]byte(text), s.walk.root); err != nil {
 		return nil, fmt.Errorf("its configuration's schema is no JSON schema: %w", err)
 	}

@@ -55,7 +55,7 @@ func TestSecrets(t *testing.T) {
 // What is wrong with a secret is said without its value.
 func TestCheckKeepsSecrets(t *testing.T) {
 	t.Parallel()
-	got, err := Check(`{"properties": {"password": {"type": "string", "writeOnly": true, "pattern": "^x"}}}`, map[string]any{"password": "hunter2"})
+	got, err := Check(t.Context(), `{"properties": {"password": {"type": "string", "writeOnly": true, "pattern": "^x"}}}`, map[string]any{"password": "hunter2"})
 	if err != nil || len(got) != 1 || got[0].Key != "password" || strings.Contains(got[0].Message, "hunter2") {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -22,7 +22,7 @@ type Stage interface {
 // the API server. The error joins the problems, each with its key in the host's
 // configuration. It returns when ctx ends at the latest.
 func CheckStage(ctx context.Context, name string, stage Stage, config map[string]any, flags []string) error {
-	problems, err := Check(stage.Description().GetConfigSchema(), config)
+	problems, err := Check(ctx, stage.Description().GetConfigSchema(), config)
 	if err != nil {
 		return fmt.Errorf("stage %q: %w", name, err)
 	}

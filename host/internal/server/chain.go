@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/front"
@@ -153,9 +154,13 @@ func (c *chainState) heldRequests() int64 {
 func (c *chainState) metricsSources(gather func(ctx context.Context, stage string, w io.Writer) error) []metrics.Source {
 	var sources []metrics.Source
 	for _, st := range c.stages() {
-		sources = append(sources, metrics.Source{Stage: st.Name, Gather: func(ctx context.Context, w io.Writer) error {
+		source := metrics.Source{Stage: st.Name, Bounds: bounds.StageMetrics(), Gather: func(ctx context.Context, w io.Writer) error {
 			return gather(ctx, st.Name, w)
-		}})
+		}}
+		if st.Grants.Trusted() {
+			source.Bounds = bounds.TrustedMetrics()
+		}
+		sources = append(sources, source)
 	}
 	return sources
 }

@@ -124,11 +124,6 @@ func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 	if err := c.stages.UnderCanary(); err != nil {
 		return nil, err
 	}
-	if req.Canary != nil {
-		if err := req.Canary.Validate(); err != nil {
-			return nil, err
-		}
-	}
 	all := c.stages.Specs()
 	i := slices.IndexFunc(all, func(spec supervisor.Spec) bool { return spec.Name == req.Stage })
 	if i < 0 || req.Binary == "" && all[i].Attach != "" {

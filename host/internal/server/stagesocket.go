@@ -7,20 +7,10 @@ import (
 	"net"
 	"net/http"
 	"syscall"
-	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/guard"
-)
-
-const (
-	// maxStageHead is the limit of heads that stages get: one that hands a request on sends the same again.
-	maxStageHead = 4 << 20
-	// stageHeads is how much the heads of a stage's own requests may hold.
-	stageHeads = 32 << 20
-	// stageHeadTimeout is how long a stage may take to send a head, and stageIdle how long its connection may be without a request.
-	stageHeadTimeout = 30 * time.Second
-	stageIdle        = 10 * time.Minute
 )
 
 // listenForStages opens the socket on which stages call the host; serve serves it.
@@ -30,7 +20,7 @@ func (r *run) listenForStages(path string, handler http.Handler, routing *routin
 		return nil, fmt.Errorf("socket for the stages: %w", err)
 	}
 	limited := connlimit.New(l, connlimit.Options{
-		Share: connlimit.Stages, PerGroup: stageConnections(), Heads: stageHeads, Refused: routing.connectionRefused,
+		Share: connlimit.Stages, PerGroup: stageConnections(), Heads: bounds.CallHeads, Refused: routing.connectionRefused,
 		Group: func(c net.Conn) (string, error) {
 			p, err := guard.PeerOf(c)
 			if err != nil {
@@ -41,20 +31,26 @@ func (r *run) listenForStages(path string, handler http.Handler, routing *routin
 		},
 	})
 	srv := &http.Server{
-		Handler: counted{handler}, MaxHeaderBytes: maxStageHead, ReadHeaderTimeout: stageHeadTimeout, IdleTimeout: stageIdle,
+		Handler: counted{handler}, MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime, IdleTimeout: bounds.CallIdle,
 		ConnContext: withPeer, ErrorLog: r.logs.serverErrors(),
 	}
-	r.undo.add(func() error { return errors.Join(limited.Close(), srv.Close()) })
+	r.undo.add(func() error {
+		err := srv.Close() // and the listener, if it serves already
+		if closed := limited.Close(); !errors.Is(closed, net.ErrClosed) {
+			err = errors.Join(err, closed)
+		}
+		return err
+	})
 	return func() { go func() { _ = srv.Serve(limited) }() }, nil
 }
 
-// stageConnections is how many connections a stage may have to the host: an eighth of the host's descriptors, up to 4096.
+// stageConnections is how many connections a stage may have to the host.
 func stageConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 256
 	}
-	return int(min(uint64(limit.Cur)/8, 4096))
+	return int(min(uint64(limit.Cur)/bounds.ConnectionShare, bounds.HostConnections))
 }
 
 // dialStage connects to a stage, unless the host needs the descriptor for itself.

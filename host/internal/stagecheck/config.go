@@ -33,7 +33,7 @@ func checkConfig(ctx context.Context, s *suite) error {
 	if err := refuses(ctx, st, validates, nonsense); err != nil {
 		return err
 	}
-	odd := withUnknownKey(text, s.opts.Config)
+	odd := withUnknownKey(ctx, text, s.opts.Config)
 	if odd == nil {
 		return nil
 	}
@@ -98,19 +98,19 @@ const unknownKey = "aKeyThatNobodyKnows"
 
 // withUnknownKey is the configuration that is used here with one more key; nil if the
 // schema allows that, or is of no use.
-func withUnknownKey(text string, config json.RawMessage) json.RawMessage {
+func withUnknownKey(ctx context.Context, text string, config json.RawMessage) json.RawMessage {
 	own := map[string]any{}
 	if json.Unmarshal(config, &own) != nil {
 		return nil
 	}
-	if problems, err := schema.Check(text, own); err != nil || len(problems) > 0 {
+	if problems, err := schema.Check(ctx, text, own); err != nil || len(problems) > 0 {
 		return nil
 	}
 	if own == nil { // it was null
 		own = map[string]any{}
 	}
 	own[unknownKey] = "x"
-	if problems, err := schema.Check(text, own); err != nil || len(problems) == 0 {
+	if problems, err := schema.Check(ctx, text, own); err != nil || len(problems) == 0 {
 		return nil
 	}
 	odd, err := json.Marshal(own)

@@ -90,7 +90,7 @@ func checkDescribe(ctx context.Context, s *suite) error {
 	if first := st.process.Description(); !proto.Equal(first, again) {
 		return want("the response of the first call, "+first.String(), "%s", again)
 	}
-	if _, err := schema.Check(again.GetConfigSchema(), nil); err != nil {
+	if _, err := schema.Check(ctx, again.GetConfigSchema(), nil); err != nil {
 		return want("a config_schema that is a JSON schema", "%.100q: %v", again.GetConfigSchema(), err)
 	}
 	return nil

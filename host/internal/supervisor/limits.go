@@ -75,16 +75,27 @@ func (p *swapPace) swapped(now time.Time, ran time.Duration) {
 	p.next = now.Add(delay)
 }
 
-// watchLimits keeps all processes within their limits until Stop.
+// watchLimits keeps all processes within their limits until Stop. An error, such as too many open files, passes; it is logged when it begins and
+// when it is over. Only on a system that measures nothing does it end.
 func (s *Supervisor) watchLimits() {
 	l := &limiter{supervisor: s, watched: map[*generation.Generation]*watchedMemory{}, swaps: map[*stage]*swapPace{}}
+	failing := false
 	for interval := sampleInterval; sleep(s.background, interval); {
 		l.count(time.Now())
-		var err error
-		if interval, err = l.look(time.Now()); err != nil {
+		again, err := l.look(time.Now())
+		switch {
+		case errors.Is(err, usage.ErrUnsupported):
 			s.log.Error("limits of memory are not in force", "error", err)
 			return
+		case err != nil:
+			again = sampleInterval
+			if !failing {
+				s.log.Error("limits of memory are not in force until processes can be measured again", "error", err)
+			}
+		case failing:
+			s.log.Info("limits of memory are in force again")
 		}
+		failing, interval = err != nil, again
 	}
 }
 
