@@ -8,8 +8,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // Sink takes the body of a response on behalf of a client.
@@ -133,7 +131,7 @@ func (b *body) copyChunks() error {
 
 // copyTrailers passes on what follows the last chunk.
 func (b *body) copyTrailers() error {
-	for left := bounds.ResponseHead; ; {
+	for left := MaxHead; ; {
 		if len(b.c.buffered()) == 0 {
 			if err := b.fill(true); err != nil {
 				return b.c.cutOr(err)
@@ -144,7 +142,7 @@ func (b *body) copyTrailers() error {
 			return b.c.cutOr(err)
 		}
 		left -= len(line)
-		if bounds.ResponseHead-left > bufferSize && len(line) <= bufferSize { // until has counted longer ones
+		if MaxHead-left > bufferSize && len(line) <= bufferSize { // until has counted longer ones
 			if err := b.c.take(len(line)); err != nil {
 				return fmt.Errorf("%w for its trailers", err)
 			}

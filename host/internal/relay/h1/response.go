@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
+
+// MaxHead is the longest head of a response, in bytes. The audit event's bodies travel in it.
+const MaxHead = 16 << 20
 
 // ErrMalformed is in the errors of responses that are not HTTP.
 var ErrMalformed = errors.New("malformed")
@@ -48,9 +50,9 @@ type Response struct {
 // are ErrMalformed or those of the connection, io.EOF if the stage has closed it.
 func (c *Conn) ReadResponse(resp *Response) error {
 	c.FreeHead()
-	text, err := c.until("\r\n\r\n", bounds.ResponseHead)
+	text, err := c.until("\r\n\r\n", MaxHead)
 	if errors.Is(err, errTooLong) {
-		return fmt.Errorf("%w head: more than %d bytes", ErrMalformed, bounds.ResponseHead)
+		return fmt.Errorf("%w head: more than %d bytes", ErrMalformed, MaxHead)
 	}
 	if errors.Is(err, ErrNoRoom) {
 		return fmt.Errorf("%w for its head: large heads of responses of this stage, or of all stages, hold too many bytes", err)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -111,17 +112,19 @@ func (g *Generation) follow(ctx context.Context, in *intake) (events int, err er
 	received := make(chan *stagev1.Event)
 	go func() {
 		defer close(received)
-		for e := first; err == nil; e, err = stream.Recv() {
-			if e == nil { // there is no first one
-				continue
+		err = panics.Call(func() (err error) {
+			for e := first; err == nil; e, err = stream.Recv() {
+				if e == nil { // there is no first one
+					continue
+				}
+				select {
+				case received <- e:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
-			select {
-			case received <- e:
-			case <-ctx.Done():
-				err = ctx.Err()
-				return
-			}
-		}
+			return err
+		})
 	}()
 	events = in.all(ctx, received)
 	cancel()
