@@ -14,11 +14,14 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/printable"
+	"github.com/catena-dev/catena/host/internal/process"
 )
 
 // Main runs the command line of the process and returns its exit code. Version is that of
 // Catena.
-func Main(version string) int {
+func Main(version string) int { return process.WithoutOrphans(func() int { return execute(version) }) }
+
+func execute(version string) int {
 	// Libraries of Kubernetes register flags for every program that has them, which cobra makes flags of every command.
 	inherited, err := handover.FromEnvironment()
 	if err != nil {

@@ -85,8 +85,12 @@ func removeLeftovers(dir string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if e.Type()&fs.ModeSocket != 0 || e.IsDir() && strings.HasPrefix(e.Name(), controlDirPrefix) {
-			errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case e.Type()&fs.ModeSocket != 0:
+			errs = append(errs, os.Remove(path))
+		case e.IsDir() && strings.HasPrefix(e.Name(), controlDirPrefix):
+			errs = append(errs, removeTree(path))
 		}
 	}
 	return errors.Join(errs...)

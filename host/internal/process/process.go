@@ -246,7 +246,7 @@ func (p *Process) release() {
 	p.streams.close()
 	_ = p.lifeline.Close()
 	if p.dir != "" {
-		_ = os.RemoveAll(p.dir)
+		_ = removeTree(p.dir)
 	}
 	p.logs.close()
 	p.leave()

@@ -83,6 +83,10 @@ func play(mode string) {
 		printHandshake(certificate())
 	case "host":
 		playHost()
+	case "ends-orphans":
+		playEndOrphans()
+	case "confined":
+		playConfined()
 	case "isolating-host":
 		playIsolatingHost()
 	case "other-process": // a process outside of the group listens on the socket that it names

@@ -33,13 +33,15 @@ func newStageProcesses(dataDir string) (*stageProcesses, error) {
 // errEnded is why it cannot be told whose process has opened a connection.
 var errEnded = errors.New("the process that has connected has ended")
 
-// of returns of what stage a process is a part. It is true for one that the host has started, also if it is not known for which stage.
+// of returns of what stage a process is a part. It is true for one that the host has started or that is confined as stages are, also if it is not
+// known for which stage.
 func (p *stageProcesses) of(peer guard.Peer) (of supervisor.Launched, ours bool, err error) {
 	if peer.PID == 0 { // it is outside of this process' namespace, and so of no stage
 		return of, false, nil
 	}
 	lineage, ok := usage.Lineage(peer.PID)
-	if !ok || !peer.Lives() {
+	confined, err := confined(peer)
+	if !ok || err != nil || !peer.Lives() {
 		return of, false, errEnded
 	}
 	launched := map[int]supervisor.Launched{}
@@ -56,7 +58,18 @@ func (p *stageProcesses) of(peer guard.Peer) (of supervisor.Launched, ours bool,
 			}
 		}
 	}
-	return of, p.hasUser(peer), nil
+	return of, confined || p.hasUser(peer), nil
+}
+
+// confined reports whether a process has more filters of its system calls than this one, as isolated stages have, and all that they start: those that another
+// host has left behind, and those that a command asks what they are, descend from another process.
+func confined(peer guard.Peer) (bool, error) {
+	theirs, err := peer.Filters()
+	if err != nil {
+		return false, err
+	}
+	own, err := guard.OwnFilters()
+	return theirs > own, err
 }
 
 // hasUser reports whether a process has the user of a stage.
@@ -91,7 +104,7 @@ func (p *stageProcesses) admitOnly(peer guard.Peer, granted func(supervisor.Laun
 	case !ours:
 		return guard.Own(peer)
 	case of.Stage == "" || !granted(of):
-		return fmt.Errorf("process %d is of a stage", peer.PID)
+		return fmt.Errorf("process %d is of a stage, or is confined like one by a seccomp filter that this host does not have", peer.PID)
 	}
 	return nil
 }

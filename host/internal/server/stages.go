@@ -47,6 +47,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)
 	}
+	r.undo.add(process.EndOrphans)
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
 	r.undo.add(groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host)

@@ -57,6 +57,21 @@ func Zombies(parent int) ([]int, error) {
 	return ended, nil
 }
 
+// Children returns the children of a process that run.
+func Children(parent int) ([]int, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	var run []int
+	for pid, p := range all {
+		if p.parent == parent && !p.zombie {
+			run = append(run, pid)
+		}
+	}
+	return run, nil
+}
+
 // stat is what of /proc/PID/stat counts.
 type stat struct {
 	parent, group int

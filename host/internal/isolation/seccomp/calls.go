@@ -57,8 +57,8 @@ func rules() []rule {
 			why: "They tell what others do with files that the stage can read: which programs are executed, for instance.",
 		},
 		{
-			calls: "shmget semget msgget memfd_secret", verdict: refused,
-			why: "They hold memory of the kernel that no process has, and that only a cgroup counts.",
+			calls: "shmget semget msgget mq_open mq_unlink memfd_secret", verdict: refused,
+			why: "They hold memory of the kernel that no process has, and that only a cgroup counts. What they make outlives the process, and others of its user have it.",
 		},
 		{calls: "memfd_create", verdict: absent, why: "As those before it. Programs use a file in `/dev/shm` instead, which is counted."},
 		{
@@ -127,7 +127,7 @@ const plain = `
 	getpriority getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid
 	getxattr inotify_init inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit
 	ioprio_get kill lgetxattr link linkat listen listxattr llistxattr lseek lstat madvise membarrier mkdir mkdirat mlock
-	mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink mremap msgctl
+	mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_timedreceive mq_timedsend mremap msgctl
 	msgrcv msgsnd msync munlock munlockall munmap name_to_handle_at nanosleep newfstatat pause personality pidfd_open
 	pidfd_send_signal pipe pipe2 poll ppoll prctl pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readahead
 	readlink readlinkat readv recvfrom recvmmsg recvmsg remap_file_pages rename renameat renameat2 restart_syscall rmdir

@@ -1,0 +1,59 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A chain of directories that is deeper than a process may have descriptors, modes that keep their owner out, links and many files
+// are removed, and nothing that a link leads to.
+func TestRemoveTree(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	kept := filepath.Join(base, "kept")
+	dir := filepath.Join(base, "dir")
+	if err := errors.Join(os.Mkdir(kept, 0o700), os.WriteFile(filepath.Join(kept, "file"), nil, 0o600), os.Mkdir(dir, 0o700),
+		os.MkdirAll(filepath.Join(dir, "a", "b", "c"), 0o700), os.Symlink(kept, filepath.Join(dir, "a", "link")), os.Symlink(kept, filepath.Join(dir, "moved-0")),
+		os.Chmod(filepath.Join(dir, "a", "b", "c"), 0), os.Chmod(filepath.Join(dir, "a", "b"), 0o500), os.Chmod(filepath.Join(dir, "a"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const depth = 5000
+	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range depth {
+		if err := unix.Mkdirat(at, "d", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, "d", unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(at)
+		at = next
+	}
+	_ = unix.Close(at)
+	if err := removeTree(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(kept, "file")); err != nil {
+		t.Error(err)
+	}
+	if err := removeTree(dir); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+}
