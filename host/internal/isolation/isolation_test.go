@@ -22,14 +22,14 @@ func TestPlan(t *testing.T) {
 		"all":         {Machine{Landlock: 7}, Spec{}, "nnp nocore userns mnt pid ipc uts net seccomp landlock7", ""},
 		"network":     {Machine{Landlock: 4}, Spec{Network: true}, "nnp nocore userns mnt pid ipc uts seccomp landlock4", ""},
 		"no namespaces": {Machine{Root: true, Landlock: 7, Namespaces: lacks}, Spec{}, "uid nnp nocore seccomp landlock7",
-			"namespaces (no): the stage can connect to sockets of other programs that are open to its user, can leave processes that outlive a host which is killed"},
+			"namespaces (no): the stage can connect to sockets of other programs that are open to its user, can leave processes that go on until the host ends, or longer if that is killed"},
 		"no namespaces as a user": {Machine{Landlock: 5, Namespaces: lacks}, Spec{}, "nnp nocore seccomp landlock5",
-			"namespaces (no): the stage has the user of catena, can connect to sockets of other programs that are open to its user, can send signals to the host, can leave processes that outlive a host which is killed"},
+			"namespaces (no): the stage has the user of catena, can connect to sockets of other programs that are open to its user, can send signals to the host, can leave processes that go on until the host ends, or longer if that is killed"},
 		"new kernel as a user": {Machine{Landlock: 9, Namespaces: lacks}, Spec{}, "nnp nocore seccomp landlock9",
-			"namespaces (no): the stage has the user of catena, can leave processes that outlive a host which is killed"},
+			"namespaces (no): the stage has the user of catena, can leave processes that go on until the host ends, or longer if that is killed"},
 		"nothing": {Machine{Namespaces: lacks, Filter: lacks}, Spec{}, "nnp nocore",
 			"namespaces (no): the stage has the user of catena, sees other processes, can connect to sockets of other programs that are open to its user, can send signals to the host, " +
-				"can leave processes that outlive a host which is killed; " +
+				"can leave processes that go on until the host ends, or longer if that is killed; " +
 				"seccomp (no): the stage can make every system call; landlock (the kernel has none): the stage can read and write all files of the user that runs catena, keys included"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +133,36 @@ func TestViewOfGrants(t *testing.T) {
 		if shows(view, path) != want {
 			t.Errorf("%s: not %v in %v", path, want, view)
 		}
+	}
+}
+
+// A grant leads nowhere by a link that it would not lead to by name.
+func TestGrantedLink(t *testing.T) {
+	t.Parallel()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(path string) string { return filepath.Join(base, path) }
+	for _, dir := range []string{"data/pki", "data/stages/x", "shared", "etc/catena", "srv"} {
+		if err := os.MkdirAll(in(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := Process{Binary: "/opt/p/catena-stage-x", DataDir: in("data/stages/x"), Own: []string{in("data")}, Hidden: []string{in("etc/catena/catena.yaml")}}
+	for to, allowed := range map[string]bool{"srv": true, "data/stages/x": true, "data/pki": false, "data": false, ".": false, "etc/catena": false, "etc": false} {
+		link := in("shared/link-" + strings.ReplaceAll(to, "/", "-"))
+		if err := os.Symlink(in(to), link); err != nil {
+			t.Fatal(err)
+		}
+		p.Files = []string{link}
+		if _, err := p.view(nil); (err == nil) != allowed || err != nil && !strings.Contains(err.Error(), "granted file "+link) {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	p.Files = []string{in("data/pki")}
+	if _, err := p.view(nil); err != nil {
+		t.Errorf("by name: %v", err)
 	}
 }
 

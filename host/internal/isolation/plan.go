@@ -94,7 +94,7 @@ func (m *Machine) withoutNamespaces() string {
 	if !m.Root && m.Landlock < landlockSignals {
 		can = append(can, "can send signals to the host")
 	}
-	return strings.Join(append(can, "can leave processes that outlive a host which is killed"), ", ")
+	return strings.Join(append(can, "can leave processes that go on until the host ends, or longer if that is killed"), ", ")
 }
 
 // withoutLandlock is what a stage can do for want of it.

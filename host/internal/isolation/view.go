@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,8 @@ type entry struct {
 	Access access `json:"access"`
 	// Optional entries are left out where they do not exist.
 	Optional bool `json:"optional,omitempty"`
+	// Real is where the path has to lead, if that matters: others may change links on the way.
+	Real string `json:"real,omitempty"`
 }
 
 // system is what every process reads: programs, libraries, configuration of the machine with
@@ -111,9 +114,31 @@ func (p Process) view(env []string) ([]entry, error) {
 		if f.write {
 			a = readWrite
 		}
-		add(f.path, a, false)
+		real, err := p.leadsTo(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range []string{f.path, real} {
+			all = append(all, entry{Path: path, Access: a, Real: real})
+		}
 	}
 	return sortView(all), nil
+}
+
+// leadsTo returns where a granted path leads. By links on the way, which another stage may have made, it must not lead to what it does not name itself: what is the host's own,
+// or hidden.
+func (p Process) leadsTo(f file) (string, error) {
+	real, err := filepath.EvalSymlinks(f.path)
+	if err != nil || real == f.path {
+		return f.path, nil // it is missing, which an error says that comes later
+	}
+	for _, path := range slices.Concat(p.Own, p.Hidden) {
+		own := p.DataDir != "" && within(real, p.DataDir)
+		if (within(real, path) || within(path, real)) && !within(f.path, path) && !own {
+			return "", fmt.Errorf("granted file %s: leads to %s by a link, where %s is, which stages do not see: name the path itself, or change the link", f.path, real, path)
+		}
+	}
+	return real, nil
 }
 
 // isCommon reports whether a directory has what programs need, besides a file in it that is hidden.

@@ -101,7 +101,15 @@ func openSource(e entry) (source, error) {
 	case e.Access == hidden:
 		path = os.DevNull
 	}
-	s.fd, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	handle, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return s, err
+	}
+	defer unix.Close(handle)
+	if real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(handle)); e.Real != "" && (err != nil || real != e.Real) {
+		return s, fmt.Errorf("leads to %s now, and has led to %s (%v)", real, e.Real, err)
+	}
+	s.fd, err = unix.OpenTree(handle, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return s, fmt.Errorf("copy its mount: %w", err)
 	}
