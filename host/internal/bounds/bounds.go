@@ -110,13 +110,13 @@ const (
 // series.
 type Metrics struct{ Bytes, Samples, Comments, Labels int }
 
-// StageMetrics are the bounds of every stage, TrustedMetrics those of stages that are as powerful as the server anyway:
-// Kubernetes' own on a large cluster have more than 60,000 series.
+// StageMetrics are the bounds of every stage, but for those of TrustedMetrics.
 func StageMetrics() Metrics {
 	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000}
 }
 
-// TrustedMetrics: see StageMetrics.
+// TrustedMetrics are the bounds of stages that are as powerful as the server anyway: Kubernetes' own on a large cluster have more
+// than 60,000 series.
 func TrustedMetrics() Metrics {
 	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000}
 }
