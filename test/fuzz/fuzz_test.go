@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -302,9 +301,10 @@ func (s *site) probe(t *testing.T) *probes {
 		})
 	}
 	p.pending.Go(func() {
-		for ctx.Err() == nil { // of connections of its own
+		for ctx.Err() == nil { // with connections of its own
 			c := s.Config(cluster.Admin)
-			c.Dial = (&net.Dialer{}).DialContext
+			c.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+			c.TLSClientConfig = rest.TLSClientConfig{}
 			if err := p.once(ctx, c, "/version"); err != nil && ctx.Err() == nil {
 				t.Errorf("%s %v", time.Now().UTC().Format("15:04:05.000"), err)
 			}

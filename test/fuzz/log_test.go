@@ -86,10 +86,10 @@ func (f *follower) check(line []byte) string {
 		return "no UTF-8"
 	case bytes.ContainsFunc(line, func(r rune) bool { return r != '\t' && (unicode.IsControl(r) || !unicode.IsPrint(r)) }):
 		return "a character that cannot be printed"
-	case f.begun && head == nil && !continued && len(line) > 0:
-		return "a line without a head"
 	case bytes.HasPrefix(line, []byte("panic: ")), bytes.HasPrefix(line, []byte("fatal error: ")), bytes.HasPrefix(line, []byte("goroutine ")), !f.stages && ofHost.Match(line):
 		return "a panic"
+	case f.begun && head == nil && !continued && len(line) > 0:
+		return "a line without a head"
 	}
 	return ""
 }
