@@ -45,7 +45,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir
 GOTESTSUM = $(GO) tool gotestsum --format=standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 	--rerun-fails-abort-on-data-race
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -176,10 +176,10 @@ test-race: ## the packages that compile quickly, under the race detector
 test-packaging: ## what is in the archives, packages, image and SBOM of a release
 	cd packaging && $(GO) vet . && $(GO) test -count=1 .
 
-# What a history of test/chaos shows is not asked twice.
+# What a history of test/chaos, or a stage at random of test/fuzz, shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,rules conformance e2e thirdparty hostile system)' -- -count=1 -timeout 25m -p 1
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m ./test/chaos
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m ./test/chaos ./test/fuzz
 	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -count=1 -args -kube=1.36
 
 test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
@@ -219,6 +219,9 @@ chaos-upgrade: ## the same with core that goes to 1.37 and back, and Kubernetes'
 
 chaos-hosts: build tools ## the same with three hosts and three members of etcd; needs root
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomFaults -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
+
+fuzz-stage: build ## an hour of stages that do at random what the protocol does not allow; FUZZ_DURATION=8h, SEED=7 repeats a run's choices
+	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/fuzz -v -count=1 -timeout 0 -fuzz.for=$(or $(FUZZ_DURATION),1h) $(if $(SEED),-fuzz.seed=$(SEED))
 
 ##@ Measure
 
