@@ -179,7 +179,7 @@ test-packaging: ## what is in the archives, packages, image and SBOM of a releas
 # What a history of test/chaos, or a stage at random of test/fuzz, shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,rules conformance e2e thirdparty hostile system)' -- -count=1 -timeout 25m -p 1
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m ./test/chaos ./test/fuzz
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/chaos ./test/fuzz
 	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -count=1 -args -kube=1.36
 
 test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
