@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
@@ -238,7 +236,7 @@ func (s *site) operate(ctx context.Context) {
 		case 4:
 			_, _ = s.Command(limited, "logs", "level", stage, "debug")
 		default:
-			_, _, _ = get(limited, s.Config(cluster.Admin), strings.ReplaceAll(pages[r.IntN(len(pages))], "STAGE", stage))
+			_, _, _ = s.get(limited, nil, strings.ReplaceAll(pages[r.IntN(len(pages))], "STAGE", stage))
 		}
 		cancel()
 	}
@@ -255,16 +253,16 @@ func (s *site) addAll(ctx context.Context) {
 	}
 }
 
-// get makes a request, with a connection of the client's pool.
-func get(ctx context.Context, config *rest.Config, path string) (int, []byte, error) {
-	transport, err := rest.TransportFor(config)
+// get makes a request as an administrator. Without a transport it takes that of the site, which has connections that stay.
+func (s *site) get(ctx context.Context, transport http.RoundTripper, path string) (int, []byte, error) {
+	if transport == nil {
+		transport = s.transport
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 	if err != nil {
 		return 0, nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
+	request.Header.Set("Authorization", "Bearer "+s.Config(cluster.Admin).BearerToken)
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0, nil, err
@@ -290,7 +288,7 @@ func (s *site) probe(t *testing.T) *probes {
 	for _, path := range []string{"/livez", "/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default/deployments"} {
 		p.pending.Go(func() {
 			for tick := time.NewTicker(100 * time.Millisecond); ctx.Err() == nil; {
-				if err := p.once(ctx, s.Config(cluster.Admin), path); err != nil && ctx.Err() == nil {
+				if err := p.once(ctx, s, nil, path); err != nil && ctx.Err() == nil {
 					t.Errorf("%s %v", time.Now().UTC().Format("15:04:05.000"), err)
 				}
 				select {
@@ -302,10 +300,8 @@ func (s *site) probe(t *testing.T) *probes {
 	}
 	p.pending.Go(func() {
 		for ctx.Err() == nil { // with connections of its own
-			c := s.Config(cluster.Admin)
-			c.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
-			c.TLSClientConfig = rest.TLSClientConfig{}
-			if err := p.once(ctx, c, "/version"); err != nil && ctx.Err() == nil {
+			own := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+			if err := p.once(ctx, s, own, "/version"); err != nil && ctx.Err() == nil {
 				t.Errorf("%s %v", time.Now().UTC().Format("15:04:05.000"), err)
 			}
 			select {
@@ -317,11 +313,11 @@ func (s *site) probe(t *testing.T) *probes {
 	return p
 }
 
-func (p *probes) once(ctx context.Context, config *rest.Config, path string) error {
+func (p *probes) once(ctx context.Context, s *site, transport http.RoundTripper, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, others)
 	defer cancel()
 	began := time.Now()
-	code, body, err := get(ctx, config, path)
+	code, body, err := s.get(ctx, transport, path)
 	took := time.Since(began)
 	p.mu.Lock()
 	p.took[path] = append(p.took[path], took)

@@ -30,7 +30,7 @@ type holdings struct {
 func (s *site) holdings(ctx context.Context) (h holdings, err error) {
 	ctx, cancel := context.WithTimeout(ctx, others)
 	defer cancel()
-	_, profile, err := get(ctx, s.Config(cluster.Admin), "/debug/pprof/goroutine?debug=1")
+	_, profile, err := s.get(ctx, nil, "/debug/pprof/goroutine?debug=1")
 	if err != nil {
 		return h, err
 	}
@@ -100,9 +100,13 @@ func (s *site) forgets(t *testing.T, before holdings) {
 		t.Errorf("the stages cannot be removed: %v", err)
 		return
 	}
-	if err := within(func() error { return s.forgot(t.Context(), before) }); err != nil {
+	began := time.Now()
+	err := within(func() error { return s.forgot(t.Context(), before) })
+	if err != nil {
 		t.Errorf("after the stages are removed: %v", err)
+		return
 	}
+	t.Logf("all is forgotten %s after the stages are removed", time.Since(began).Round(time.Millisecond))
 }
 
 // within calls a function until it succeeds, for as long as forgetting may take.
@@ -121,8 +125,8 @@ func (s *site) forgot(ctx context.Context, before holdings) error {
 		return err
 	}
 	if now.processes > before.processes || now.descriptors > before.descriptors+slack || now.goroutines > before.goroutines+slack || len(now.files) > len(before.files) {
-		return fmt.Errorf("the host holds %d goroutines, %d descriptors, %d processes and %q, and held %d, %d, %d and %q; more goroutines than before are\n%s",
-			now.goroutines, now.descriptors, now.processes, now.files, before.goroutines, before.descriptors, before.processes, before.files, grown(before.stacks, now.stacks))
+		return fmt.Errorf("the host holds %d goroutines, %d descriptors, %d processes and %d files, and held %d, %d, %d and %d; the files are %q, and more goroutines than before are\n%s",
+			now.goroutines, now.descriptors, now.processes, len(now.files), before.goroutines, before.descriptors, before.processes, len(before.files), now.files, grown(before.stacks, now.stacks))
 	}
 	if claims, _ := os.ReadFile(filepath.Join(s.DataDir(), "claims.json")); strings.Contains(string(claims), "random-") {
 		return fmt.Errorf("the claims are still %s", claims)
@@ -130,7 +134,7 @@ func (s *site) forgot(ctx context.Context, before holdings) error {
 	ctx, cancel := context.WithTimeout(ctx, others)
 	defer cancel()
 	for path, want := range map[string]int{"/metrics": http.StatusOK, "/": http.StatusOK, "/readyz?verbose": http.StatusOK, "/fuzz/random-a/x": http.StatusNotFound} {
-		code, body, err := get(ctx, s.Config(cluster.Admin), path)
+		code, body, err := s.get(ctx, nil, path)
 		if err != nil {
 			return err
 		}

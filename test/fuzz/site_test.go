@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -27,16 +30,15 @@ type site struct {
 	seed   uint64
 	random *rand.Rand // makes the choices of the test
 	chain  chain
+	// transport has the connections of the test.
+	transport http.RoundTripper
 }
-
-// openFiles is how many files and sockets the host may have open, and each stage.
-const openFiles = 1024
 
 // newSite starts a Catena without the stages at random.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	// What the test starts inherits it.
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: openFiles, Max: openFiles}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: *openFiles, Max: *openFiles}); err != nil {
 		t.Fatal(err)
 	}
 	s := &site{seed: *seed, chain: chain{with: map[string]int{}, standby: map[string]bool{}}}
@@ -64,6 +66,9 @@ func newSite(t *testing.T) *site {
 		// Without namespaces, the user of a stage has to pass through the directories above the data directory.
 		Prepare: func(c *cluster.Catena) error { return os.Chmod(c.Dir, 0o755) },
 	})
+	if err == nil {
+		s.transport, err = rest.TransportFor(s.Config(cluster.Admin))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,5 +187,5 @@ func (s *site) keep(t *testing.T) {
 		}
 	}
 	t.Logf("the log of the host, and what each process of the stages has done, is in %s", dir)
-	t.Logf("to repeat it: go test ./test/fuzz -v -fuzz.seed=%d -fuzz.for=%s -fuzz.only=%q -fuzz.without=%q", s.seed, *duration, *only, *without)
+	t.Logf("to repeat it: go test ./test/fuzz -v -fuzz.seed=%d -fuzz.for=%s -fuzz.files=%d -fuzz.only=%q -fuzz.without=%q", s.seed, *duration, *openFiles, *only, *without)
 }
