@@ -10,11 +10,10 @@ import (
 )
 
 var (
-	duration = flag.Duration("fuzz.for", time.Minute, "how long the stages run")
-	seed     = flag.Uint64("fuzz.seed", 0, "seed of all choices; 0 takes one at random")
-	only     = flag.String("fuzz.only", "", "parts of names of faults, separated by commas: stages do nothing else")
-	// An eighth of them is what a stage may have connections to the host. With 1024, two processes of core, in a swap, need more.
-	openFiles = flag.Uint64("fuzz.files", 2048, "how many files and sockets the host may have open, and each stage")
+	duration  = flag.Duration("fuzz.for", time.Minute, "how long the stages run")
+	seed      = flag.Uint64("fuzz.seed", 0, "seed of all choices; 0 takes one at random")
+	only      = flag.String("fuzz.only", "", "parts of names of faults, separated by commas: stages do nothing else")
+	openFiles = flag.Uint64("fuzz.files", 1024, "how many files and sockets the host may have open, and each stage")
 	without   = flag.String("fuzz.without", "", "parts of names of faults, separated by commas, that stages leave out")
 )
 

@@ -56,7 +56,7 @@ func List() []Group {
 			{"informational responses to one request", count(Informational)},
 		}},
 		{"Requests of the stage to the host", "The connection is closed, or the request gets 429 or 431", []Bound{
-			{"connections", count(HostConnections) + ", or 1/" + strconv.Itoa(ConnectionShare) + " of the host's descriptors"},
+			{"connections", count(HostConnections) + ", or 1/" + strconv.Itoa(ConnectionShare) + " of the host's descriptors; no such bound for a stage as powerful as the server"},
 			{"a head; all that are not complete; the time until it is; a connection without a request", size(CallHead) + "; " + size(CallHeads) + "; " + length(CallHeadTime) + "; " + length(CallIdle)},
 			{"requests to its delegates for discovery and OpenAPI: at a time; that wait, each for " + length(CallWait), count(DelegateCalls) + "; " + count(WaitingCalls)},
 			{"what these transfer at once, and a second", size(CallBurst) + ", " + size(CallRate)},

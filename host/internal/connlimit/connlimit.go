@@ -34,8 +34,9 @@ type Options struct {
 	Share int
 	// Group returns who has opened a connection, or why it is refused; nil if all are of the group "".
 	Group func(net.Conn) (string, error)
-	// PerGroup is how many connections a group may have; 0 is no bound.
+	// PerGroup is how many connections a group may have; 0 is no bound. Trusted returns for which groups it does not hold; nil for none.
 	PerGroup int
+	Trusted  func(group string) bool
 	// Heads is how many bytes the heads of requests of a group may hold at once, besides the first 8 KiB of each; 0 is no bound.
 	// Requests have to be marked with Begin and End then.
 	Heads int64
@@ -113,7 +114,7 @@ func (l *Listener) add(c *Conn, name string) bool {
 		g = &group{name: name}
 		l.groups[name] = g
 	}
-	if l.opts.PerGroup > 0 && g.conns >= l.opts.PerGroup {
+	if l.opts.PerGroup > 0 && g.conns >= l.opts.PerGroup && (l.opts.Trusted == nil || !l.opts.Trusted(name)) {
 		return false
 	}
 	g.conns++

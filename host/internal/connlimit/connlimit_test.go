@@ -112,14 +112,14 @@ func eventually(t *testing.T, what string, f func() bool) {
 func TestConnectionsOfAGroup(t *testing.T) {
 	t.Parallel()
 	groups := make(chan string, 5)
-	f := serve(t, "unix", Options{PerGroup: 2, Group: func(net.Conn) (string, error) {
+	f := serve(t, "unix", Options{PerGroup: 2, Trusted: func(group string) bool { return group == "c" }, Group: func(net.Conn) (string, error) {
 		if g := <-groups; g != "" {
 			return g, nil
 		}
 		return "", errors.New("nobody knows")
 	}})
 	var conns []net.Conn
-	for _, g := range []string{"a", "a", "a", "b", ""} {
+	for _, g := range []string{"a", "a", "a", "b", "", "c", "c", "c"} {
 		groups <- g
 		conns = append(conns, f.dial(t))
 		if err := get(conns[len(conns)-1], "/"); (err == nil) != (len(conns) != 3 && g != "") {
@@ -130,7 +130,7 @@ func TestConnectionsOfAGroup(t *testing.T) {
 		t.Errorf("refused: %s", got)
 	}
 	conns[0].Close()
-	eventually(t, "the connection is not forgotten", func() bool { return len(f.Open()) == 2 })
+	eventually(t, "the connection is not forgotten", func() bool { return len(f.Open()) == 5 })
 	groups <- "a"
 	if err := get(f.dial(t), "/"); err != nil {
 		t.Errorf("after one has ended: %v", err)

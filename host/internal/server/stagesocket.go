@@ -21,6 +21,8 @@ func (r *run) listenForStages(path string, handler http.Handler, routing *routin
 	}
 	limited := connlimit.New(l, connlimit.Options{
 		Share: connlimit.Stages, PerGroup: stageConnections(), Heads: bounds.CallHeads, Refused: routing.connectionRefused,
+		// Each process of Kubernetes' stages has a hundred watches.
+		Trusted: r.processes.trusted,
 		Group: func(c net.Conn) (string, error) {
 			p, err := guard.PeerOf(c)
 			if err != nil {
