@@ -45,7 +45,7 @@ RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir
 GOTESTSUM = $(GO) tool gotestsum --format=standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 	--rerun-fails-abort-on-data-race
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts fuzz-stage \
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -219,6 +219,9 @@ chaos-upgrade: ## the same with core that goes to 1.37 and back, and Kubernetes'
 
 chaos-hosts: build tools ## the same with three hosts and three members of etcd; needs root
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomFaults -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))
+
+rest: build ## four minutes of the default chain that nobody uses: nothing at WARN, no watch of the store ends
+	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/system -run TestRest -v -count=1 -rest.for=4m
 
 fuzz-stage: build ## an hour of stages that do at random what the protocol does not allow; FUZZ_DURATION=8h, SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/fuzz -v -count=1 -timeout 0 -fuzz.for=$(or $(FUZZ_DURATION),1h) $(if $(SEED),-fuzz.seed=$(SEED))

@@ -12,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -41,7 +42,7 @@ func TestMetricFamilies(t *testing.T) {
 		return map[string]string{"audit-policy-file": write(t, "policy.yaml", sessionPolicy), "audit-log-path": dir + "/audit.log"}
 	})
 	prepareSession(t, b)
-	before := [2]map[string]*dto.MetricFamily{familiesOf(t, b.reference, "/metrics"), familiesOf(t, b.catena, "/metrics")}
+	before := [2]map[string]*dto.MetricFamily{familiesOf(t, b.reference.Config(cluster.Admin), "/metrics"), familiesOf(t, b.catena.Config(cluster.Admin), "/metrics")}
 	t.Run("session", func(t *testing.T) {
 		for name, s := range b.both() {
 			t.Run(name, func(t *testing.T) {
@@ -63,15 +64,15 @@ func TestMetricFamilies(t *testing.T) {
 			return names
 		}
 		eventually(t, "Catena has all families of "+path, func() bool {
-			want, got = familiesOf(t, b.reference, path), familiesOf(t, b.catena, path)
+			want, got = familiesOf(t, b.reference.Config(cluster.Admin), path), familiesOf(t, b.catena.Config(cluster.Admin), path)
 			return len(missing()) == 0
 		}, func() string { return fmt.Sprint("missing: ", missing()) })
 		compareFamilies(t, path, want, got)
 	}
 	var want, got map[string]float64
 	eventually(t, "the counts are kube-apiserver's", func() bool {
-		want = counts(familiesOf(t, b.reference, "/metrics"), before[0])
-		got = counts(familiesOf(t, b.catena, "/metrics"), before[1])
+		want = counts(familiesOf(t, b.reference.Config(cluster.Admin), "/metrics"), before[0])
+		got = counts(familiesOf(t, b.catena.Config(cluster.Admin), "/metrics"), before[1])
 		return maps.Equal(want, got)
 	}, func() string { return "Catena's counts (+) are not kube-apiserver's (-):\n" + cmp.Diff(want, got) })
 	if len(want) < 100 {
@@ -156,10 +157,10 @@ func ownRequest(labels map[string]string) bool {
 	return labels["verb"] == "WATCH" && labels["scope"] == "cluster" || labels["verb"] == "LIST" && labels["scope"] == "cluster"
 }
 
-func familiesOf(t *testing.T, k *cluster.KubeAPIServer, path string) map[string]*dto.MetricFamily {
+func familiesOf(t *testing.T, config *rest.Config, path string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(do(t, k.Config(cluster.Admin), http.MethodGet, path, "").body))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(do(t, config, http.MethodGet, path, "").body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,14 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/guard"
@@ -58,20 +64,21 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	if err != nil {
 		return nil, err
 	}
-	clients, err := serveClients(etcd, o)
+	unserved := make(chan error, 1)
+	clients, err := serveClients(etcd, o, unserved)
 	if err != nil {
 		etcd.Close()
 		return nil, err
 	}
 	started.Store(true)
 	watch, cancel := context.WithCancel(context.Background())
-	go reportFailure(watch, etcd, fatal, failed)
+	go reportFailure(watch, etcd, fatal, unserved, failed)
 	return &embedded{etcd: etcd, grpc: clients, unwatch: cancel, ending: ending}, nil
 }
 
-// serveClients serves the member's API on its socket. etcd's own listener admits every process that the mode of the socket lets in, as
-// many times as it likes.
-func serveClients(etcd *embed.Etcd, o Options) (*grpc.Server, error) {
+// serveClients serves the member's API on its socket, with the services and options of etcd's own listener, which admits every process
+// that the mode of the socket lets in, as many times as it likes. What ends the service before Stop is sent to unserved.
+func serveClients(etcd *embed.Etcd, o Options, unserved chan<- error) (*grpc.Server, error) {
 	admit := o.Admit
 	if admit == nil {
 		admit = guard.Own
@@ -84,9 +91,25 @@ func serveClients(etcd *embed.Etcd, o Options) (*grpc.Server, error) {
 		return nil, err
 	}
 	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
-	server := v3rpc.Server(etcd.Server, nil, nil, grpc.ReadBufferSize(4<<10))
-	go func() { _ = server.Serve(connlimit.New(l, connlimit.Options{Share: connlimit.Stages})) }()
+	server := v3rpc.Server(etcd.Server, nil, nil, append(keepaliveOptions(etcd.Config()), grpc.ReadBufferSize(4<<10))...)
+	own := v3client.New(etcd.Server)
+	v3electionpb.RegisterElectionServer(server, v3election.NewElectionServer(own))
+	v3lockpb.RegisterLockServer(server, v3lock.NewLockServer(own))
+	go func() {
+		if err := server.Serve(connlimit.New(l, connlimit.Options{Share: connlimit.Stages})); err != nil {
+			unserved <- fmt.Errorf("serve %s: %w", o.Socket, err)
+		}
+	}()
 	return server, nil
+}
+
+// keepaliveOptions returns how a server of etcd finds connections whose clients are gone, and how often it lets clients ask for that. gRPC's
+// own default ends the connections of those that ask more than once in five minutes; Kubernetes' clients of etcd ask every 30 seconds.
+func keepaliveOptions(cfg embed.Config) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: cfg.GRPCKeepAliveMinTime}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: cfg.GRPCKeepAliveInterval, Timeout: cfg.GRPCKeepAliveTimeout}),
+	}
 }
 
 // embeddedConfig returns the configuration of a single member that listens nowhere by itself: etcd would open a unix peer URL as an
@@ -168,12 +191,13 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, fatal <-chan error) (*emb
 }
 
 // reportFailure calls failed if the server ends before ctx does.
-func reportFailure(ctx context.Context, etcd *embed.Etcd, fatal <-chan error, failed func(error)) {
+func reportFailure(ctx context.Context, etcd *embed.Etcd, fatal, unserved <-chan error, failed func(error)) {
 	var err error
 	select {
 	case <-ctx.Done():
 		return
 	case err = <-fatal:
+	case err = <-unserved:
 	case err = <-etcd.Err():
 	case <-etcd.Server.StopNotify():
 		err = errors.New("the server has stopped")

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -35,9 +36,10 @@ func serve(o Options, l net.Listener, register func(s *grpc.Server, conn *grpc.C
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{client: client, server: grpc.NewServer(append([]grpc.ServerOption{
+	options = slices.Concat([]grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxServedRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(math.MaxUint32),
-		grpc.UnaryInterceptor(containUnary), grpc.StreamInterceptor(containStream)}, options...)...)}
+		grpc.UnaryInterceptor(containUnary), grpc.StreamInterceptor(containStream)}, keepaliveOptions(*embed.NewConfig()), options)
+	s := &Server{client: client, server: grpc.NewServer(options...)}
 	conn := client.ActiveConnection()
 	register(s.server, conn)
 	etcdserverpb.RegisterMaintenanceServer(s.server, keyspaceMaintenance{maintenance: etcdserverpb.NewMaintenanceClient(conn)})
