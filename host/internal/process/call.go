@@ -171,6 +171,13 @@ var errDisconnected = status.Error(codes.Unavailable, "the connection has ended"
 // errNoBroker fails the calls of go-plugin's broker.
 var errNoBroker = status.Error(codes.Unimplemented, "the host has no broker")
 
+// awaitConnected returns when gRPC says that connections in use are ready: it does a moment after it has let the first call through.
+func awaitConnected(ctx context.Context, conns []*grpc.ClientConn) {
+	for _, cc := range conns {
+		cc.WaitForStateChange(ctx, connectivity.Connecting)
+	}
+}
+
 func (p *Process) isDisconnected(cc *grpc.ClientConn) bool {
 	return p.described.Load() && cc.GetState() != connectivity.Ready
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -247,6 +248,10 @@ func (p *Process) describe(ctx context.Context) error {
 		return fmt.Errorf("reports the name %q, but is configured as %q; is it the right file?", d.GetName(), p.spec.Name)
 	}
 	p.description = printableDescription(d)
+	p.mu.Lock()
+	conns := slices.Clone(p.conns)
+	p.mu.Unlock()
+	awaitConnected(ctx, conns)
 	p.described.Store(true)
 	return nil
 }
