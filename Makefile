@@ -34,18 +34,28 @@ CONTROL_PLANE := $(addprefix kubernetes/cmd/,kube-apiserver kube-controller-mana
 TOOLS  := $(CONTROL_PLANE) $(if $(KUBE_FLAGS),,kubernetes/cmd/kubectl sample-apiserver)
 TOOLS_DIR := $(if $(KUBE_FLAGS),bin/kube-$(KUBE_MINOR)/tools,bin/tools)
 
-# Packages that are tested with the race detector each time. Left out are those that link
-# Kubernetes' servers or etcd: with the race detector these take ten more minutes to compile.
-RACE := $(addprefix ./host/internal/,admin cgroup chain config dashboard datadir dev grants guard isolation lifecycle lockfile metrics pki pluginwatch problems process relay scaffold schema shadow suggest supervisor systemd traffic upgrade) \
-	$(addprefix ./sdk/,. claim apistage/deepcopy apistage/internal/schemas gctune klogr kubeversion stagetest stagev1 tracing) \
-	$(addprefix ./examples/,cache hello ratelimit readonly tenancy) ./test/compatible
+# Tests whose binaries link Kubernetes' servers or etcd's take ten more minutes to compile with the race detector. They run without it.
+SERVERS := k8s[.]io/kubernetes/|k8s[.]io/apiserver/pkg/server |go[.]etcd[.]io/etcd/server/
+# $(call tests,PACKAGES,-v) are those of the packages whose tests link none of these; with -e in the place of -v those whose tests do.
+tests = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' $(1) | grep '^[^ ]*[.]test ' | grep -E $(2) ' ($(SERVERS))' | sed 's/[.]test .*//')
+SOURCES := host sdk plugins examples test packaging
+UNIT  := ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible
+RACE   = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 # go test, and up to three tests that fail run once more: among hundreds with dozens of processes each, one can meet a
 # machine that is busy with something else. The summary at the end says what failed first. Data races are not repeated.
 GOTESTSUM = $(GO) tool gotestsum --format=standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 	--rerun-fails-abort-on-data-race
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint test-unit test-race test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
+# CHANGED are the packages with files that differ from BASE: from where the branch left the origin's, without an origin from the last commit but one.
+BASE   ?= $(shell git merge-base HEAD origin/HEAD 2>/dev/null || git rev-parse -q --verify HEAD~1)
+CHANGED = $(shell { git diff --name-only $(BASE); git ls-files --others --exclude-standard; } | while read -r f; do d=$${f%%/testdata/*}; \
+	until [ -e $$d/go.mod ] || ls $$d/*.go >/dev/null 2>&1; do d=$$(dirname $$d); done; [ -e $$d/go.mod ] || echo ./$$d; done | sort -u)
+UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./plugins/% ./examples/% ./test/compatible,$(CHANGED))
+FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
+SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
+
+.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -155,32 +165,39 @@ clean: ## removes bin
 
 ##@ Test
 
-test: build tools examples lint test-unit test-race test-packaging test-e2e test-browser ## everything that CI runs
+# Without a profile (host/default.pgo) all of Kubernetes is compiled once, for bin/catena as for tools and tests.
+test check: export GOFLAGS := $(GOFLAGS) -pgo=off
+
+test: build tools examples lint test-unit test-packaging test-e2e test-browser ## everything that CI runs
+
+check: build kubectl ## minutes, before each commit: format, go vet and tests of what has changed, the rules, a server from start to end; BASE=main
+	@test -z "$$(gofmt -l $(SOURCES))" || { gofmt -d $(SOURCES); exit 1; }
+	$(GO) vet $(CHANGED) ./test/rules ./test/smoke
+	$(GO) test -vet=off ./test/rules
+	$(if $(FAST_CHANGED),$(GO) test -vet=off $(RACE) $(FAST_CHANGED))
+	$(if $(SLOW_CHANGED),$(GO) test -vet=off $(SLOW_CHANGED))
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 ./test/smoke
 
 # staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
 lint: ## gofmt, go vet and staticcheck
-	@test -z "$$(gofmt -l host sdk plugins examples test packaging)" || { gofmt -d host sdk plugins examples test packaging; exit 1; }
+	@test -z "$$(gofmt -l $(SOURCES))" || { gofmt -d $(SOURCES); exit 1; }
 	$(GO) vet ./...
 	STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck ./...
 
-test-unit: ## the tests of all packages, without those in test
-	$(GOTESTSUM) --packages='./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible'
-
-test-race: ## the packages that compile quickly, under the race detector
-	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ]; then \
-		echo "$(GO) test -race ..." && $(GOTESTSUM) --packages='$(RACE)' -- -race; \
-	else \
-		echo "no C compiler: the race detector is not run"; \
-	fi
+test-unit: ## the tests of all packages, without those in test; what compiles quickly under the race detector
+	@[ -n '$(RACE)' ] || echo "no C compiler: the race detector is not run"
+	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-v)' -- -vet=off $(RACE)
+	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-e)' -- -vet=off
 
 test-packaging: ## what is in the archives, packages, image and SBOM of a release
 	cd packaging && $(GO) vet . && $(GO) test -count=1 .
 
 # What a history of test/chaos, or a stage at random of test/fuzz, shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,rules conformance e2e thirdparty hostile system)' -- -count=1 -timeout 25m -p 1
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 25m -p 1 ./test/chaos ./test/fuzz
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -count=1 -args -kube=1.36
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,e2e conformance thirdparty rules smoke)' -- -vet=off -count=1 -timeout 25m -p 2
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout 25m -p 1
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m -p 1 ./test/chaos ./test/fuzz
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -vet=off -count=1 -args -kube=1.36
 
 test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
 	@$(MAKE) --no-print-directory build tools KUBE=

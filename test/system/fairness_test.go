@@ -56,7 +56,6 @@ const (
 // The filter of priority and fairness is in the host, and what it goes by is in the stages. It
 // decides as in kube-apiserver.
 func TestFairness(t *testing.T) {
-	t.Parallel()
 	p := startPair(t, cluster.Options{Flags: map[string]string{"etcd-count-metric-poll-period": "1s"}})
 	p.each(func(_ string, s *cluster.Server) {
 		apply(t, s, school)

@@ -35,7 +35,6 @@ func smallCatena(t *testing.T, stages string, flags map[string]string, names ...
 // Where priority and fairness is off, max-requests-inflight limits reads and
 // max-mutating-requests-inflight the rest, and neither limits administrators or watches.
 func TestMaxInFlight(t *testing.T) {
-	t.Parallel()
 	c := smallCatena(t, "", map[string]string{
 		"enable-priority-and-fairness": "false", "max-requests-inflight": "1", "max-mutating-requests-inflight": "1",
 	}, "hello")

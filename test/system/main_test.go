@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,10 @@ func TestMain(m *testing.M) {
 	if name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "catena-stage-"); ok {
 		runStage(name)
 		return
+	}
+	// The tests wait more than they work; -parallel still has the last word.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	if err := stopShared(code != 0); err != nil {

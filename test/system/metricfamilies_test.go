@@ -21,6 +21,7 @@ import (
 var occasional = map[string]string{
 	"rest_client_request_retries_total":          "a client of the server had to repeat a request",
 	"rest_client_transport_cache_gc_calls_total": "the garbage collector has come to a client's transport",
+	"apiserver_request_post_timeout_total":       "a request was still with its handler when its time was up",
 	"informer_queued_items":                      "an informer had items in its queue",
 }
 

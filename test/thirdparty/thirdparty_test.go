@@ -24,7 +24,7 @@ func TestStageNew(t *testing.T) {
 	}{
 		{name: "greeter", args: []string{"--module", "github.com/me/greeter"}},
 		// A kind Source, beside the source of the kind.
-		{name: "sources", args: []string{"--kind", "api"}, check: []string{"--store"}},
+		{name: "sources", args: []string{"--kind", "api"}, check: []string{"--store", "--skip", "idle"}}, // half a minute, in the other one
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := workshop{dir: t.TempDir(), env: p.env}

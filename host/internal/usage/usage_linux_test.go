@@ -101,7 +101,7 @@ func TestDescendantsCount(t *testing.T) {
 	if len(all) != 1 || len(u.PIDs) != 2 {
 		t.Errorf("measured %v, want one leader with 2 processes", all)
 	}
-	if low, high := int64(48<<20), int64(96<<20); u.Memory < low || u.Memory > high {
+	if low, high := int64(48<<20), int64(192<<20); u.Memory < low || u.Memory > high {
 		t.Errorf("memory is %d bytes, want %d to %d", u.Memory, low, high)
 	}
 	if again := Memory(u.PIDs); again < u.Memory/2 || again > 2*u.Memory {

@@ -166,7 +166,7 @@ func TestReportWhileTheLogIsSlow(t *testing.T) {
 			go func() { reported <- g.Report() }()
 			select {
 			case <-reported:
-			case <-time.After(time.Second):
+			case <-time.After(patience):
 				t.Error("Report waits for the log")
 			}
 			go func() { _, _ = io.Copy(io.Discard, r) }()
