@@ -40,6 +40,8 @@ func (r *PlanRequest) check() error {
 	return errors.Join(errs...)
 }
 
+func (l *LogLevel) check() error { return nil } // SetLogLevel knows the names and levels
+
 func (r *HostUpgradeRequest) check() error { return checkBinary(r.Binary, "") }
 
 func (r *ShadowRequest) check() error {

@@ -63,11 +63,9 @@ func handleDiagnostics(mux *http.ServeMux, h Diagnostics) {
 	mux.HandleFunc("GET /logs/levels", func(w http.ResponseWriter, _ *http.Request) { respond(w, h.LogLevels(), nil, 0) })
 	mux.HandleFunc("POST /logs/levels", func(w http.ResponseWriter, r *http.Request) {
 		var l LogLevel
-		if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
-			respond(w, nil, err, http.StatusBadRequest)
-			return
+		if read(w, r, &l) {
+			respond(w, struct{}{}, h.SetLogLevel(r.Context(), l), http.StatusBadRequest)
 		}
-		respond(w, struct{}{}, h.SetLogLevel(r.Context(), l), http.StatusBadRequest)
 	})
 	mux.HandleFunc("GET /metrics", h.Metrics)
 	mux.HandleFunc("GET /debug/host/{page...}", func(w http.ResponseWriter, r *http.Request) { h.DebugPage(w, r, "", r.PathValue("page")) })

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/claim"
 )
@@ -97,7 +98,7 @@ func (e *Explanation) Sentences() []string {
 		all = append(all, strings.Join(names, " responds, or passes it on; then ")+" responds, or passes it on; then "+e.ending()+".")
 	}
 	for _, a := range e.Stages {
-		if a.Order > 0 && e.Running && a.State != "serving" {
+		if a.Order > 0 && e.Running && a.State != lifecycle.Serving.String() {
 			all = append(all, fmt.Sprintf("Stage %s is %s: requests that come to it wait, or get 503.", a.Stage, a.State))
 		}
 	}

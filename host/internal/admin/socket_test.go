@@ -221,6 +221,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	shadow := ShadowRequest{Stage: "core", Binary: "/b", For: time.Minute, Sample: 0.1, Budget: 0.5}
 	plan := PlanRequest{Stage: "core", Binary: "/b", Sample: 1}
 	swap := SwapRequest{Stage: "core"}
+	level := LogLevel{Name: "core", Level: "debug"}
 	for want, spoil := range map[string]func(){
 		"POST /shadow: stage":      func() { shadow.Stage = "" },
 		"POST /shadow: binary":     func() { shadow.Binary = "b" },
@@ -233,13 +234,15 @@ func TestRequestsAreChecked(t *testing.T) {
 		"POST /swap: stage":        func() { swap.Stage = "" },
 		"POST /swap: rollback":     func() { swap.Rollback.ErrorRate = 2 },
 		"POST /swap: finalize":     func() { swap.Finalize, swap.Binary = true, "/b" },
+		"POST /logs/levels: http":  func() { level.Level = strings.Repeat("x", maxRequest) },
 		"POST /swap: the shares":   func() { swap.Canary = &canary.Plan{Shares: []float64{2}} },
 	} {
 		t.Run(want, func(t *testing.T) {
-			before := []any{shadow, plan, swap}
+			before := []any{shadow, plan, swap, level}
 			spoil()
 			defer func() {
 				shadow, plan, swap = before[0].(ShadowRequest), before[1].(PlanRequest), before[2].(SwapRequest)
+				level = before[3].(LogLevel)
 			}()
 			h.asked = nil
 			var err error
@@ -248,6 +251,8 @@ func TestRequestsAreChecked(t *testing.T) {
 				_, err = c.Shadow(t.Context(), shadow)
 			case strings.Contains(want, "plan"):
 				_, err = c.PlanUpgrade(t.Context(), plan)
+			case strings.Contains(want, "levels"):
+				err = c.SetLogLevel(t.Context(), level)
 			default:
 				_, err = c.Swap(t.Context(), swap)
 			}

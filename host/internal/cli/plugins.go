@@ -27,7 +27,7 @@ type plugin struct {
 	Summary    string `json:"summary,omitempty"`
 	// Needs is what the stage has to be granted.
 	Needs grants.Grants `json:"needs"`
-	// Control is how the control socket is protected: mtls or folder.
+	// Control is how the control socket is protected: mtls or directory.
 	Control string `json:"control,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 	Refused string `json:"refused,omitempty"`
@@ -41,7 +41,7 @@ func pluginsCommand() *cobra.Command {
 		Short: "List the binaries in the plugin directories",
 		Long: `List the binaries catena-stage-NAME in the directories of pluginDirs: name, version, release
 of Kubernetes, protocol, how its control socket is protected (mtls: by one-time certificates;
-folder: by the mode of its directory alone), checksum and path, what it needs to be granted in
+directory: by the mode of its directory alone), checksum and path, what it needs to be granted in
 stages.NAME.grants, or why a binary is refused. Each one that is not refused is started and asked
 what it is; none is configured. One that needs a lock and is not in catena.lock is refused, so that it is
 not executed.`,

@@ -56,7 +56,7 @@ func TestPlugins(t *testing.T) {
 	if len(rows) < 3 || !slices.Equal(rows[0], []string{"NAME", "VERSION", "KUBERNETES", "PROTOCOL", "CONTROL", "SHA256", "PATH"}) {
 		t.Fatalf("printed\n%s", out)
 	}
-	for i, want := range [][2]string{{"front", "mtls"}, {"plain", "folder"}} {
+	for i, want := range [][2]string{{"front", "mtls"}, {"plain", "directory"}} {
 		if row := rows[i+1]; len(row) != 7 || row[0] != want[0] || row[4] != want[1] || row[6] != filepath.Join(dir, "catena-stage-"+want[0]) {
 			t.Errorf("row %q, want %q", row, want)
 		}
@@ -70,7 +70,7 @@ func TestPlugins(t *testing.T) {
 	if err = errors.Join(err, json.Unmarshal([]byte(out), &all)); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	for i, want := range []plugin{{Name: "front", Control: "mtls"}, {Name: "plain", Control: "folder"}, {Name: "wrong"}} {
+	for i, want := range []plugin{{Name: "front", Control: "mtls"}, {Name: "plain", Control: "directory"}, {Name: "wrong"}} {
 		if p := all[i]; p.Name != want.Name || p.Control != want.Control || (p.SDK == "") != (want.Control == "") || (p.Refused == "") != (want.Control != "") || len(p.SHA256) != 64 {
 			t.Errorf("got %+v, want %+v", p, want)
 		}

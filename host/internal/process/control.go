@@ -19,7 +19,7 @@ const (
 	ControlMTLS Control = "mtls"
 	// ControlDirectory means that the socket is in a directory of mode 0700, and on Linux that
 	// the process at its other end is the one that the host has launched.
-	ControlDirectory Control = "folder"
+	ControlDirectory Control = "directory"
 )
 
 // Control returns how the control socket is protected. The stage chooses: a handshake

@@ -154,6 +154,9 @@ type Chain struct {
 	heads    heads
 	// rounds is how often requests have been split. Only Set and SetSplit use it.
 	rounds int
+	// ended is over after Close.
+	ended context.Context
+	end   context.CancelFunc
 	// maxGiveWay is the constant; tests change it.
 	maxGiveWay time.Duration
 }
@@ -223,9 +226,13 @@ func NewChain(config Config) *Chain {
 		config.Observe = func(Hop) {}
 	}
 	c := &Chain{config: config, maxGiveWay: maxGiveWay}
+	c.ended, c.end = context.WithCancel(context.Background())
 	c.hold.Store(&config.Hold)
 	return c
 }
+
+// Close ends what the chain does without a request: no watch ends because its side has changed. It is called when requests have ended.
+func (c *Chain) Close() { c.end() }
 
 // Set makes stages the chain, in this order and with these tables, for all requests that begin from now on,
 // and for those that are sent once more. A stage keeps its connections for as long as it

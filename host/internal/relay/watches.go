@@ -56,7 +56,8 @@ func (w *watches) cutMoved(id uint64, s *snapshot) {
 	}
 }
 
-// endMoved ends the watches whose side has changed with the share, one after the other, for as long as that lasts. Their clients begin others.
+// endMoved ends the watches whose side has changed with the share, one after the other, for as long as that lasts, or until Close. Their clients
+// begin others.
 func (c *Chain) endMoved(share float64, spread time.Duration) {
 	s := c.state.Load()
 	var moved []uint64
@@ -68,7 +69,11 @@ func (c *Chain) endMoved(share float64, spread time.Duration) {
 	}
 	c.watches.mu.Unlock()
 	for _, id := range moved {
-		time.Sleep(spread / time.Duration(len(moved)+1))
+		select {
+		case <-time.After(spread / time.Duration(len(moved)+1)):
+		case <-c.ended.Done():
+			return
+		}
 		now := c.state.Load()
 		if now.share != share || now.round != s.round {
 			return

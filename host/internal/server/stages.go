@@ -30,6 +30,10 @@ func (r *run) buildChain(ctx context.Context) error {
 		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited, Watch: front.IsWatch,
 		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
+	r.undo.add(func() error {
+		r.chain.relay.Close()
+		return nil
+	})
 	tapped := &tap{chain: r.chain.relay}
 	r.shadows = newShadows(r.runtimeDir, tapped, r.processes.admitRegistry)
 	r.front.SetChain(tapped)

@@ -37,7 +37,7 @@ type Report struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 	SDK     string `json:"sdk,omitempty"`
-	// Control is how the control socket is protected: mtls or folder.
+	// Control is how the control socket is protected: mtls or directory.
 	Control string        `json:"control,omitempty"`
 	Results []Result      `json:"results"`
 	Took    time.Duration `json:"tookNanoseconds"`
