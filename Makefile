@@ -34,6 +34,9 @@ CONTROL_PLANE := $(addprefix kubernetes/cmd/,kube-apiserver kube-controller-mana
 TOOLS  := $(CONTROL_PLANE) $(if $(KUBE_FLAGS),,kubernetes/cmd/kubectl sample-apiserver)
 TOOLS_DIR := $(if $(KUBE_FLAGS),bin/kube-$(KUBE_MINOR)/tools,bin/tools)
 
+# The tests of the stages in other languages than Go.
+LANGUAGES := ^(TestOtherLanguages|TestPythonProtocol)$$
+
 # Tests whose binaries link Kubernetes' servers or etcd's take ten more minutes to compile with the race detector. They run without it.
 SERVERS := k8s[.]io/kubernetes/|k8s[.]io/apiserver/pkg/server |go[.]etcd[.]io/etcd/server/
 # $(call tests,PACKAGES,-v) are those of the packages whose tests link none of these; with -e in the place of -v those whose tests do.
@@ -55,7 +58,7 @@ UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./plugins/% ./examples/% ./test/c
 FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
 SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
 
-.PHONY: all help build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
+.PHONY: all help programs go-examples python test-all test-other-release test-thirdparty test-languages build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -100,12 +103,19 @@ NODE_SOURCES := stage.ts tsconfig.json package.json package-lock.json ../../sdk/
 # skips the example; a lock file that does not match package.json or the packages is an error.
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error --prefer-offline --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000
 
-examples: ## bin/examples/catena-stage-*, and the packages for the examples in TypeScript and Python
+go-examples:
 	@mkdir -p bin/examples
 	@for s in $(EXAMPLES); do \
 		echo "$(GO) build -o bin/examples/catena-stage-$$s ./examples/$$s"; \
 		$(GO) build -ldflags '$(LDFLAGS)' -o bin/examples/catena-stage-$$s ./examples/$$s || exit 1; \
 	done
+
+python: # for the stage in Python, and for the one of test/hostile
+	@/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 install -y --no-install-recommends python3-grpcio python3-protobuf; } || \
+		echo "no python3-grpcio and python3-protobuf: examples/python-hello is not tested"
+
+examples: go-examples python ## bin/examples/catena-stage-*, and the packages for the examples in TypeScript and Python
 	@cd examples/node-hello; \
 	if [ -e node_modules/.package-lock.json ] && [ -z "$$(find $(NODE_SOURCES) -newer build/stage.js 2>&1)" ]; then :; \
 	elif ! command -v npm >/dev/null; then echo "no npm: examples/node-hello is not tested"; \
@@ -116,11 +126,8 @@ examples: ## bin/examples/catena-stage-*, and the packages for the examples in T
 		case "$$out" in *EUSAGE*|*EINTEGRITY*) echo "$$out" | head -n 8; exit 1;; esac; \
 		echo "npm cannot download packages ($$(echo "$$out" | head -n 1)): examples/node-hello is not tested"; \
 	fi
-	@/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || \
-		{ [ "$$(id -u)" = 0 ] && apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 install -y --no-install-recommends python3-grpcio python3-protobuf; } || \
-		echo "no python3-grpcio and python3-protobuf: examples/python-hello is not tested"
 
-tools: ## bin/tools: the programs of Kubernetes, and etcd, that the tests run; bin/kube-1.36: those of another release; KUBE=1.36 for all of them
+programs:
 	@mkdir -p $(TOOLS_DIR)
 	@for t in $(TOOLS); do \
 		echo "$(GO) build -o $(TOOLS_DIR)/ k8s.io/$$t"; \
@@ -128,8 +135,12 @@ tools: ## bin/tools: the programs of Kubernetes, and etcd, that the tests run; b
 	done
 ifeq ($(KUBE_FLAGS),)
 	$(GO) build -ldflags '-s -w' -o bin/tools/etcd go.etcd.io/etcd/server/v3
+endif
+
+tools: programs ## bin/tools: the programs of Kubernetes, and etcd, that the tests run; bin/kube-1.36: those of another release; KUBE=1.36 for all of them
+ifeq ($(KUBE_FLAGS),)
 	@$(MAKE) --no-print-directory core KUBE=1.36
-	@$(MAKE) --no-print-directory tools KUBE=1.36 TOOLS=kubernetes/cmd/kube-apiserver
+	@$(MAKE) --no-print-directory programs KUBE=1.36 TOOLS=kubernetes/cmd/kube-apiserver
 endif
 
 cross: ## builds for linux/arm64 and darwin/arm64, on which no test runs
@@ -166,9 +177,12 @@ clean: ## removes bin
 ##@ Test
 
 # Without a profile (host/default.pgo) all of Kubernetes is compiled once, for bin/catena as for tools and tests.
-test check: export GOFLAGS := $(GOFLAGS) -pgo=off
+test test-all check: export GOFLAGS := $(GOFLAGS) -pgo=off
 
-test: build tools examples lint test-unit test-packaging test-e2e test-browser ## everything that CI runs
+test: build programs go-examples python lint test-unit test-e2e $(addprefix unless-tested-,packaging thirdparty languages other-release browser) ## everything that CI runs
+
+test-all: export ALL := 1
+test-all: test ## the same, also what has not changed since it passed last
 
 check: build kubectl ## minutes, before each commit: format, go vet and tests of what has changed, the rules, a server from start to end; BASE=main
 	@test -z "$$(gofmt -l $(SOURCES))" || { gofmt -d $(SOURCES); exit 1; }
@@ -186,18 +200,48 @@ lint: ## gofmt, go vet and staticcheck
 
 test-unit: ## the tests of all packages, without those in test; what compiles quickly under the race detector
 	@[ -n '$(RACE)' ] || echo "no C compiler: the race detector is not run"
-	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-v)' -- -vet=off $(RACE)
+	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-v)' -- -vet=off -skip '$(LANGUAGES)' $(RACE)
 	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-e)' -- -vet=off
+
+# What costs minutes and depends on little is left out while that is what it was when it passed last.
+# $(call fingerprint,NAME) is that of the files of INPUTS_NAME and of the compiler.
+include test/inputs.mk
+fingerprint = $(shell { $(GO) env GOVERSION GOOS GOARCH; git rev-parse HEAD >/dev/null 2>&1 || date +%s%N; git ls-files -z -co --exclude-standard -- $(INPUTS_$(1)) | xargs -0 sha256sum; } 2>&1 | sha256sum | cut -c1-64)
+
+# test-NAME, unless it has passed with these files before. test/tested.txt, which it writes then, is part of the commit.
+# Make executes a line with $(MAKE) also with -n: what writes is a line of its own.
+unless-tested-%:
+	@if [ -z '$(ALL)' ] && grep -qxF '$* $(call fingerprint,$*)' test/tested.txt; then \
+		echo "test-$*: not again, INPUTS_$* of test/inputs.mk are what they were when it passed: $(call fingerprint,$*)"; \
+	else \
+		$(MAKE) --no-print-directory test-$*; \
+	fi
+	@if { $(or $(NEEDS_$*),true); } >/dev/null 2>&1; then \
+		{ grep -v '^$* ' test/tested.txt; echo '$* $(call fingerprint,$*)'; } | LC_ALL=C sort > bin/tested.txt && mv bin/tested.txt test/tested.txt; \
+	fi
 
 test-packaging: ## what is in the archives, packages, image and SBOM of a release
 	cd packaging && $(GO) vet . && $(GO) test -count=1 .
 
 # What a history of test/chaos, or a stage at random of test/fuzz, shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,e2e conformance thirdparty rules smoke)' -- -vet=off -count=1 -timeout 25m -p 2
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout 25m -p 1
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m -p 1 ./test/chaos ./test/fuzz
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,e2e conformance rules smoke)' -- -vet=off -count=1 -timeout 25m -p 2
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout 25m -p 1 -skip '$(OTHER_RELEASE)'
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m -p 1 -skip '$(OTHER_RELEASE)' ./test/chaos ./test/fuzz
+
+# The tests that need stages of another release of Kubernetes.
+OTHER_RELEASE := ^(TestCanary|TestUpgrade|TestUpgradeEmulated|TestUpgradeVersion|TestEveryMove)$$
+
+test-other-release: build tools ## core, and the moves to and from it, of another release of Kubernetes
 	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -vet=off -count=1 -args -kube=1.36
+	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/system -- -vet=off -count=1 -run '$(OTHER_RELEASE)'
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m ./test/chaos -run '$(OTHER_RELEASE)'
+
+test-thirdparty: build ## what "catena stage new" writes, in a module of its own
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m ./test/thirdparty
+
+test-languages: examples ## the stages in TypeScript and Python
+	$(GO) test -vet=off -count=1 ./host/internal/stagecheck -run '$(LANGUAGES)'
 
 test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
 	@$(MAKE) --no-print-directory build tools KUBE=
