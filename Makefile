@@ -45,10 +45,9 @@ SOURCES := host sdk plugins examples test packaging
 UNIT  := ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible
 RACE   = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
-# go test, and up to three tests that fail run once more: among hundreds with dozens of processes each, one can meet a
-# machine that is busy with something else. The summary at the end says what failed first. Data races are not repeated.
-GOTESTSUM = $(GO) tool gotestsum --format=standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
-	--rerun-fails-abort-on-data-race
+# $(call gotestsum,NAME) is go test with a summary. No test is run twice to pass. How long each took is in bin/tests/NAME.json, for "make slowest".
+gotestsum = mkdir -p bin/tests && $(GO) tool gotestsum --format=standard-quiet --hide-summary=skipped --jsonfile-timing-events=bin/tests/$(1).json
+TIMEOUT  ?= 25m
 
 # CHANGED are the packages with files that differ from BASE: from where the branch left the origin's, without an origin from the last commit but one.
 BASE   ?= $(shell git merge-base HEAD origin/HEAD 2>/dev/null || git rev-parse -q --verify HEAD~1)
@@ -58,7 +57,7 @@ UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./plugins/% ./examples/% ./test/c
 FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
 SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
 
-.PHONY: all help programs go-examples python test-all test-other-release test-thirdparty test-languages build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
+.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -177,7 +176,7 @@ clean: ## removes bin
 ##@ Test
 
 # Without a profile (host/default.pgo) all of Kubernetes is compiled once, for bin/catena as for tools and tests.
-test test-all check: export GOFLAGS := $(GOFLAGS) -pgo=off
+test test-all test-busy check: export GOFLAGS := $(GOFLAGS) -pgo=off
 
 test: build programs go-examples python lint test-unit test-e2e $(addprefix unless-tested-,packaging thirdparty languages other-release browser) ## everything that CI runs
 
@@ -198,10 +197,14 @@ lint: ## gofmt, go vet and staticcheck
 	$(GO) vet ./...
 	STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck ./...
 
-test-unit: ## the tests of all packages, without those in test; what compiles quickly under the race detector
+test-unit: unit-fast unit-slow ## the tests of all packages, without those in test; what compiles quickly under the race detector
+
+unit-fast:
 	@[ -n '$(RACE)' ] || echo "no C compiler: the race detector is not run"
-	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-v)' -- -vet=off -skip '$(LANGUAGES)' $(RACE)
-	$(GOTESTSUM) --packages='$(call tests,$(UNIT),-e)' -- -vet=off
+	$(call gotestsum,unit-fast) --packages='$(call tests,$(UNIT),-v)' -- -vet=off -timeout $(TIMEOUT) -skip '$(LANGUAGES)' $(RACE)
+
+unit-slow:
+	$(call gotestsum,unit-slow) --packages='$(call tests,$(UNIT),-e)' -- -vet=off -timeout $(TIMEOUT)
 
 # What costs minutes and depends on little is left out while that is what it was when it passed last.
 # $(call fingerprint,NAME) is that of the files of INPUTS_NAME and of the compiler.
@@ -220,25 +223,36 @@ unless-tested-%:
 		{ grep -v '^$* ' test/tested.txt; echo '$* $(call fingerprint,$*)'; } | LC_ALL=C sort > bin/tested.txt && mv bin/tested.txt test/tested.txt; \
 	fi
 
+slowest: ## the thirty longest tests of the last "make test"
+	@cat bin/tests/*.json | $(GO) tool gotestsum tool slowest --num 30 --threshold 1s | awk '{ print $$3, $$2, $$1 }'
+
 test-packaging: ## what is in the archives, packages, image and SBOM of a release
 	cd packaging && $(GO) vet . && $(GO) test -count=1 .
 
 # What a history of test/chaos, or a stage at random of test/fuzz, shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,e2e conformance rules smoke)' -- -vet=off -count=1 -timeout 25m -p 2
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout 25m -p 1 -skip '$(OTHER_RELEASE)'
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m -p 1 -skip '$(OTHER_RELEASE)' ./test/chaos ./test/fuzz
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,e2e) --packages='$(addprefix ./test/,e2e conformance rules smoke)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 2
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -skip '$(OTHER_RELEASE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos) --packages='$(addprefix ./test/,chaos fuzz)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -skip '$(OTHER_RELEASE)'
+
+# No test may fail because a machine is slow.
+test-busy: build programs go-examples python ## test-unit and test/system beside six busy loops, which have most of the machine
+	@for i in 1 2 3 4 5 6; do sh -c 'while :; do :; done' & loops="$$loops $$!"; done; trap "kill $$loops" EXIT; trap 'exit 1' INT TERM HUP; \
+	$(MAKE) --no-print-directory -k test-unit test-system TIMEOUT=90m
+
+test-system: build programs
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages=./test/system -- -vet=off -count=1 -timeout $(TIMEOUT) -skip '$(OTHER_RELEASE)'
 
 # The tests that need stages of another release of Kubernetes.
 OTHER_RELEASE := ^(TestCanary|TestUpgrade|TestUpgradeEmulated|TestUpgradeVersion|TestEveryMove)$$
 
 test-other-release: build tools ## core, and the moves to and from it, of another release of Kubernetes
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/conformance -- -vet=off -count=1 -args -kube=1.36
-	CATENA_BIN=$(CURDIR)/bin $(GOTESTSUM) --packages=./test/system -- -vet=off -count=1 -run '$(OTHER_RELEASE)'
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m ./test/chaos -run '$(OTHER_RELEASE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,conformance-1.36) --packages=./test/conformance -- -vet=off -count=1 -args -kube=1.36
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system-1.36) --packages=./test/system -- -vet=off -count=1 -run '$(OTHER_RELEASE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos-1.36) --packages=./test/chaos -- -vet=off -count=1 -timeout $(TIMEOUT) -run '$(OTHER_RELEASE)'
 
 test-thirdparty: build ## what "catena stage new" writes, in a module of its own
-	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout 25m ./test/thirdparty
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./test/thirdparty
 
 test-languages: examples ## the stages in TypeScript and Python
 	$(GO) test -vet=off -count=1 ./host/internal/stagecheck -run '$(LANGUAGES)'

@@ -1,7 +1,9 @@
 package sdk
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -27,6 +29,17 @@ func AuditAnnotation(r *http.Request, key, value string) {
 	if _, ok := resp.annotations[key]; !ok {
 		resp.annotations[key] = value
 	}
+}
+
+// SendAudit adds to the audit event of a request that the stage serves what is too large for the head of its response: part is a JSON object as in
+// stagev1.HeaderAudit. It is called before the response begins, and returns when the host has it. The host takes it from stages that are granted keys, or
+// the store's registry.
+func SendAudit(ctx context.Context, e *Env, w http.ResponseWriter, part []byte) error {
+	resp := responseOf(w)
+	if resp == nil || resp.id == "" {
+		return errors.New("the request did not come from the host")
+	}
+	return tellHost(ctx, e, stagev1.HeaderAuditPart, resp.id, part)
 }
 
 // addAnnotations moves the annotations to h, under key. The caller holds the lock.

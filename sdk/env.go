@@ -68,6 +68,8 @@ type Delegate struct {
 	// KubernetesVersion is the minor version of Kubernetes, such as 1.37, as which the stage serves; empty if
 	// it does not describe one, or if the host is older than this field.
 	KubernetesVersion string
+	// Optional says that the server is ready without the delegate: nothing should wait for it for ever.
+	Optional bool
 	// Handler sends requests to the delegate, whatever it claims, with the calling
 	// stage's own identity.
 	Handler http.Handler
@@ -95,7 +97,7 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 	for _, d := range req.GetDelegates() {
 		e.delegates = append(e.delegates, Delegate{
 			Name: d.GetName(), ListedPaths: d.GetListedPaths(), Claims: stagev1.DecodeClaims(d.GetClaims()),
-			KubernetesVersion: d.GetKubernetesVersion(), Handler: toDelegate{proxy: proxy, name: d.GetName()},
+			KubernetesVersion: d.GetKubernetesVersion(), Optional: d.GetOptional(), Handler: toDelegate{proxy: proxy, name: d.GetName()},
 		})
 	}
 	return e

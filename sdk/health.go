@@ -32,7 +32,7 @@ type HealthKinds struct {
 	Startup bool
 	// ServerCheck names a check that the host shows for the whole server, such as etcd.
 	// It passes if the checks with this ServerCheck of all required stages pass. Empty
-	// for a check that is only the stage's own.
+	// for a check that is only the stage's own. It counts for stages that are granted the store's registry, or keys.
 	ServerCheck string
 }
 

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -36,12 +37,17 @@ func (e *Env) sendInitialized(id string) {
 }
 
 func (e *Env) trySendInitialized(ctx context.Context, id string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+hostName+"/", http.NoBody)
+	return tellHost(ctx, e, stagev1.HeaderInitialized, id, nil)
+}
+
+// tellHost sends a message about a request in flight.
+func tellHost(ctx context.Context, e *Env, key, id string, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+hostName+"/", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Authorization", "Bearer "+e.host.Token)
-	r.Header.Set(stagev1.HeaderInitialized, id)
+	r.Header.Set(key, id)
 	resp, err := e.transport.RoundTrip(r)
 	if err != nil {
 		return err

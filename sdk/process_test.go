@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -48,11 +47,10 @@ func TestHostGone(t *testing.T) {
 				stage = stagetest.LaunchProcess(t, command(), stagetest.Options{Config: testConfig{Fail: "hang"}})
 				go func() { _ = stage.Configure() }()
 			}
-			begin := time.Now()
 			stage.LoseHost()
 			eventually(t, "the process ends", stage.Exited)
-			if took := time.Since(begin); took > 15*time.Second || stage.ExitCode() != 3 {
-				t.Errorf("took %v, status %d", took, stage.ExitCode())
+			if code := stage.ExitCode(); code != 3 { // that of an end for this reason
+				t.Errorf("status %d", code)
 			}
 		})
 	}

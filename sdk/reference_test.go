@@ -40,8 +40,8 @@ var topics = []topic{
 // unlisted need no words in the reference.
 var unlisted = []string{
 	"Claim.Covers", "Claim.String", "Duration.MarshalText", "Duration.UnmarshalText", "Duration.String",
-	"NewService",                                      // for tests, see stagetest
-	"HoldResponse", "SetHostHeader", "SetHostTrailer", // for apistage
+	"NewService",                                                   // for tests, see stagetest
+	"HoldResponse", "SetHostHeader", "SetHostTrailer", "SendAudit", // for apistage
 }
 
 // The reference has every exported function, method and field of the environment and

@@ -51,7 +51,7 @@ func (e *Env) validClaims(claims []Claim) bool {
 }
 
 // ListPaths sets the paths that the stage adds to the index at /. It replaces earlier
-// ones, and can be called at any time.
+// ones, and can be called at any time. Those count that the stage claims, and those above them, such as /apis.
 func (e *Env) ListPaths(paths ...string) {
 	e.reports.update(func(r *reportState) { r.setPaths(slices.Clone(paths)) })
 }
@@ -72,7 +72,8 @@ func (e *Env) ReportSizes(sizes []ResourceSize) {
 }
 
 // MuxComplete registers a signal: until the channel is closed, the stage may not have all
-// of its paths, and the host responds with 503 instead of 404 at the end of the chain.
+// of its paths, and the host, if it requires the stage, responds with 503 instead of 404 at the end of the chain. In a process that takes the place of another,
+// requests for discovery and OpenAPI documents of the stage wait for it.
 func (e *Env) MuxComplete(name string, complete <-chan struct{}) {
 	e.register("MuxComplete "+name, func() error {
 		if !e.reports.expect(name) {

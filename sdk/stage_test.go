@@ -264,7 +264,7 @@ func handingOn(env *sdk.Env) map[string]http.HandlerFunc {
 		},
 		"limit": http.MaxBytesHandler(env.Next, limitOfBody).ServeHTTP,
 		"deadline-next": func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
+			ctx, cancel := context.WithDeadline(r.Context(), time.Now())
 			defer cancel()
 			env.Next.ServeHTTP(w, r.WithContext(ctx))
 		},

@@ -12,6 +12,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
 
+	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
@@ -64,22 +65,50 @@ func (h *hostRequest) capture() {
 	audit.AuditContextFrom(h.ctx).ProcessEventStage(h.ctx, auditinternal.StageResponseComplete)
 }
 
-// auditHeader returns the value of stagev1.HeaderAudit, empty if there is
-// nothing to tell.
-func (h *hostRequest) auditHeader() string {
+const (
+	// maxAuditHead is how much of an audit event goes in the head of a response, in bytes: more goes in a message before it.
+	maxAuditHead = 64 << 10
+	// maxUnsentAudit is how much goes in the head if the host takes no message.
+	maxUnsentAudit = 1 << 20
+	// truncated is the annotation of an event without the objects that were in it: that of Kubernetes' audit backends.
+	truncated = "audit.k8s.io/truncated"
+)
+
+// sendAudit sends what there is to tell if it is large. It returns the value of stagev1.HeaderAudit, empty if there is nothing left to
+// tell. Objects that are too large for that are left out: the request has been executed, and does not fail for its audit event.
+func (h *hostRequest) sendAudit() string {
 	h.capture()
-	return h.captured.header()
+	text := h.captured.encode()
+	if len(text) <= maxAuditHead {
+		return header.EscapeJSON(text)
+	}
+	if err := sdk.SendAudit(h.ctx, h.env, h.original, text); err == nil {
+		return ""
+	}
+	if value := header.EscapeJSON(text); len(value) <= maxUnsentAudit {
+		return value
+	}
+	cut := h.captured
+	cut.RequestObject, cut.ResponseObject, cut.Annotations = nil, nil, maps.Clone(cut.Annotations)
+	if cut.Annotations == nil {
+		cut.Annotations = map[string]string{}
+	}
+	cut.Annotations[truncated] = "true"
+	return cut.header()
 }
 
-func (c *auditResult) header() string {
+func (c *auditResult) header() string { return header.EscapeJSON(c.encode()) }
+
+// encode returns the JSON text, empty if there is nothing to tell.
+func (c *auditResult) encode() []byte {
 	if c.empty() {
-		return ""
+		return nil
 	}
 	encoded, err := json.Marshal(c)
 	if err != nil {
-		return ""
+		return nil
 	}
-	return header.EscapeJSON(encoded)
+	return encoded
 }
 
 func (c *auditResult) empty() bool {

@@ -52,7 +52,7 @@ func withTracing(handler http.Handler, provider tracing.TracerProvider) http.Han
 // withHostContext restores the request's context from the host's headers.
 func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := &hostRequest{original: w}
+		h := &hostRequest{env: a.env, original: w}
 		ctx := context.WithValue(r.Context(), hostRequestKey{}, h)
 		if r.Header.Get(stagev1.HeaderUser) != "" {
 			ctx = request.WithUser(ctx, hostUser{ctx})
@@ -115,6 +115,7 @@ func receivedAt(micros string) time.Time {
 
 // hostRequest is one request from the host.
 type hostRequest struct {
+	env *sdk.Env
 	// original is the writer of the host's request, without any filter.
 	original http.ResponseWriter
 	ctx      context.Context

@@ -241,3 +241,28 @@ func TestWatchesAreToldToEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where the host takes no message, objects come in the head of the response as long as they fit, and the request does not fail for them.
+func TestLargeAuditPart(t *testing.T) {
+	t.Parallel()
+	for size, whole := range map[int]bool{32 << 10: true, 128 << 10: true, 2 << 20: false} {
+		stage := stagetest.Start(t, apiStage(handle(func(w http.ResponseWriter, r *http.Request) {
+			audit.LogRequestPatch(r.Context(), []byte(`"`+strings.Repeat("x", size)+`"`))
+			w.WriteHeader(http.StatusAccepted)
+		})), stagetest.Options{})
+		response := ask(t, stage, "/own", map[string]string{stagev1.HeaderAuditLevel: "RequestResponse"})
+		if response.StatusCode != http.StatusAccepted {
+			t.Errorf("%d bytes: %s", size, response.Status)
+		}
+		var got struct {
+			Annotations   map[string]string
+			RequestObject json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(response.Header.Get(stagev1.HeaderAudit)), &got); err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if (len(got.RequestObject) > size) != whole || (got.Annotations["audit.k8s.io/truncated"] == "true") == whole {
+			t.Errorf("%d bytes: an object of %d bytes, and %v", size, len(got.RequestObject), got.Annotations)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (h *hostRequest) finish() {
 	if value := durations(h.sent); value != "" {
 		sdk.SetHostHeader(h.original, stagev1.HeaderLatency, value)
 	}
-	if value := h.auditHeader(); value != "" {
+	if value := h.sendAudit(); value != "" {
 		sdk.SetHostHeader(h.original, stagev1.HeaderAudit, value)
 	}
 }

@@ -45,4 +45,5 @@ const (
 	HeaderNext         = header.Next
 	HeaderDelegate     = header.Delegate
 	HeaderInitialized  = header.Initialized
+	HeaderAuditPart    = header.AuditPart
 )

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 )
@@ -17,7 +18,8 @@ import (
 // which lies between those of the writes of the same client before and after it.
 type change struct {
 	name, value string
-	version     uint64 // 0 of a deletion
+	version     uint64    // 0 of a deletion
+	uid         types.UID // of the object: a late request may create one of the same name after the deletion
 }
 
 // missed returns an error for each of the changes of one client, in their order, that the
@@ -33,8 +35,8 @@ func (s *stream) missed(changes []change, stored map[string]unstructured.Unstruc
 		if c.value == gone {
 			err = s.missedDeletion(c.name, before, next(changes[i:]))
 		} else {
-			_, there := stored[c.name]
-			err, before = s.missedWrite(c, there), c.version
+			o, there := stored[c.name]
+			err, before = s.missedWrite(c, there && o.GetUID() == c.uid), c.version
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -105,7 +107,13 @@ func (s *stream) String() string {
 
 // The recorder detects each kind of omission.
 func TestStreamOfAnInformer(t *testing.T) {
-	writes := []change{{"a", "0", 3}, {"a", "1", 5}, {"a", gone, 0}, {"b", "0", 9}}
+	writes := []change{{"a", "0", 3, "a"}, {"a", "1", 5, "a"}, {"a", gone, 0, ""}, {"b", "0", 9, "b"}}
+	stored := map[string]unstructured.Unstructured{}
+	for name, uid := range map[string]types.UID{"a": "another", "b": "b"} {
+		o := newConfigMap(name, "0")
+		o.SetUID(uid)
+		stored[name] = *o
+	}
 	for name, tc := range map[string]struct {
 		sent string // per word: list or watch at a version, or an event
 		want string // in the error; "" is none
@@ -114,6 +122,7 @@ func TestStreamOfAnInformer(t *testing.T) {
 		"all, over two watches":   {"list@1 watch@1 +a0@3 watch@3 +a1@5 -a@7 +b0@9", ""},
 		"all, some twice":         {"list@1 watch@1 +a0@3 +a1@5 watch@3 +a1@5 -a@7 +b0@9", ""},
 		"relist after a gap":      {"list@1 watch@1 +a0@3 list@7 watch@7 +b0@9", ""},
+		"relist after deletion":   {"list@1 watch@1 list@8 watch@8 +b0@9", ""},
 		"relist by watching":      {"list@1 watch@1 +a0@3 initial bookmark@8 +b0@9", ""},
 		"initial events":          {"initial +a1@5 bookmark@6 -a@7 +b0@9", ""},
 		"bookmarks":               {"list@1 watch@1 bookmark@2 +a0@3 bookmark@3 +a1@5 -a@7 +b0@9", ""},
@@ -132,7 +141,7 @@ func TestStreamOfAnInformer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStream()
 			s.play(tc.sent)
-			err := errors.Join(append(s.problems, s.missed(writes, map[string]unstructured.Unstructured{"b": {}}))...)
+			err := errors.Join(append(s.problems, s.missed(writes, stored))...)
 			if tc.want == "" && err != nil {
 				t.Errorf("got %v", err)
 			}

@@ -93,11 +93,12 @@ func (c *clients) wrote(o object, value string, err error) {
 
 // changed records an acknowledged write. A deletion has no stored object.
 func (c *clients) changed(gvr schema.GroupVersionResource, writer, name, value string, stored *unstructured.Unstructured) {
-	var version uint64
+	made := change{name: name, value: value}
 	if stored != nil {
-		version, _ = strconv.ParseUint(stored.GetResourceVersion(), 10, 64)
+		made.version, _ = strconv.ParseUint(stored.GetResourceVersion(), 10, 64)
+		made.uid = stored.GetUID()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changes[gvr][writer] = append(c.changes[gvr][writer], change{name, value, version})
+	c.changes[gvr][writer] = append(c.changes[gvr][writer], made)
 }

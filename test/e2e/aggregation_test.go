@@ -14,7 +14,7 @@ import (
 // An extension API server works through the aggregator, and its death is its own.
 func TestAggregation(t *testing.T) {
 	t.Parallel()
-	s, err := startSystem(t.Context(), (*system).startControllers)
+	s, err := startSystem(t.Context(), cluster.Options{}, (*system).startControllers)
 	if err != nil {
 		t.Fatal(err)
 	}

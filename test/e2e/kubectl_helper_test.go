@@ -21,7 +21,7 @@ import (
 // kubectl is a user's kubectl, in a namespace of the test's own.
 type kubectl struct {
 	t         *testing.T
-	path      string
+	home      string // of its caches
 	config    string // path of the kubeconfig
 	namespace string
 	env       []string
@@ -58,12 +58,7 @@ func (s *system) kubectlAs(t *testing.T, user string) *kubectl {
 
 func newKubectl(t *testing.T, config string) *kubectl {
 	t.Helper()
-	path, err := cluster.Tool("kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := t.TempDir() // its own caches
-	return &kubectl{t: t, path: path, config: config, namespace: "default", env: []string{"HOME=" + home}}
+	return &kubectl{t: t, home: t.TempDir(), config: config, namespace: "default"}
 }
 
 // with returns a copy that uses another kubeconfig in the same namespace.
@@ -88,8 +83,11 @@ func (k *kubectl) setenv(env string) *kubectl {
 }
 
 func (k *kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, k.path, append([]string{"--kubeconfig", k.config, "--namespace", k.namespace}, args...)...)
-	cmd.Env = append(cmd.Environ(), k.env...)
+	cmd, err := cluster.Kubectl(ctx, k.home, k.config, append([]string{"--namespace", k.namespace}, args...)...)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, k.env...)
 	return cmd
 }
 

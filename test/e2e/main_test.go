@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 const (
@@ -25,6 +26,9 @@ const (
 	timeout = 3 * time.Minute
 	// patiently makes kubectl wait as long, and end before it is killed.
 	patiently = "--timeout=170s"
+	// patientRequests has kubectl wait as long for each response. For the OpenAPI document of v2, which the server merges when it is asked for
+	// it, kubectl waits 32 seconds otherwise; it validates by that what cannot be patched.
+	patientRequests = "--request-timeout=170s"
 )
 
 func TestMain(m *testing.M) {
@@ -49,7 +53,7 @@ var stopShared = func(bool) error { return nil }
 
 // startShared starts the cluster of all tests that leave it as it was.
 var startShared = sync.OnceValues(func() (*system, error) {
-	s, err := startSystem(context.Background(), (*system).startControllers, (*system).startScheduler, (*system).startFirstNode)
+	s, err := startSystem(context.Background(), cluster.Options{}, (*system).startControllers, (*system).startScheduler, (*system).startFirstNode)
 	if err == nil {
 		stopShared = s.stop
 	}

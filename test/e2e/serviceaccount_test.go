@@ -61,7 +61,7 @@ func TestServiceAccountToken(t *testing.T) {
 
 	// Its TokenReview says the same, and a token for another audience is not for the API.
 	review := fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":%q}}`, k.run("create", "token", "robot"))
-	if got := k.pipe(review, "create", "-f", "-", "-o", "jsonpath={.status.authenticated} {.status.user.username}"); got != "true "+user {
+	if got := k.pipe(review, "create", patientRequests, "-f", "-", "-o", "jsonpath={.status.authenticated} {.status.user.username}"); got != "true "+user {
 		t.Errorf("TokenReview says %q", got)
 	}
 	foreign := s.withToken(k, k.run("create", "token", "robot", "--audience=elsewhere"))

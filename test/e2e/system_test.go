@@ -32,8 +32,8 @@ type system struct {
 }
 
 // startSystem starts Catena and then the parts.
-func startSystem(ctx context.Context, parts ...func(*system, context.Context) error) (*system, error) {
-	c, err := cluster.StartCatena(ctx, cluster.Options{})
+func startSystem(ctx context.Context, o cluster.Options, parts ...func(*system, context.Context) error) (*system, error) {
+	c, err := cluster.StartCatena(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// others is how long a request that is none of the stages' at random may take.
-	others = 10 * time.Second
+	// others is how long a request that is none of the stages' at random may take: no longer than the server gives each.
+	others = time.Minute
 	// forgetting is how long the host may take to forget stages that are removed.
 	forgetting = 2 * time.Minute
 	// memory is what the host and Kubernetes' stages may use together.

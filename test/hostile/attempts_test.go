@@ -272,6 +272,13 @@ var kernelAttempts = []attempt{
 	{"a sibling's environment", func(a *attacker) string { return read(fmt.Sprintf("/proc/%d/environ", a.Victim)) }},
 	{"a signal to a sibling", func(a *attacker) string { return done(syscall.Kill(a.Victim, 0)) }},
 	{"tracing a sibling", func(a *attacker) string { return trace(a.Victim) }},
+	{"the process group of a sibling", func(a *attacker) string {
+		child, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: a.Victim}})
+		if err == nil {
+			_, err = child.Wait()
+		}
+		return done(err)
+	}},
 	{"a signal to the host", func(a *attacker) string { return done(syscall.Kill(a.HostPID, 0)) }},
 	{"tracing the host", func(a *attacker) string { return trace(a.HostPID) }},
 	{"the network", func(a *attacker) string { return cmp.Or(connect("tcp", a.Host), connect("udp", a.Host)) }},

@@ -9,10 +9,12 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +35,7 @@ const (
 	forging    = "lines of the log in the host's name"
 	largeHeads = "the host's memory, by 40 heads of 16 MiB"
 	crowding   = "the host's descriptors, by 20,000 connections"
+	flooding   = "the sockets of others, by 64 threads that connect to its own"
 	hogging    = "more memory than its limit"
 	spawning   = "stopping the host by 1,000 processes"
 	staying    = "processes that outlive the stage"
@@ -41,13 +44,13 @@ const (
 
 // hostHarms are the host's to prevent, kernelHarms the kernel's.
 var (
-	hostHarms   = []string{posing, expired, forging, largeHeads, crowding, hogging, spawning}
+	hostHarms   = []string{posing, expired, forging, largeHeads, crowding, flooding, hogging, spawning}
 	kernelHarms = []string{staying, outliving}
 )
 
 // harm is what a stage does to others. The host, which is gone after it, is not harmed here: see outlive.
 var harm = []func(r *run, t *testing.T, stage string, got got){
-	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).hog, (*run).spawn,
+	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).flood, (*run).hog, (*run).spawn,
 }
 
 // send makes a request as an administrator, and returns the status and the body.
@@ -229,6 +232,40 @@ func (r *run) crowd(t *testing.T, stage string, got got) {
 	got[crowding] = r.responds(t)
 }
 
+// flood has a stage connect to its socket all the time. The socket of another stage takes connections as ever.
+func (r *run) flood(t *testing.T, stage string, got got) {
+	got[flooding] = ""
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if code, body, err := r.order(t.Context(), stage, "flood", order{Count: 64, Seconds: 5}); code != http.StatusOK {
+			t.Errorf("flood of %s: %d %s, %v", stage, code, body, err)
+		}
+	}()
+	socket, asked := filepath.Join(r.DataDir(), "run", "core.host.sock"), 0
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	for {
+		select {
+		case <-ended:
+			if asked == 0 {
+				t.Error("nothing was asked for meanwhile")
+			}
+			return
+		default:
+		}
+		resp, err := client.Get("http://host/")
+		if err != nil {
+			got[flooding] = err.Error()
+			<-ended
+			return
+		}
+		resp.Body.Close()
+		asked++
+	}
+}
+
 // memoryOf returns the bytes of memory that a process has to itself.
 func memoryOf(pid int) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -260,6 +297,11 @@ func (r *run) spawn(t *testing.T, stage string, got got) {
 	if r.must(t, stage, "use", order{Token: token}, &who); who == "" {
 		t.Errorf("the token of %s is refused", stage)
 	}
+	for _, other := range r.names {
+		if r.must(t, other, "use", order{Token: token}, &who); other != stage && who != "" {
+			t.Errorf("%s is %s by the token of %s", other, who, stage)
+		}
+	}
 	r.must(t, stage, "spawn", order{Count: 1000, Seconds: mark.String()}, &failed)
 	if failed != "" {
 		t.Errorf("%s cannot start processes: %s", stage, failed)
@@ -272,9 +314,8 @@ func (r *run) spawn(t *testing.T, stage string, got got) {
 	if out, err := r.Command(t.Context(), "swap", stage); err != nil {
 		t.Errorf("swap %s: %v %s", stage, err, out)
 	}
-	got[staying], got[expired] = mark.left(), ""
-	const drained = 10 * time.Second
-	if !within(drained, drained/500, func() bool { r.must(t, stage, "use", order{Token: token}, &who); return who == "" }) {
+	got[staying], got[expired] = mark.left(patience), ""
+	if !within(patience, patience/5000, func() bool { r.must(t, stage, "use", order{Token: token}, &who); return who == "" }) {
 		got[expired] = who
 	}
 }
@@ -298,9 +339,13 @@ func (r *run) outlive(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	<-r.Process().Done
+	// What nothing ends stays, so that this time passes.
+	within(20*time.Second, patience/1000, func() bool {
+		return !slices.ContainsFunc(slices.Collect(maps.Values(marks)), func(m mark) bool { return len(m.processes()) > 0 })
+	})
 	left := map[string]string{}
 	for stage, mark := range marks {
-		left[stage] = mark.left()
+		left[stage] = mark.left(0)
 	}
 	ended := func() bool {
 		maps.DeleteFunc(children, func(pid int, _ string) bool { return commandLine(pid) == "" })
@@ -348,10 +393,9 @@ func commandLine(pid int) string {
 	return string(text)
 }
 
-// left returns what is left after a few seconds, and ends it.
-func (m mark) left() string {
-	const grace = 3 * time.Second
-	if within(grace, grace/20, func() bool { return len(m.processes()) == 0 }) {
+// left returns what is left after a time, and ends it.
+func (m mark) left(grace time.Duration) string {
+	if within(grace, patience/5000, func() bool { return len(m.processes()) == 0 }) {
 		return ""
 	}
 	left := m.processes()

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,8 +79,9 @@ type run struct {
 	*cluster.Catena
 	site *site
 	// names are those of the hostile stages.
-	names []string
-	ended bool
+	names     []string
+	isolation string
+	ended     bool
 }
 
 // limit is the memory that a hostile stage may use, in MiB.
@@ -86,7 +89,7 @@ const limit = 384
 
 func start(t *testing.T, uid int, isolation, grants string, m machine) (*run, error) {
 	t.Helper()
-	r := &run{site: newSite(t, uid, m), names: []string{inGo}}
+	r := &run{site: newSite(t, uid, m), names: []string{inGo}, isolation: isolation}
 	stage := func(delegate string) string {
 		return fmt.Sprintf(`{"lock":"off","delegate":%q,"isolation":%q,"grants":%s,"limits":{"memory":"%dMi"}}`, delegate, isolation, grants, limit)
 	}
@@ -147,6 +150,29 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// tellsWhatIsolates checks that status and metrics say whether the stages are isolated.
+func (r *run) tellsWhatIsolates(t *testing.T) {
+	t.Helper()
+	isolated := r.isolation != "off"
+	status, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, metrics, err := send(t.Context(), r.Config(cluster.Admin), http.MethodGet, "/metrics", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range status.Stages {
+		if !slices.Contains(r.names, s.Stage) {
+			continue
+		}
+		measured := strings.Contains(metrics, fmt.Sprintf("catena_stage_isolated{means=\"mnt\",stage=%q} 1\n", s.Stage))
+		if slices.Contains(s.Isolation, "mnt") != isolated || measured != isolated { // with a namespace for files come all others
+			t.Errorf("%s, isolated %t: by %q, in the metrics %t", s.Stage, isolated, s.Isolation, measured)
+		}
+	}
+}
+
 // TestHostileOnOtherMachines shows what a stage gets that is isolated by the means of machines which lack some.
 func TestHostileOnOtherMachines(t *testing.T) {
 	table := newTable(t, machineColumns(), machineRows())
@@ -203,6 +229,9 @@ func (r *run) tryAll(t *testing.T) map[string]got {
 		for _, do := range harm {
 			do(r, t, name, all[name])
 		}
+	}
+	if r.isolatedByAll(t) { // after swaps and restarts
+		r.tellsWhatIsolates(t)
 	}
 	for name, result := range r.outlive(t) {
 		all[name][outliving] = result

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk"
@@ -13,11 +14,13 @@ import (
 // TestMain runs the tests, or a stage: the test binary is also the stage in Go, and one that
 // poses as another.
 func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
+	switch name := filepath.Base(os.Args[0]); name {
 	case "catena-stage-hostile":
 		sdk.Main(sdk.Stage{Name: "hostile", Needs: &sdk.Needs{}, New: newStage})
 	case "catena-stage-poser":
 		sdk.Main(sdk.Stage{Name: "core", Needs: &sdk.Needs{}, New: newStage})
+	case "catena-stage-" + forgerUp, "catena-stage-" + forgerDown:
+		sdk.Main(sdk.Stage{Name: strings.TrimPrefix(name, "catena-stage-"), Needs: &sdk.Needs{}, Config: forgerConfig{}, New: newForger})
 	case "catena":
 		fail(machine(filepath.Base(filepath.Dir(os.Args[0]))).run())
 	case responder:

@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -56,7 +57,7 @@ func newStage(env *sdk.Env) (http.Handler, error) {
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o order
 	do := map[string]func(http.ResponseWriter, *http.Request, order) any{
-		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
+		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "flood": s.flood, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
 	}[path.Base(r.URL.Path)]
 	if do == nil || !strings.HasPrefix(r.URL.Path, "/hostile/") {
 		http.Error(w, "taken over", http.StatusOK)
@@ -147,6 +148,26 @@ func (s *stage) crowd(_ http.ResponseWriter, _ *http.Request, o order) any {
 			s.crowded = s.crowded[1:]
 		}
 	}
+	return ""
+}
+
+// flood connects to the host, and closes the connections, by many threads at once.
+func (s *stage) flood(_ http.ResponseWriter, r *http.Request, o order) any {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range o.Count {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if conn, err := net.Dial("unix", s.env.Host().Socket); err == nil {
+					_ = conn.Close()
+				}
+			}
+		})
+	}
+	wait(o, ctx.Done())
+	cancel()
+	all.Wait()
 	return ""
 }
 

@@ -15,7 +15,7 @@ import (
 // uncontained are the functions of the host with a goroutine, or a call of a handler, whose panic ends the host: none of them is about one
 // stage or one connection, or what they call contains it.
 var uncontained = map[string]string{
-	"admin.Serve":              "net/http",
+	"admin.serveSocket":        "net/http",
 	"front.Run":                "Kubernetes' server",
 	"front.Hops":               "counters of this process",
 	"front.followShutdown":     "waits",
@@ -35,7 +35,7 @@ var uncontained = map[string]string{
 	"relay.notFound":           "is called by a handler",
 	"server.buildChain":        "systemd's notifications; the end by force",
 	"server.drainStages":       "waits",
-	"server.listenForStages":   "net/http",
+	"server.serveCalls":        "net/http",
 	"server.runFront":          "Kubernetes' server",
 	"store.Open":               "looks at the data directory",
 	"store.close":              "the end of etcd",

@@ -3,8 +3,6 @@ package smoke
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -26,53 +24,49 @@ func TestSmoke(t *testing.T) {
 			_ = c.Stop(true)
 		}
 	})
-	kubectl := kubectlFor(t, c)
-	kubectl(ctx, "create", "configmap", "smoke", "--from-literal=key=value")
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := c.Kubectl(ctx, t.TempDir(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	kubectl("create", "configmap", "smoke", "--from-literal=key=value")
 
-	before := c.Stages()
+	serving := func(stage string) int { // the process that a swap has replaced may be there still
+		status, err := c.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range status.Stages {
+			if st.Stage == stage {
+				return st.PID
+			}
+		}
+		return 0
+	}
+	core, extensions := serving("core"), serving("extensions")
 	if _, err := c.Command(ctx, "swap", "core"); err != nil {
 		t.Fatal(err)
 	}
-	if now := c.Stages()["core"]; now == before["core"] {
+	if serving("core") == core {
 		t.Error("core has the process that it had before the swap")
 	}
-	if got := kubectl(ctx, "get", "configmap", "smoke", "-o", "jsonpath={.data.key}"); got != "value" {
+	if got := kubectl("get", "configmap", "smoke", "-o", "jsonpath={.data.key}"); got != "value" {
 		t.Errorf("after the swap the value is %q", got)
 	}
 
-	if err := syscall.Kill(before["extensions"], syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(extensions, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	kubectl(ctx, "get", "customresourcedefinitions")
-	if now := c.Stages()["extensions"]; now == before["extensions"] {
+	kubectl("get", "customresourcedefinitions")
+	if serving("extensions") == extensions {
 		t.Error("extensions has the process that was killed")
 	}
 
 	stopped = true
 	if err := c.Stop(t.Failed()); err != nil {
 		t.Error(err)
-	}
-}
-
-// kubectlFor returns a function that runs kubectl as an administrator. It has to succeed.
-func kubectlFor(t *testing.T, c *cluster.Catena) func(ctx context.Context, args ...string) string {
-	t.Helper()
-	kubeconfig, err := c.Kubeconfig(cluster.Admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := cluster.Tool("kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(ctx context.Context, args ...string) string {
-		t.Helper()
-		cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", kubeconfig, "--cache-dir", c.Dir + "/kubectl"}, args...)...)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("kubectl %v: %v", args, err)
-		}
-		return string(out)
 	}
 }

@@ -87,7 +87,7 @@ func TestCanary(t *testing.T) {
 	begin := func(share string) {
 		t.Helper()
 		r := command("swap", "core", "--binary", filepath.Join(bin, "kube-1.36", "catena-stage-core"), "--allow", vanishing+"/v1",
-			"--canary", share, "--by", "user", "--for", "1h", "--rollback-on", "errors=1%,latency=1000%,health")
+			"--canary", share, "--by", "user", "--for", "1h", "--rollback-on", "errors=1%,latency=10000%,health")
 		if !strings.Contains(r.stdout, share+" of the requests, by user, go to ") || !strings.Contains(r.stdout, "and with it aggregator") {
 			t.Errorf("%s", r.stdout)
 		}

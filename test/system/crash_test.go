@@ -14,39 +14,12 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// A stage that is killed comes back by itself, and the others do not notice. A stage
-// that is suspended is unhealthy within seconds, and then killed and replaced.
-func TestStagesKilled(t *testing.T) {
+// A stage that is suspended is unhealthy within seconds, and then killed and replaced, and the others do not notice.
+func TestStageSuspended(t *testing.T) {
 	t.Parallel()
 	c := catena(t, cluster.Options{})
 	l := startLoad(t, c.Server)
 	l.awaitWrites(t, 5)
-	for _, stage := range []string{"aggregator", "core", "extensions"} {
-		before := c.Stages()
-		began := time.Now()
-		if err := syscall.Kill(before[stage], syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, stage+" is back", func() bool {
-			now := c.Stages()[stage]
-			return now != 0 && now != before[stage] && do(t, c.Config(cluster.Admin), http.MethodGet, existing(stage), "").code == 200
-		})
-		eventually(t, "the server is ready", func() bool { return do(t, c.Config(cluster.Admin), http.MethodGet, "/readyz", "").code == 200 },
-			func() string { return do(t, c.Config(cluster.Admin), http.MethodGet, "/readyz?verbose", "").body })
-		t.Logf("%s was back after %s", stage, time.Since(began).Round(time.Millisecond))
-		l.awaitWrites(t, 3)
-		for other, pid := range before {
-			if other == stage {
-				continue
-			}
-			if now := c.Stages()[other]; now != pid {
-				t.Errorf("when %s was killed, %s became another process", stage, other)
-			}
-			if f := l.failed(other, began); len(f) > 0 {
-				t.Errorf("when %s was killed, %d reads of %s failed: %v", stage, len(f), other, f[0])
-			}
-		}
-	}
 	suspend(t, c, l)
 	l.stop()
 	l.verify(t)
@@ -63,10 +36,9 @@ func suspend(t *testing.T, c *cluster.Catena, l *load) {
 	var endpoints sync.WaitGroup // all at once, before the stage is replaced
 	for _, endpoint := range []string{"/readyz", "/livez", "/healthz"} {
 		endpoints.Go(func() {
-			asked := time.Now()
 			a := do(t, c.Config(cluster.Admin), http.MethodGet, endpoint+"?verbose", "")
-			if took := time.Since(asked); a.code == 200 || !strings.Contains(a.body, "[-]extensions/") || took > 10*time.Second {
-				t.Errorf("%s of a server with a suspended stage: %d after %s\n%s", endpoint, a.code, took, a.body)
+			if a.code == 200 || !strings.Contains(a.body, "[-]extensions/") { // as it would be if it waited for another process
+				t.Errorf("%s of a server with a suspended stage: %d\n%s", endpoint, a.code, a.body)
 			}
 		})
 	}
@@ -161,78 +133,4 @@ func names(t *testing.T, list string) []string {
 		names = append(names, o.Metadata.Name)
 	}
 	return names
-}
-
-// gracefulEnd is how long the end may take on a busy machine: less than clients' requests,
-// watches and connections last.
-const gracefulEnd = 20 * time.Second
-
-// SIGTERM lets requests finish and ends watches and upgraded connections, within seconds.
-func TestGracefulEnd(t *testing.T) {
-	t.Parallel()
-	c := catena(t, cluster.Options{
-		ConfigFile: write(t, "catena.yaml", strings.Replace(longChain, "  core: {delegate: wardle}\n", "  core: {delegate: extensions}\n", 1)),
-		PluginDirs: []string{plugins(t, "front", "middle", "behind")},
-		Set:        []string{"stages.wardle=null"},
-	})
-	admin := c.Config(cluster.Admin)
-	hook := startWebhook(t)
-	apply(t, c.Server, hook.configuration())
-	slow := func(name string) string {
-		return fmt.Sprintf(`{"metadata": {"name": %q, "labels": {"slow": "yes"}}}`, name)
-	}
-	const maps = "/api/v1/namespaces/default/configmaps"
-	eventually(t, "the webhook is asked", func() bool {
-		do(t, admin, http.MethodPost, maps+"?dryRun=All", slow("try"))
-		return hook.asked.Load() > 0
-	})
-
-	watches := map[string]<-chan error{}
-	for _, path := range []string{maps + "?watch=1", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?watch=1", "/apis/apiregistration.k8s.io/v1/apiservices?watch=1"} {
-		resp := send(t, admin, http.MethodGet, path, "", nil)
-		watches[path] = drained(resp)
-	}
-	upgraded := dial(t, c.Server)
-	upgraded.send("GET " + execOf("front") + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\n")
-	if resp := upgraded.response("GET"); resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(resp.Status)
-	}
-	asked := hook.asked.Load()
-	created := make(chan response, 1)
-	go func() {
-		defer close(created)
-		created <- do(t, admin, http.MethodPost, maps, slow("in-flight"))
-	}()
-	eventually(t, "a request is in flight", func() bool { return hook.asked.Load() > asked })
-
-	began := time.Now()
-	if err := c.Process().Stop(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > gracefulEnd {
-		t.Errorf("the end took %s", took)
-	}
-	if a := <-created; a.code != http.StatusCreated {
-		t.Errorf("the request in flight got %d %s", a.code, a.body)
-	}
-	for path, end := range watches {
-		if err := <-end; err != nil {
-			t.Errorf("the watch of %s was broken off: %v", path, err)
-		}
-	}
-	if _, err := upgraded.in.ReadByte(); err == nil || isTimeout(err) {
-		t.Errorf("the upgraded connection is still there: %v", err)
-	}
-	if left := socketsBelow(c.DataDir()); len(left) > 0 {
-		t.Errorf("sockets are left: %q", left)
-	}
-	if left := processesOf(c.DataDir()); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if a := do(t, c.Config(cluster.Admin), http.MethodGet, maps+"/in-flight", ""); a.code != 200 {
-		t.Errorf("what was created at the end: %d", a.code)
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -254,16 +253,14 @@ func forwards(t *testing.T, s *cluster.Server) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "forwarded") }))
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	path, err := cluster.Tool("kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
 	config, err := s.Kubeconfig(cluster.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, "--kubeconfig", config, "port-forward", "pod/pod", ":"+port)
-	cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir())
+	cmd, err := cluster.Kubectl(t.Context(), t.TempDir(), config, "port-forward", "pod/pod", ":"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
 	out := &lockedBuffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {

@@ -189,11 +189,11 @@ func TestSnapshotOfADestroyedHost(t *testing.T) {
 	if err := os.WriteFile(old, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kubectl, err := cluster.Tool("kubectl")
+	cmd, err := cluster.Kubectl(t.Context(), t.TempDir(), old, "--server", c.URL, "get", "namespaces")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, message, code := result(t, kubectl, "--kubeconfig", old, "--server", c.URL, "get", "namespaces"); code != 0 {
-		t.Errorf("admin.kubeconfig of before: %s", message)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("admin.kubeconfig of before: %v %s", err, out)
 	}
 }

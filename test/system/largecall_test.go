@@ -14,7 +14,7 @@ func TestLargeCallsOfStages(t *testing.T) {
 	t.Parallel()
 	l := theLong(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(l.DataDir(), "run", "host.sock"))
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(l.DataDir(), "run", "core.host.sock"))
 	}}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://host/", nil)
 	if err != nil {

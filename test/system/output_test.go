@@ -74,7 +74,9 @@ func TestServeOutput(t *testing.T) {
 			t.Errorf("stage %s: process %s is none of the host's %v", name, m[0][1], children)
 		}
 	}
-	pasted(t, dir, text)
+	if out := pasted(t, dir, []byte(text)); !strings.Contains(out, "/readyz") {
+		t.Errorf("what is pasted prints %q", out)
+	}
 
 	if err := syscall.Kill(cmd.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -92,19 +94,34 @@ func TestServeOutput(t *testing.T) {
 	}
 }
 
-// pasted runs what is to be pasted, in the directory in which the server was started. There
-// are no namespaces in this chain, so kubectl asks for what there is.
-func pasted(t *testing.T, dir, text string) {
+// pasteLines are the two lines that "catena serve" prints for another terminal.
+var pasteLines = regexp.MustCompile(`(?m)^ready after \S+; in another terminal:\n\n  (export KUBECONFIG=\S+)\n  (kubectl get (?:namespaces|--raw /))\n\n`)
+
+// In a chain with core, what is to be pasted shows namespaces, from any directory.
+func TestServeOutputWithCore(t *testing.T) {
+	t.Parallel()
+	if out := pasted(t, t.TempDir(), read(theLong(t).Process().Log)); !regexp.MustCompile(`(?m)^default +Active +`).MatchString(out) {
+		t.Errorf("what is pasted prints %q", out)
+	}
+}
+
+// pasted runs what is to be pasted, and returns what it prints.
+func pasted(t *testing.T, dir string, printed []byte) string {
 	t.Helper()
 	kubectl, err := cluster.Tool("kubectl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, lines, _ := strings.Cut(text, "in another terminal:\n")
-	cmd := exec.Command("sh", "-e", "-c", strings.ReplaceAll(lines, "get --raw /", "get --raw /readyz"))
+	lines := pasteLines.FindSubmatch(printed)
+	if lines == nil {
+		t.Fatalf("nothing to paste in\n%s", printed)
+	}
+	cmd := exec.Command("sh", "-e", "-c", string(lines[1])+"\n"+string(lines[2]))
 	cmd.Dir = dir
 	cmd.Env = append(cluster.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
-	if b, err := cmd.CombinedOutput(); err != nil || string(b) != "ok" {
-		t.Errorf("what is pasted gives %q, %v", b, err)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("what is pasted gives %q, %v", out, err)
 	}
+	return string(out)
 }

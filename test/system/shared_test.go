@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -41,6 +40,7 @@ type long struct {
 	config, plugins string
 	auditLog        string
 	spans           *collector
+	askers          sync.Once
 }
 
 // longCatena is shared by the tests that do no harm to it.
@@ -183,23 +183,11 @@ func clientset(t *testing.T, s *cluster.Server, user string) kubernetes.Interfac
 // kubectl runs kubectl as the administrator and returns its standard output.
 func kubectl(t *testing.T, s *cluster.Server, args ...string) string {
 	t.Helper()
-	path, err := cluster.Tool("kubectl")
+	out, err := s.Kubectl(context.Background(), t.TempDir(), args...) // also when the test has ended
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := s.Kubeconfig(cluster.Admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, append([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}, args...)...)
-	cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir()) // without preferences of somebody's own
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, out, stderr.String())
-	}
-	return string(out)
+	return out
 }
 
 // apply sends a manifest with kubectl.

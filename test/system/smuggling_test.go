@@ -30,7 +30,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:auth
 // letAsk waits until bob may ask the test stages.
 func letAsk(t *testing.T, l *long) {
 	t.Helper()
-	apply(t, l.Server, askers)
+	l.askers.Do(func() { apply(t, l.Server, askers) })
 	eventually(t, "bob may ask", func() bool { return do(t, l.Config(cluster.Bob), http.MethodGet, "/stage/front", "").code == 200 })
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -49,49 +48,6 @@ func TestLockedDataFolder(t *testing.T) {
 	first.stop(t)
 	s.nothingLeft(t)
 	s.works(t, s.args()...)
-}
-
-func TestReadOnlyDataFolder(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	mount(t, s.data, "tmpfs", syscall.MS_RDONLY, "")
-	s.refused(t, runCatena(t, s.args()...), s.data, "read-only file system")
-	if err := syscall.Mount("none", s.data, "tmpfs", syscall.MS_REMOUNT, ""); err != nil {
-		t.Fatal(err)
-	}
-	s.works(t, s.args()...)
-}
-
-func TestFullDataFolder(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	mount(t, s.data, "tmpfs", 0, "size=64k")
-	s.refused(t, runCatena(t, s.args()...), s.data, "no space left on device")
-	if err := syscall.Mount("none", s.data, "tmpfs", syscall.MS_REMOUNT, "size=400m"); err != nil {
-		t.Fatal(err)
-	}
-	s.works(t, s.args()...)
-}
-
-func TestDataFolderIsAFile(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	if err := os.WriteFile(s.data, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.refused(t, runCatena(t, s.args()...), s.data)
-}
-
-// mount puts a file system of its own at a path until the test ends.
-func mount(t *testing.T, path, kind string, flags uintptr, options string) {
-	t.Helper()
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("none", path, kind, flags, options); err != nil {
-		t.Skipf("mounting takes a privilege that this test does not have: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(path, syscall.MNT_DETACH) })
 }
 
 // The certificates are looked at before clients have to find out.

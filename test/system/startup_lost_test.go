@@ -80,18 +80,3 @@ func TestCommandsOfADeepDataDirectory(t *testing.T) {
 	}
 	h.stop(t)
 }
-
-// A directory that is used for something else is refused without advice that would break it.
-func TestSharedDirectoryIsNoDataDirectory(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.data = t.TempDir()
-	if err := errorsOf(os.WriteFile(filepath.Join(s.data, "letter.txt"), nil, 0o644), os.Chmod(s.data, 0o777|os.ModeSticky)); err != nil {
-		t.Fatal(err)
-	}
-	r := runCatena(t, s.args()...)
-	s.refused(t, r, s.data+" is no data directory", "choose another directory", filepath.Join(s.data, "catena"))
-	if strings.Contains(r.stderr, "chmod") {
-		t.Errorf("advice: %s", r.stderr)
-	}
-}

@@ -23,6 +23,10 @@ var errStopping = errors.New("the server is stopping")
 // Serve serves the admin socket of a host in its runtime directory, to the processes that admit returns no error for. Closing it ends the
 // changes that are under way, and waits until the commands have read why.
 func Serve(runtimeDir string, h Host, admit func(guard.Peer) error, errorLog *log.Logger) (closeSocket func() error, err error) {
+	return serveSocket(runtimeDir, h, admit, errorLog, closeGrace)
+}
+
+func serveSocket(runtimeDir string, h Host, admit func(guard.Peer) error, errorLog *log.Logger, closeGrace time.Duration) (closeSocket func() error, err error) {
 	l, err := guard.ListenFor(filepath.Join(runtimeDir, socketName), admit)
 	if err != nil {
 		return nil, fmt.Errorf("socket for commands: %w", err)

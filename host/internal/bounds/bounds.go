@@ -115,10 +115,10 @@ func StageMetrics() Metrics {
 	return Metrics{Bytes: 4 << 20, Samples: 20_000, Comments: 10_000, Labels: 200_000}
 }
 
-// TrustedMetrics are the bounds of stages that are as powerful as the server anyway: Kubernetes' own on a large cluster have more
-// than 60,000 series.
+// TrustedMetrics are the bounds of stages that are as powerful as the server anyway: Kubernetes' own have some 600 series for each custom
+// resource that clients use, of which there can be thousands.
 func TrustedMetrics() Metrics {
-	return Metrics{Bytes: 32 << 20, Samples: 200_000, Comments: 40_000, Labels: 2_000_000}
+	return Metrics{Bytes: 512 << 20, Samples: 2_000_000, Comments: 40_000, Labels: 20_000_000}
 }
 
 // MetricWarnings bounds the metrics of a stage that are logged because they are left out.
@@ -126,12 +126,27 @@ const MetricWarnings = 100
 
 // Responses of a stage, and its calls of the host.
 const (
-	// ResponseHead bounds the head of a response, and its trailers, in bytes. The audit event's bodies travel in it.
+	// ResponseHead bounds the head of a response, and its trailers, in bytes.
 	ResponseHead = 16 << 20
+	// HeadLine is what each line counts in addition, in bytes, of a head that has more than HeadLines.
+	HeadLine  = 256
+	HeadLines = 128
+	// ResponseConnection bounds the Connection headers of a response, in bytes.
+	ResponseConnection = 1 << 10
 	// StageHeads and TotalHeads bound the bytes that large heads of responses hold at the same time, those of one stage and
-	// those of all.
+	// those of all, until the client has them. One that does not fit waits for HeadWait.
 	StageHeads = 128 << 20
 	TotalHeads = 256 << 20
+	HeadWait   = 10 * time.Second
+	// ResponseTrailers bounds the trailers for a client of one response, and DeclineWarnings the warnings of all stages that decline a
+	// request, in bytes.
+	ResponseTrailers = 64 << 10
+	DeclineWarnings  = 16 << 10
+	// AuditPart bounds a message with what a stage adds to an audit event, AuditParts all that the requests in flight have, and AuditWait the
+	// time that one waits for that: who sends it leaves out objects then.
+	AuditPart  = 256 << 20
+	AuditParts = 512 << 20
+	AuditWait  = 10 * time.Second
 	// Informational bounds the informational responses to one request.
 	Informational = 100
 	// HostConnections bounds the connections of a stage to the host, which may have 1/ConnectionShare of its descriptors if that is less.
@@ -146,8 +161,12 @@ const (
 	// DelegateCalls bounds the requests of a stage for discovery and OpenAPI of its delegates that are served at a time,
 	// WaitingCalls those that wait for that, each for CallWait. Stages as powerful as the server have no such bound.
 	DelegateCalls = 8
-	WaitingCalls  = 100
-	CallWait      = 5 * time.Second
+	// OwnCalls bounds those that it makes in its own name and that are served at a time, without watches and upgrades, of which it may have
+	// OwnStreams. The rest is the same.
+	OwnCalls     = 64
+	OwnStreams   = 128
+	WaitingCalls = 100
+	CallWait     = 5 * time.Second
 	// CallBurst is how many bytes such requests of a stage may take at once, CallRate how many a second; each counts for at
 	// least CallCost.
 	CallBurst = 256 << 20

@@ -40,6 +40,7 @@ func List() []Group {
 			{"a line of the log; lines at once, and a second", size(LogLine) + "; " + count(LogBurst) + ", " + count(LogPerSecond)},
 			{"resources of which it reports the size; their names", count(ResourceSizes) + "; " + size(ResourceName)},
 			{"names of checks that have metrics, of all stages", count(CheckNames)},
+			{"trailers of a response, and warnings of all stages that decline a request, for a client", size(ResponseTrailers) + "; " + size(DeclineWarnings)},
 		}},
 		{"Claims", "The claims beyond do not count, which the log says at most every " + length(LogPause), []Bound{
 			{"a claim: path, segments", size(ClaimPath) + ", " + count(ClaimSegments)},
@@ -52,24 +53,28 @@ func List() []Group {
 			{"scrapes at a time", "1; those who ask meanwhile get its result"},
 		}},
 		{"Responses", "The request gets 500, or breaks off", []Bound{
-			{"a head, trailers included; large heads of a stage at a time; those of all stages", size(ResponseHead) + "; " + size(StageHeads) + "; " + size(TotalHeads)},
+			{"a head, or trailers; its Connection headers", size(ResponseHead) + "; " + size(ResponseConnection)},
+			{"heads over 128 KiB, until the client has them: those of a stage; those of all stages; how long the next one waits", size(StageHeads) + "; " + size(TotalHeads) + "; " + length(HeadWait)},
+			{"the same of heads of more than " + count(HeadLines) + " lines, where each line counts", strconv.Itoa(HeadLine) + " bytes more"},
 			{"informational responses to one request", count(Informational)},
 		}},
 		{"Requests of the stage to the host", "The connection is closed, or the request gets 429 or 431", []Bound{
 			{"connections", count(HostConnections) + ", or 1/" + strconv.Itoa(ConnectionShare) + " of the host's descriptors; no such bound for a stage as powerful as the server"},
 			{"a head; all that are not complete; the time until it is; a connection without a request", size(CallHead) + "; " + size(CallHeads) + "; " + length(CallHeadTime) + "; " + length(CallIdle)},
+			{"what it adds to audit events by messages, as a stage as powerful as the server: one; all that requests in flight have, for which others wait", size(AuditPart) + "; " + size(AuditParts) + ", " + length(AuditWait)},
 			{"requests to its delegates for discovery and OpenAPI: at a time; that wait, each for " + length(CallWait), count(DelegateCalls) + "; " + count(WaitingCalls)},
-			{"what these transfer at once, and a second", size(CallBurst) + ", " + size(CallRate)},
+			{"requests to the server in its own name: at a time; that wait, each for " + length(CallWait) + "; watches and upgrades besides", count(OwnCalls) + "; " + count(WaitingCalls) + "; " + count(OwnStreams)},
+			{"what requests to its delegates transfer at once, and a second", size(CallBurst) + ", " + size(CallRate)},
 		}},
 		{"`store: own`", "The request gets etcd's error for it, " + "`ErrNoSpace` or `ResourceExhausted`", []Bound{
 			{"keys and values with their history", "1/" + strconv.Itoa(StoreShare) + " of etcd's quota"},
 			{"requests at a time; streams; watches", count(StoreCalls) + "; " + count(StoreStreams) + "; " + count(Watches)},
-			{"a request; a response; a key", size(StoreRequest) + "; " + size(StoreResponse) + "; " + size(StoreKey)},
+			{"a request; a response, before what it is for is executed; a key", size(StoreRequest) + "; " + size(StoreResponse) + "; " + size(StoreKey)},
 			{"operations that are executed at a time, those of transactions included", count(StoreOps)},
 			{"leases; the time of one", count(Leases) + "; " + length(LeaseTTL*time.Second)},
 		}},
 		{"What an isolated process has of the kernel", "The system call fails", []Bound{
-			{"open files, unless `limits.openFiles` says otherwise; processes and threads, with a user of its own", count(OpenFiles) + "; " + count(Processes)},
+			{"open files, unless `limits.openFiles` says otherwise or the stage is as powerful as the server; processes and threads, with a user of its own", count(OpenFiles) + "; " + count(Processes)},
 			{"`/tmp` and `/dev/shm`: bytes and files, each", size(MemoryDir) + ", " + count(MemoryFiles)},
 		}},
 	}

@@ -338,6 +338,9 @@ func TestFailedHookIsOneError(t *testing.T) {
 	defer l.mu.Unlock()
 	lines := slices.Clone(l.rest)
 	for _, e := range l.log {
+		if e["@module"] == "catena.etcd" { // which says it when the disk is slow
+			continue
+		}
 		if e["@level"] == "error" || e["@level"] == "warn" {
 			lines = append(lines, fmt.Sprint(e))
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/process/processtest"
@@ -196,40 +195,4 @@ func TestAChangedPluginIsSwappedIn(t *testing.T) {
 		st := l.status(t).Stages[0]
 		return st.Probation == nil && st.LastSwap != nil && st.LastSwap.Result == "done" && st.Generation != before["one"]
 	})
-}
-
-func TestBadSwaps(t *testing.T) {
-	t.Parallel()
-	l := newLife(t, "one")
-	l.chain(t, "", "one")
-	l.start(t)
-	l.untilSignal(t, "HasBeenReady")
-	_, before := l.order(t)
-	script := filepath.Join(l.dir, "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"two"}, `stage "two" is not in the chain`},
-		{[]string{"one", "--binary", "/nowhere"}, "plugin binary /nowhere: no such file"},
-		{[]string{"one", "--binary", script}, "is not executable"},
-	} {
-		began := time.Now()
-		_, err := l.command(t, append([]string{"swap"}, c.args...)...)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("swap %v: %v, want %q (after %s)", c.args, err, c.want, time.Since(began))
-		}
-	}
-	if err := os.Chmod(script, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.command(t, "swap", "one", "--binary", script); err == nil || !strings.Contains(err.Error(), "goes on with its old generation") {
-		t.Errorf("swap to a script that ends: %v", err)
-	}
-	if _, now := l.order(t); now["one"] != before["one"] {
-		t.Error("the stage has another process")
-	}
 }

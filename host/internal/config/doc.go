@@ -198,7 +198,8 @@
 //	stages.*.limits.openFiles (integer)
 //	    Files and sockets that a process of the stage may have open,
 //	    `RLIMIT_NOFILE`.
-//	    Default: the host's own, if isolated at most 16384
+//	    Default: the host's own, if isolated without keys and store: registry at
+//	    most 16384
 //	stages.*.limits.cpu (quantity)
 //	    Processors, such as 0.5 or 2, that a process of the stage may use together
 //	    with all that it has started. It takes a [cgroup](operations.md#limits).

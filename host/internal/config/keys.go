@@ -192,7 +192,7 @@ func stageKeys() []Key {
 			Doc: "Memory, such as 512Mi, at which a process of the stage is killed and another started."},
 		{Path: "stages.*.limits.memorySoft", Type: Quantity, DefaultDoc: "80 % of memory", check: memory,
 			Doc: "Memory at which the stage is swapped to a fresh process of the same binary. Sets `GOMEMLIMIT` in the stage's environment to 90 % of it, unless `env` does."},
-		{Path: "stages.*.limits.openFiles", Type: Integer, DefaultDoc: "the host's own, if isolated at most 16384", check: atLeast(leastOpenFiles),
+		{Path: "stages.*.limits.openFiles", Type: Integer, DefaultDoc: "the host's own, if isolated without `keys` and `store: registry` at most 16384", check: atLeast(leastOpenFiles),
 			Doc: "Files and sockets that a process of the stage may have open, `RLIMIT_NOFILE`."},
 		{Path: "stages.*.limits.cpu", Type: Quantity, DefaultDoc: "none", check: cpu,
 			Doc: "Processors, such as 0.5 or 2, that a process of the stage may use together with all that it has started. It takes a [cgroup](operations.md#limits)."},

@@ -1,5 +1,5 @@
 // Package connlimit bounds what connections make a server hold before it knows whose requests they
-// carry: descriptors of the process, connections of one group, and bytes of heads.
+// carry: descriptors of the process, connections of one listener, and bytes of heads.
 package connlimit
 
 import (
@@ -32,16 +32,14 @@ const (
 type Options struct {
 	// Share is that of the descriptors of this process, in percent, which may be in use.
 	Share int
-	// Group returns who has opened a connection, or why it is refused; nil if all are of the group "".
-	Group func(net.Conn) (string, error)
-	// PerGroup is how many connections a group may have; 0 is no bound. Trusted returns for which groups it does not hold; nil for none.
-	PerGroup int
-	Trusted  func(group string) bool
-	// Heads is how many bytes the heads of requests of a group may hold at once, besides the first 8 KiB of each; 0 is no bound.
+	// Connections is how many there may be; 0 is no bound. Unbounded reports whether it does not hold at present; nil if it does.
+	Connections int
+	Unbounded   func() bool
+	// Heads is how many bytes the heads of requests may hold at once, besides the first 8 KiB of each; 0 is no bound.
 	// Requests have to be marked with Begin and End then.
 	Heads int64
-	// Refused is called when a bound is exceeded, with the group and one of the reasons; it may be nil.
-	Refused func(group, reason string)
+	// Refused is called when a bound is exceeded, with one of the reasons; it may be nil.
+	Refused func(reason string)
 }
 
 // Listener accepts connections within bounds. Its Close leaves the connections open.
@@ -50,22 +48,17 @@ type Listener struct {
 	opts  Options
 	limit atomic.Uint64 // of descriptors
 
-	mu     sync.Mutex
-	open   map[*Conn]struct{}
-	groups map[string]*group
+	heads atomic.Int64
+
+	mu   sync.Mutex
+	open map[*Conn]struct{}
 
 	byAddress sync.Map // of remote addresses, to *Conn
 }
 
-type group struct {
-	name  string
-	conns int // guarded by Listener.mu
-	heads atomic.Int64
-}
-
 // New bounds the connections of a listener.
 func New(l net.Listener, o Options) *Listener {
-	limited := &Listener{Listener: l, opts: o, open: map[*Conn]struct{}{}, groups: map[string]*group{}}
+	limited := &Listener{Listener: l, opts: o, open: map[*Conn]struct{}{}}
 	limited.limit.Store(descriptorLimit())
 	return limited
 }
@@ -86,47 +79,33 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // take returns nil if the connection is out of bounds.
 func (l *Listener) take(conn net.Conn) *Conn {
-	name := ""
-	if l.opts.Group != nil {
-		var err error
-		if name, err = l.opts.Group(conn); err != nil {
-			return nil
-		}
-	}
 	if beyond(conn, l.limit.Load(), l.opts.Share) && !l.closeIdle() {
-		l.refused(name, Descriptors)
+		l.refused(Descriptors)
 		return nil
 	}
 	c := &Conn{Conn: conn, l: l, address: conn.RemoteAddr().String()}
 	c.last.Store(time.Now().UnixNano())
-	if !l.add(c, name) {
-		l.refused(name, Connections)
+	if !l.add(c) {
+		l.refused(Connections)
 		return nil
 	}
 	return c
 }
 
-func (l *Listener) add(c *Conn, name string) bool {
+func (l *Listener) add(c *Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.groups[name]
-	if g == nil {
-		g = &group{name: name}
-		l.groups[name] = g
-	}
-	if l.opts.PerGroup > 0 && g.conns >= l.opts.PerGroup && (l.opts.Trusted == nil || !l.opts.Trusted(name)) {
+	if l.opts.Connections > 0 && len(l.open) >= l.opts.Connections && (l.opts.Unbounded == nil || !l.opts.Unbounded()) {
 		return false
 	}
-	g.conns++
-	c.group = g
 	l.open[c] = struct{}{}
 	l.byAddress.Store(c.address, c)
 	return true
 }
 
-func (l *Listener) refused(group, reason string) {
+func (l *Listener) refused(reason string) {
 	if l.opts.Refused != nil {
-		l.opts.Refused(group, reason)
+		l.opts.Refused(reason)
 	}
 }
 
@@ -168,7 +147,6 @@ func (l *Listener) From(address string) *Conn {
 type Conn struct {
 	net.Conn
 	l       *Listener
-	group   *group
 	address string
 	closed  atomic.Bool
 
@@ -187,7 +165,7 @@ var errHeads = errors.New("the heads of requests that are being read hold too mu
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.l.opts.Heads > 0 && c.active.Load() == 0 && !c.count(int64(n)) {
-		c.l.refused(c.group.name, Heads)
+		c.l.refused(Heads)
 		return 0, errors.Join(errHeads, c.Close())
 	}
 	return n, err
@@ -198,7 +176,7 @@ func (c *Conn) count(n int64) bool {
 	before := c.head.Load()
 	c.head.Store(before + n)
 	over := counted(before+n) - counted(before)
-	return over == 0 || c.group.heads.Add(over) <= c.l.opts.Heads
+	return over == 0 || c.l.heads.Add(over) <= c.l.opts.Heads
 }
 
 // counted are the bytes of a head that count.
@@ -225,7 +203,7 @@ func (c *Conn) End() {
 // forget gives back what has been counted.
 func (c *Conn) forget() {
 	if n := counted(c.head.Swap(0)); n > 0 {
-		c.group.heads.Add(-n)
+		c.l.heads.Add(-n)
 	}
 }
 
@@ -234,10 +212,6 @@ func (c *Conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.l.mu.Lock()
 		delete(c.l.open, c)
-		c.group.conns--
-		if c.group.conns == 0 {
-			delete(c.l.groups, c.group.name)
-		}
 		c.l.mu.Unlock()
 		c.l.byAddress.CompareAndDelete(c.address, c)
 		c.forget()

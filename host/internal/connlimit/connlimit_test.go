@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -40,10 +41,10 @@ func serve(t *testing.T, network string, o Options) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{network: network, address: l.Addr().String(), release: make(chan struct{})}
-	o.Refused = func(group, reason string) {
+	o.Refused = func(reason string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.refused = append(f.refused, group+" "+reason)
+		f.refused = append(f.refused, reason)
 	}
 	f.Listener = New(l, o)
 	type key struct{}
@@ -109,31 +110,28 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-func TestConnectionsOfAGroup(t *testing.T) {
+func TestConnections(t *testing.T) {
 	t.Parallel()
-	groups := make(chan string, 5)
-	f := serve(t, "unix", Options{PerGroup: 2, Trusted: func(group string) bool { return group == "c" }, Group: func(net.Conn) (string, error) {
-		if g := <-groups; g != "" {
-			return g, nil
-		}
-		return "", errors.New("nobody knows")
-	}})
+	var unbounded atomic.Bool
+	f := serve(t, "unix", Options{Connections: 2, Unbounded: unbounded.Load})
 	var conns []net.Conn
-	for _, g := range []string{"a", "a", "a", "b", "", "c", "c", "c"} {
-		groups <- g
+	for i := range 5 {
+		unbounded.Store(i > 2)
 		conns = append(conns, f.dial(t))
-		if err := get(conns[len(conns)-1], "/"); (err == nil) != (len(conns) != 3 && g != "") {
-			t.Errorf("connection %d of %q: %v", len(conns), g, err)
+		if err := get(conns[i], "/"); (err == nil) != (i != 2) {
+			t.Errorf("connection %d: %v", i, err)
 		}
 	}
-	if got := f.reasons(); got != "a connections" {
+	if got := f.reasons(); got != "connections" {
 		t.Errorf("refused: %s", got)
 	}
-	conns[0].Close()
-	eventually(t, "the connection is not forgotten", func() bool { return len(f.Open()) == 5 })
-	groups <- "a"
+	unbounded.Store(false)
+	for _, i := range []int{0, 1, 3} {
+		conns[i].Close()
+	}
+	eventually(t, "the connections are not forgotten", func() bool { return len(f.Open()) == 1 })
 	if err := get(f.dial(t), "/"); err != nil {
-		t.Errorf("after one has ended: %v", err)
+		t.Errorf("after some have ended: %v", err)
 	}
 }
 
@@ -148,7 +146,7 @@ func TestHeads(t *testing.T) {
 	}
 	eventually(t, "the first head does not count", func() bool {
 		all := f.Open()
-		return len(all) == 1 && all[0].group.heads.Load() > 40<<10
+		return len(all) == 1 && f.heads.Load() > 40<<10
 	})
 	if _, err := io.WriteString(first, "\r\n"); err != nil { // its request has begun, and holds it still
 		t.Fatal(err)
@@ -159,7 +157,7 @@ func TestHeads(t *testing.T) {
 	if !ended(second) {
 		t.Error("a second large head is read")
 	}
-	if got := f.reasons(); got != " heads" {
+	if got := f.reasons(); got != "heads" {
 		t.Errorf("refused: %q", got)
 	}
 	if err := get(f.dial(t), "/"); err != nil {
@@ -219,7 +217,7 @@ func TestScarceDescriptors(t *testing.T) {
 	if !ended(f.dial(t)) {
 		t.Error("a connection is accepted where there is no room for it")
 	}
-	if got := f.reasons(); got != " descriptors" {
+	if got := f.reasons(); got != "descriptors" {
 		t.Errorf("refused: %q", got)
 	}
 	close(f.release)

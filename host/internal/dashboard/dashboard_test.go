@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
@@ -218,17 +219,6 @@ func TestCrowd(t *testing.T) {
 			t.Fatalf("one too many: %s", resp.Status)
 		}
 	}
-	h.mu.Lock()
-	before, began := h.asked, time.Now()
-	h.mu.Unlock()
-	until(t, "three updates", func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.asked >= before+3
-	})
-	if took := time.Since(began); took < 2*period-quick {
-		t.Errorf("the host was asked three times in %s, for %d browsers", took, maxReaders)
-	}
 	page.Close()
 	if resp, _ := get(t, url+"/events"); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("at the end: %s", resp.Status)
@@ -237,6 +227,33 @@ func TestCrowd(t *testing.T) {
 		page.feed.mu.Lock()
 		defer page.feed.mu.Unlock()
 		return page.feed.readers == 0
+	})
+}
+
+// However many browsers follow a page, the host is asked once in a period, and not at all when the last has gone.
+func TestUpdatesAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		f := newFeed(newFakeHost(), func(context.Context) ([]byte, error) { asked++; return nil, nil })
+		for range maxReaders {
+			if !f.enter() {
+				t.Fatal("there is no room")
+			}
+		}
+		time.Sleep(10*period + quick)
+		synctest.Wait()
+		if asked != 11 { // once at the beginning
+			t.Errorf("asked %d times in ten periods", asked)
+		}
+		for range maxReaders {
+			f.leave()
+		}
+		time.Sleep(10 * period)
+		synctest.Wait()
+		if asked != 11 {
+			t.Errorf("asked %d times more without a browser", asked-11)
+		}
 	})
 }
 

@@ -2,7 +2,6 @@ package front
 
 import (
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -51,13 +50,7 @@ func trackConnections(l net.Listener, refused func(bound string)) *connections {
 	c := &connections{bare: l, closed: make(chan struct{})}
 	c.Listener = connlimit.New(l, connlimit.Options{
 		Share: connlimit.Clients, Heads: clientHeads,
-		Group: func(net.Conn) (string, error) {
-			if c.refusing.Load() {
-				return "", errRefusing
-			}
-			return "", nil
-		},
-		Refused: func(_, bound string) {
+		Refused: func(bound string) {
 			if refused != nil {
 				refused(bound)
 			}
@@ -78,8 +71,6 @@ func (f *Frontend) connectionRefused(bound string) {
 	}
 }
 
-var errRefusing = errors.New("the server accepts no more connections")
-
 // Close implements net.Listener. The connections stay open.
 func (c *connections) Close() error {
 	err := c.Listener.Close()
@@ -89,14 +80,20 @@ func (c *connections) Close() error {
 
 // Accept implements net.Listener.
 func (c *connections) Accept() (net.Conn, error) {
-	conn, err := c.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c.refusing.Load() {
+			_ = conn.Close()
+			continue
+		}
+		if tcp, ok := conn.(*connlimit.Conn).Conn.(*net.TCPConn); ok {
+			_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
+		}
+		return conn, nil
 	}
-	if tcp, ok := conn.(*connlimit.Conn).Conn.(*net.TCPConn); ok {
-		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
-	}
-	return conn, nil
 }
 
 // file returns a duplicate of the socket. Connections wait for whoever has it when the listener is closed.

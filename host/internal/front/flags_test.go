@@ -132,17 +132,19 @@ func TestValidateRefuses(t *testing.T) {
 		flags map[string][]string
 		want  string
 	}{
-		"a port out of range":           {flagValues{"secure-port": {"70000"}}, "apiserver.secure-port 70000 must be between"},
-		"an empty list of servers":      {flagValues{"etcd-servers": {}}, "apiserver.etcd-servers must be specified"},
-		"an unknown group":              {flagValues{"runtime-config": {"nosuch/v1=true"}}, "nosuch"},
-		"a range that is none":          {flagValues{"service-cluster-ip-range": {"10.0.0.0"}}, "service-cluster-ip-range[0] is not a valid cidr"},
-		"a key of another":              {flagValues{"tls-cert-file": {files.Serving}, "tls-private-key-file": {files.CAKey}}, "apiserver.tls-cert-file, apiserver.tls-private-key-file: " + files.CAKey + " is not the key of"},
-		"a certificate alone":           {flagValues{"tls-cert-file": {files.Serving}}, "apiserver.tls-cert-file and apiserver.tls-private-key-file: one cannot be used without the other"},
-		"a file that is not there":      {flagValues{"token-auth-file": {"/no/such"}}, "apiserver.token-auth-file: open /no/such: no such file"},
-		"an audit policy that is none":  {flagValues{"audit-policy-file": {files.CA}}, "apiserver.audit-policy-file: "},
-		"a version of TLS that is none": {flagValues{"tls-min-version": {"9"}}, "apiserver.tls-min-version: unknown tls version \"9\": use one of VersionTLS10"},
-		"a cipher suite that is none":   {flagValues{"tls-cipher-suites": {"ROT13"}}, "apiserver.tls-cipher-suites: "},
-		"a policy that is not there":    {flagValues{"authorization-config": {"/no/such/file"}}, "/no/such/file"},
+		"a port out of range":            {flagValues{"secure-port": {"70000"}}, "apiserver.secure-port 70000 must be between"},
+		"an empty list of servers":       {flagValues{"etcd-servers": {}}, "apiserver.etcd-servers must be specified"},
+		"an unknown group":               {flagValues{"runtime-config": {"nosuch/v1=true"}}, "nosuch"},
+		"a range that is none":           {flagValues{"service-cluster-ip-range": {"10.0.0.0"}}, "service-cluster-ip-range[0] is not a valid cidr"},
+		"a key of another":               {flagValues{"tls-cert-file": {files.Serving}, "tls-private-key-file": {files.CAKey}}, "apiserver.tls-cert-file, apiserver.tls-private-key-file: " + files.CAKey + " is not the key of"},
+		"a certificate alone":            {flagValues{"tls-cert-file": {files.Serving}}, "apiserver.tls-cert-file and apiserver.tls-private-key-file: one cannot be used without the other"},
+		"a file that is not there":       {flagValues{"token-auth-file": {"/no/such"}}, "apiserver.token-auth-file: open /no/such: no such file"},
+		"an audit policy that is none":   {flagValues{"audit-policy-file": {files.CA}}, "apiserver.audit-policy-file: "},
+		"a version of TLS that is none":  {flagValues{"tls-min-version": {"9"}}, "apiserver.tls-min-version: unknown tls version \"9\": use one of VersionTLS10"},
+		"a cipher suite that is none":    {flagValues{"tls-cipher-suites": {"ROT13"}}, "apiserver.tls-cipher-suites: "},
+		"an unknown admission plugin":    {flagValues{"enable-admission-plugins": {"NoSuchPlugin"}}, "NoSuchPlugin"},
+		"an authority that is not there": {flagValues{"client-ca-file": {"/no/such"}}, "apiserver.client-ca-file: "},
+		"a policy that is not there":     {flagValues{"authorization-config": {"/no/such/file"}}, "/no/such/file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			flags, err := front.ParseFlags(t.Context(), c.flags, defaults(dir)...)

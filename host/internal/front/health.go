@@ -232,8 +232,8 @@ func (h *health) handler(next http.Handler) http.Handler {
 // isNamed reports whether a client means a check by a name: that of the check, or the one that kube-apiserver has for a check of
 // a stage, such as etcd for core/etcd.
 func isNamed(c lifecycle.Check, name string) bool {
-	stage, rest, ok := strings.Cut(c.Name, "/")
-	return c.Name == name || ok && stage != "poststarthook" && rest == name
+	_, rest, _ := strings.Cut(c.Name, "/")
+	return c.Name == name || c.OfServer && rest == name
 }
 
 // serveAll responds as Kubernetes' endpoints of health do.
@@ -266,13 +266,20 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 	var failed []error
 	excluded = slices.Compact(slices.Sorted(slices.Values(excluded)))
 	unknown := slices.Clone(excluded)
-	for _, check := range h.of(endpoint) {
+	checks := h.of(endpoint)
+	optional := h.runOptional(ctx, endpoint, checks)
+	for i, check := range checks {
 		if slices.ContainsFunc(excluded, func(name string) bool { return isNamed(check, name) }) {
 			unknown = slices.DeleteFunc(unknown, func(name string) bool { return isNamed(check, name) })
 			fmt.Fprintf(&out, "[+]%s excluded: ok\n", check.Name)
 			continue
 		}
-		err := h.run(ctx, endpoint, check)
+		var err error
+		if check.Required {
+			err = h.run(ctx, endpoint, check)
+		} else {
+			err = <-optional[i]
+		}
 		result := slis.Success
 		switch {
 		case err == nil:
@@ -296,6 +303,27 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
 	}
 	return out.Bytes(), errors.Join(failed...)
+}
+
+// optionalWait bounds how long an endpoint waits for checks that are not required: nobody is kept waiting for what does not count.
+const optionalWait = 200 * time.Millisecond
+
+// runOptional runs the checks that are not required, all at once. The results come in the channels of their indexes.
+func (h *health) runOptional(ctx context.Context, endpoint string, checks []lifecycle.Check) map[int]chan error {
+	results := map[int]chan error{}
+	for i, check := range checks {
+		if check.Required {
+			continue
+		}
+		result := make(chan error, 1)
+		results[i] = result
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, optionalWait)
+			defer cancel()
+			result <- panics.Call(func() error { return h.run(ctx, endpoint, check) })
+		}()
+	}
+	return results
 }
 
 // counted reports whether there are metrics of a check. Kubernetes' metrics keep all names that there ever were, and processes of a stage may

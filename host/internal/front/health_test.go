@@ -57,7 +57,7 @@ func passes(context.Context) error { return nil }
 func fails(context.Context) error  { return errTest }
 
 func check(name string, run func(context.Context) error) lifecycle.Check {
-	return lifecycle.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Required: true, Run: run}
+	return lifecycle.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Required: true, OfServer: true, Run: run}
 }
 
 // Checks come and go with the stages, in the lists as well as by path.
@@ -106,6 +106,38 @@ func TestChecksCanChangeAtAnyTime(t *testing.T) {
 	}
 	if a := admin.get(t, "/readyz/c/new"); a.code != http.StatusOK {
 		t.Errorf("a check that is new: %d %s", a.code, a.body)
+	}
+}
+
+// A stage that does not speak for the server has its checks by its own name alone, and nobody waits for those that are not required.
+func TestChecksOfAnyStage(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	hangs := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	checks := []lifecycle.Check{check("core/etcd", passes)}
+	for _, c := range []lifecycle.Check{check("x/ping", hangs), check("x/etcd", fails), check("x/own", hangs)} {
+		c.Required, c.OfServer = false, false
+		checks = append(checks, c)
+	}
+	s.SetChecks(func() []lifecycle.Check { return checks })
+	s.run(t)
+	s.waitReady(t)
+	admin := s.admin(t)
+	for path, want := range map[string]int{"/livez/ping": 200, "/livez/etcd": 200, "/livez/x/etcd": 500} {
+		if a := admin.get(t, path); a.code != want {
+			t.Errorf("%s: %d %s, want %d", path, a.code, a.body, want)
+		}
+	}
+	if a := admin.get(t, "/livez/own"); a.code == http.StatusOK {
+		t.Errorf("a check of a stage by its name alone: %d %s", a.code, a.body)
+	}
+	// One that hangs for ever would keep this response.
+	if a := admin.get(t, "/livez?verbose&exclude=etcd"); a.code != http.StatusOK || !strings.Contains(a.body, "[-]x/ping failed: not required\n[-]x/etcd failed: not required\n") ||
+		!strings.Contains(a.body, "[+]core/etcd excluded: ok\n") {
+		t.Errorf("with checks that hang: %d %s", a.code, a.body)
 	}
 }
 

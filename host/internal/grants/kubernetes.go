@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/catena-dev/catena/sdk/claim"
@@ -38,4 +39,24 @@ func isKubernetes(path string) bool {
 // as that of apps, or is k8s.io or below it.
 func isKubernetesGroup(group string) bool {
 	return !strings.Contains(group, ".") || group == "k8s.io" || strings.HasSuffix(group, ".k8s.io") || group == "." || group == ".."
+}
+
+// Listed divides the paths that a stage lists into those that count and others: it lists what it claims, or is granted by name. What is above
+// that may be listed too, such as /apis, but no group version of which the stage has a part.
+func (g Grants) Listed(paths []string, claims []claim.Claim) (good, refused []string) {
+	own := claim.NewSet(slices.Concat(claims, g.Claims)...)
+	for _, path := range paths {
+		if isGroupVersion(path) && own.CoversTree(path) || !isGroupVersion(path) && own.Reaches(path) {
+			good = append(good, path)
+		} else {
+			refused = append(refused, path)
+		}
+	}
+	return good, refused
+}
+
+// isGroupVersion reports whether a path is that of a version of an API group, such as /apis/apps/v1, or of one without a name.
+func isGroupVersion(path string) bool {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	return len(segments) == 3 && segments[0] == "apis" || len(segments) == 2 && segments[0] == "api"
 }

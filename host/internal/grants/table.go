@@ -74,3 +74,20 @@ func isNormal(path string) bool {
 		}
 	}
 }
+
+// Divided finds the stages that claim a path by one table if the path belongs to the Kubernetes API, and by another if not: what a stage claims that
+// has never come up is not known, but for the paths that it is not granted.
+type Divided struct{ Kubernetes, Others *Table }
+
+// First is that of the table for the path.
+func (d Divided) First(path string) int { return d.of(path).First(path) }
+
+// Next is that of the table for the path.
+func (d Divided) Next(path string, after int) int { return d.of(path).Next(path, after) }
+
+func (d Divided) of(path string) *Table {
+	if isKubernetes(path) {
+		return d.Kubernetes
+	}
+	return d.Others
+}

@@ -60,8 +60,9 @@ type Process struct {
 	// Socket is the path of its data socket, or empty. It becomes the property of the stage's own user where it has no
 	// namespaces: the host connects as that user then.
 	Socket string
-	// OpenFiles is how many files it may have open; 0 is as many as this process, but at most 16384.
+	// OpenFiles is how many files it may have open; 0 is as many as this process, but at most 16384 unless ManyFiles is set.
 	OpenFiles uint64
+	ManyFiles bool
 	// Own are the directories of the host, of which nothing but what is above is in reach, even if they are below one that is.
 	Own []string
 	// Hidden are absolute paths of files and directories that are out of reach unless they, or a directory above, are granted, even if they

@@ -15,6 +15,8 @@ type Check struct {
 	// Required reports that an endpoint fails if the check does. If not, the endpoint
 	// only lists the failure.
 	Required bool
+	// OfServer reports that clients may ask for the check by its name without that of the stage, as they ask kube-apiserver.
+	OfServer bool
 	// ServerCheck is the name under which the host shows the check for the whole server,
 	// together with those of other stages; empty if it does not.
 	ServerCheck string

@@ -37,7 +37,7 @@ type Source struct {
 type Options struct {
 	// Own are the host's metrics.
 	Own prometheus.Gatherer
-	// Stages returns the stages from head to tail.
+	// Stages returns the stages. The first that has a family decides its type and its help.
 	Stages func() []Source
 	// Timeout bounds what a stage may take; 2 s if zero.
 	Timeout time.Duration

@@ -11,7 +11,7 @@ import (
 )
 
 func processAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
+	return &syscall.SysProcAttr{Setsid: true}
 }
 
 // startIn is never called: there are no cgroups on this system.

@@ -1,70 +1,47 @@
-//go:build linux
-
 package process
 
 import (
-	"errors"
-	"slices"
-	"strconv"
-	"syscall"
+	"os"
+	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// noticeWithin is how long the end of a process may stay unnoticed.
-const noticeWithin = 50 * time.Millisecond
-
-// The end of a process is noticed at once, though another process still holds its pipes. A busy
-// machine can delay any one notice: the faster half must be in time.
-func TestExitIsNoticedAtOnce(t *testing.T) {
-	for _, mode := range []string{"good", "grandchild", "daemon"} {
-		t.Run(mode, func(t *testing.T) {
-			f := newFixture(t, mode)
-			const tries = 5
-			var took []time.Duration
-			for range tries {
-				took = append(took, noticed(t, f, mode))
-			}
-			slices.Sort(took)
-			if took[tries/2] > noticeWithin {
-				t.Errorf("noticed after %v, want %s in at least half of the cases", took, noticeWithin)
-			}
-		})
-	}
-}
-
-// noticed kills a process and measures from the moment at which the kernel reports its end.
-func noticed(t *testing.T, f *fixture, mode string) time.Duration {
-	t.Helper()
-	p := f.start(t)
-	if mode != "good" {
-		child, err := strconv.Atoi(p.Description().GetVersion())
-		if err != nil || !alive(child) {
-			t.Fatalf("no grandchild: %v", err)
+// The readers of an ended process's output end when they have read it, though another process still holds its pipes: the end
+// of the process is not reported late because of that.
+func TestReadersDoNotWaitForOtherHolders(t *testing.T) {
+	t.Parallel()
+	l, out := newTestLogs()
+	s := &streams{}
+	var held []*os.File
+	for _, read := range []**os.File{&s.stdout, &s.stderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
 		}
-		defer syscall.Kill(child, syscall.SIGKILL)
+		t.Cleanup(func() { r.Close(); w.Close() })
+		*read, held = r, append(held, w)
 	}
-	fd, err := unix.PidfdOpen(p.PID(), 0)
-	if err != nil {
-		t.Skipf("this kernel does not report the end of processes: %v", err)
+	h := newHandshake(l.line)
+	h.seen = true // its line has come before
+	s.read(h, l, func(err error) { t.Error(err) })
+	for _, w := range held {
+		if _, err := w.WriteString(strings.Repeat("the last words\n", 10)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer unix.Close(fd)
-	ended := make(chan time.Time, 1)
+	s.interrupt()
+	ended := make(chan struct{})
 	go func() {
-		for {
-			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-		ended <- time.Now()
+		s.readers.Wait()
+		close(ended)
 	}()
-	if err := syscall.Kill(p.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("the readers wait for who holds the pipes")
 	}
-	awaitDone(t, p)
-	at := time.Now()
-	return at.Sub(<-ended)
+	if n := strings.Count(out.String(), "the last words"); n != 20 {
+		t.Errorf("%d lines of 20: %s", n, out)
+	}
 }

@@ -63,6 +63,9 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 	if e.refusal != "" && x.response.Undelivered == e.refusal {
 		return x.fail(Unavailable, errUndelivered)
 	}
+	if x.chain.comesTooEarly(x.r, x.snapshot, e) { // the process has taken the request from the backlog of the one before
+		return x.fail(Unavailable, ErrIncomplete)
+	}
 	if x.response.Declined {
 		return x.decline()
 	}
@@ -134,7 +137,7 @@ var errUndelivered = errors.New("its process ended before it could take the requ
 // readResponse reads the head of the final response into x.response.
 func (x *request) readResponse(expect bool) error {
 	for range bounds.Informational {
-		if err := x.conn.ReadResponse(&x.response); err != nil {
+		if err := x.conn.ReadResponse(x.r.Context(), &x.response); err != nil {
 			return err
 		}
 		switch status := x.response.Status; {
@@ -180,8 +183,8 @@ func (x *request) decline() verdict {
 	for _, f := range x.response.Fields {
 		if h1.HostOnly(f.Key) {
 			x.report(f)
-		} else if f.Key == "Warning" {
-			x.w.Header().Add(f.Key, strings.Clone(f.Value)) // the head may be large
+		} else if f.Key == "Warning" && fits(x, &x.sent.warnings, len(f.Value), bounds.DeclineWarnings) {
+			x.w.Header().Add("Warning", strings.Clone(f.Value)) // neither is a part of the head, which may be large
 		}
 	}
 	switch {
@@ -218,8 +221,8 @@ func (x *request) respond() verdict {
 		x.limited(err)
 		return broken
 	}
-	if x.upload != nil && !x.upload.Finished() {
-		x.Flush()
+	if x.upload != nil && !x.upload.Finished() || x.conn.HoldsHead() && !x.sent.flushed {
+		x.Flush() // of a large head, what it has taken is given back when the client has it
 	}
 	x.keep()
 	return responded

@@ -77,7 +77,7 @@ type Config struct {
 	// User returns whose request that is, so that one user cannot have all the room of those
 	// that wait. It is called for requests that have to wait only.
 	User func(*http.Request) string
-	// Limited is called when a request fails because its stage has come to a limit.
+	// Limited is called when a request fails, or something of its response is left out, because its stage has come to a limit.
 	Limited func(stage, limit string)
 	// Hold bounds the requests that wait for each stage; see SetHold.
 	Hold Limits
@@ -125,6 +125,9 @@ type Stage struct {
 	// Held makes requests wait, because another process is about to start on the same
 	// socket.
 	Held bool
+	// Incomplete says that the process has taken another's place and does not know yet all that it serves. Requests for its part of
+	// what is merged from several stages, see chain.IsDiscovery, wait: what a document lacks, clients take for gone.
+	Incomplete bool
 	// Kubernetes says that the stage may have paths of the Kubernetes API, and so may say of requests that it serves what
 	// Kubernetes' own stages do; see Sender.
 	Kubernetes bool
@@ -152,6 +155,8 @@ type Chain struct {
 	draining draining
 	watches  watches
 	heads    heads
+	// auditParts is what requests in flight have in their audit events.
+	auditParts *auditParts
 	// rounds is how often requests have been split. Only Set and SetSplit use it.
 	rounds int
 	// ended is over after Close.
@@ -165,6 +170,8 @@ type Chain struct {
 type snapshot struct {
 	tables  Tables
 	targets []target
+	// incomplete are the endpoints of the stages that do not know yet all that they serve; nil if there are none.
+	incomplete map[*endpoint]bool
 	// replaced is closed when another snapshot takes its place.
 	replaced chan struct{}
 	// canary is the chain of the requests that includes has, which are that share; nil if requests are not split.
@@ -225,7 +232,7 @@ func NewChain(config Config) *Chain {
 	if config.Observe == nil {
 		config.Observe = func(Hop) {}
 	}
-	c := &Chain{config: config, maxGiveWay: maxGiveWay}
+	c := &Chain{config: config, maxGiveWay: maxGiveWay, auditParts: newAuditParts()}
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.hold.Store(&config.Hold)
 	return c
@@ -260,11 +267,13 @@ func (c *Chain) set(tables Tables, stages []Stage, split *Split) {
 	}
 	used := map[*endpoint]bool{}
 	s := &snapshot{tables: tables, targets: c.targets(stages, endpoints, used), replaced: make(chan struct{})}
+	s.setIncomplete(stages)
 	if split != nil {
 		if now := c.state.Load(); now == nil || now.canary == nil {
 			c.rounds++
 		}
 		s.canary = &snapshot{tables: split.Tables, targets: c.targets(split.Stages, endpoints, used), replaced: s.replaced, isCanary: true, round: c.rounds}
+		s.canary.setIncomplete(split.Stages)
 		s.includes, s.share, s.round = split.Includes, split.Share, c.rounds
 	}
 	if before := c.state.Swap(s); before != nil {

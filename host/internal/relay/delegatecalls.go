@@ -12,9 +12,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
-// delegateCalls bounds what stages ask their delegates for, each stage by itself.
+// delegateCalls bounds what stages ask their delegates for, and the server in their own name, each stage by itself.
 type delegateCalls struct {
 	mu     sync.Mutex
 	stages map[string]*stageCalls
@@ -37,6 +38,8 @@ type stageCalls struct {
 	// all are those that wait and those that are served.
 	all, served *semaphore.Weighted
 	bytes       *rate.Limiter
+	// allOwn and own are the same of requests to the server, ownStreams those that may stay and do not wait.
+	allOwn, own, ownStreams *semaphore.Weighted
 }
 
 func newStageCalls() *stageCalls {
@@ -44,6 +47,10 @@ func newStageCalls() *stageCalls {
 		all:    semaphore.NewWeighted(bounds.DelegateCalls + bounds.WaitingCalls),
 		served: semaphore.NewWeighted(bounds.DelegateCalls),
 		bytes:  rate.NewLimiter(bounds.CallRate, bounds.CallBurst),
+		allOwn: semaphore.NewWeighted(bounds.OwnCalls + bounds.WaitingCalls),
+		own:    semaphore.NewWeighted(bounds.OwnCalls),
+
+		ownStreams: semaphore.NewWeighted(bounds.OwnStreams),
 	}
 }
 
@@ -67,6 +74,50 @@ func (s *stageCalls) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}()
 	next.ServeHTTP(counted, r)
 	return true
+}
+
+// serveOwn has the server serve a request, or else sets Retry-After and returns false.
+func (s *stageCalls) serveOwn(w http.ResponseWriter, r *http.Request, server http.Handler) bool {
+	release := s.acquireOwn(r)
+	if release == nil {
+		w.Header().Set("Retry-After", "1")
+		return false
+	}
+	defer release()
+	server.ServeHTTP(w, r)
+	return true
+}
+
+// acquireOwn returns what gives back the place of a request; nil if there is none.
+func (s *stageCalls) acquireOwn(r *http.Request) (release func()) {
+	if mayStay(r) {
+		if !s.ownStreams.TryAcquire(1) {
+			return nil
+		}
+		return func() { s.ownStreams.Release(1) }
+	}
+	if !s.allOwn.TryAcquire(1) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), bounds.CallWait)
+	defer cancel()
+	if s.own.Acquire(ctx, 1) != nil {
+		s.allOwn.Release(1)
+		return nil
+	}
+	return func() {
+		s.own.Release(1)
+		s.allOwn.Release(1)
+	}
+}
+
+// mayStay reports whether a request looks like one that takes as long as its client likes. Any can: they have a bound of their own.
+func mayStay(r *http.Request) bool {
+	if h1.UpgradeOf(r) != "" {
+		return true
+	}
+	watch := r.URL.Query().Get("watch")
+	return r.Method == http.MethodGet && (watch == "true" || watch == "1")
 }
 
 // wait returns when a request may be served. The caller then releases what it has of served.

@@ -166,3 +166,53 @@ func TestDelegateCallsOfStages(t *testing.T) {
 		}
 	}
 }
+
+// A stage has so many requests in its own name served at a time, and so many watches besides; it takes nothing of other stages.
+func TestOwnCallsAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, serveStage(t, http.HandlerFunc(declines)))
+	release, held := make(chan struct{}), atomic.Int32{}
+	h.held = func() {
+		held.Add(1)
+		<-release
+	}
+	get := func(token, path string) (int, string) {
+		resp, err := h.send(t.Context(), http.MethodGet, token, "", "", path, nil)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode, resp.Header.Get("Retry-After")
+	}
+	var all sync.WaitGroup
+	for i := range bounds.OwnCalls + bounds.OwnStreams {
+		path := "/held"
+		if i >= bounds.OwnCalls {
+			path += "?watch=true"
+		}
+		all.Go(func() {
+			if code, after := get("token-a", path); code != http.StatusOK || after != "" {
+				t.Errorf("one of so many: %d, Retry-After %q", code, after)
+			}
+		})
+	}
+	eventually(t, "all of so many are served", func() bool { return held.Load() == bounds.OwnCalls+bounds.OwnStreams })
+	for _, tc := range []struct {
+		token, path string
+		want        int
+	}{{"token-a", "/x?watch=true", 429}, {"token-b", "/x", 200}, {"token-a-trusted", "/x", 200}, {"token-a", "/x", 429}} {
+		if code, after := get(tc.token, tc.path); code != tc.want || (after == "") == (code == 429) {
+			t.Errorf("%s with %s: %d, Retry-After %q, want %d", tc.path, tc.token, code, after, tc.want)
+		}
+	}
+	if got := within(t, "the limit", h.limited); got != "a "+LimitOwn {
+		t.Errorf("limited: %s", got)
+	}
+	close(release)
+	all.Wait()
+	if code, _ := get("token-a", "/x"); code != http.StatusOK {
+		t.Errorf("afterwards: %d", code)
+	}
+}

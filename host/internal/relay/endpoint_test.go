@@ -121,7 +121,8 @@ func TestFullBacklog(t *testing.T) {
 	defer e.close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	const n = 10
+	const n, fit = 10, 2 // the kernel's backlog of one is one more
+	waiting := func() int { _, n := e.load(); return n }
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
@@ -133,7 +134,7 @@ func TestFullBacklog(t *testing.T) {
 			e.put(c, false)
 		})
 	}
-	<-quiet()
+	eventually(t, "what does not fit to wait", func() bool { return waiting() == n-fit })
 	for range n {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -143,17 +144,25 @@ func TestFullBacklog(t *testing.T) {
 	}
 	all.Wait()
 
-	for range 3 {
-		all.Go(func() { // more than fit
-			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer cancel()
-			if c, err := e.get(short, true, waiter{}); err == nil {
-				e.put(c, false)
-			} else if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("full backlog: %v", err)
-			}
-		})
+	enough, cancelGet := context.WithCancel(t.Context())
+	defer cancelGet()
+	for range fit {
+		c, err := e.get(enough, true, waiter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.put(c, false)
 	}
+	all.Go(func() {
+		if c, err := e.get(enough, true, waiter{}); err == nil {
+			e.put(c, false)
+			t.Error("a connection in spite of a full backlog")
+		} else if !errors.Is(err, context.Canceled) {
+			t.Errorf("full backlog: %v", err)
+		}
+	})
+	eventually(t, "what does not fit to wait", func() bool { return waiting() == 1 })
+	cancelGet()
 	all.Wait()
 }
 

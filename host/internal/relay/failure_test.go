@@ -106,10 +106,11 @@ func TestStoppedStage(t *testing.T) {
 		chain.ServeHTTP(rec, httptest.NewRequest("GET", "/size/5", nil))
 		close(done)
 	}()
+	eventually(t, "the request to be under way", func() bool { return inFlightAt(chain) == 1 })
 	select {
 	case <-done:
 		t.Error("response from a stopped process")
-	case <-quiet():
+	default:
 	}
 	stage.Signal(syscall.SIGCONT)
 	within(t, "the response of the stage that goes on", done)
@@ -274,7 +275,7 @@ func TestPanickingWriter(t *testing.T) {
 	if n := inFlightAt(chain); n != 0 {
 		t.Errorf("%d in flight", n)
 	}
-	if _, ok := chain.inFlight.call(1, "a"); ok {
+	if _, ok := chain.inFlight.call(1, stage.socket); ok {
 		t.Error("the request can still be handed on")
 	}
 }

@@ -16,7 +16,8 @@ import (
 // own, with a copy of the request and with a writer that takes nothing more when the
 // time is over. The server's goroutine responds with 504 then and does not wait for h.
 // Requests that can get a response have all the time that they need.
-func withTimeout(h http.Handler, timeout time.Duration) http.Handler {
+func withTimeout(h http.Handler, timeout time.Duration) (filtered http.Handler, left *sync.WaitGroup) {
+	left = &sync.WaitGroup{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/hang" {
 			h.ServeHTTP(w, r)
@@ -24,12 +25,12 @@ func withTimeout(h http.Handler, timeout time.Duration) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		tw := &timeoutWriter{w: w, h: w.Header().Clone()}
+		tw := &timeoutWriter{w: w, h: w.Header().Clone(), over: make(chan struct{})}
 		done := make(chan any, 1)
-		go func() {
+		left.Go(func() {
 			defer func() { done <- recover() }()
-			h.ServeHTTP(tw, r.Clone(ctx))
-		}()
+			h.ServeHTTP(tw, r.Clone(context.WithValue(ctx, timeoutWriterKey{}, tw)))
+		})
 		select {
 		case v := <-done:
 			if v != nil {
@@ -38,14 +39,18 @@ func withTimeout(h http.Handler, timeout time.Duration) http.Handler {
 		case <-ctx.Done():
 			tw.timeout()
 		}
-	})
+	}), left
 }
+
+// timeoutWriterKey is that of the timeoutWriter in a request's context.
+type timeoutWriterKey struct{}
 
 type timeoutWriter struct {
 	mu           sync.Mutex
 	w            http.ResponseWriter
 	h            http.Header
 	begun, ended bool
+	over         chan struct{} // closed when the response is the filter's
 }
 
 func (t *timeoutWriter) Unwrap() http.ResponseWriter { return t.w }
@@ -85,6 +90,7 @@ func (t *timeoutWriter) timeout() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
+	close(t.over)
 	if t.begun {
 		panic(http.ErrAbortHandler)
 	}
@@ -96,13 +102,6 @@ func (t *timeoutWriter) timeout() {
 func TestTimeoutFilter(t *testing.T) {
 	t.Parallel()
 	stage := startStage(t)
-	chain := newChain(t, Config{Error: func(w http.ResponseWriter, r *http.Request, e *StageError) {
-		if e.Kind == Canceled {
-			<-quiet() // the filter's response is the same
-		}
-		WriteError(w, r, e)
-	}}, stage.socket)
-	srv := serve(t, withTimeout(chain, 300*time.Millisecond))
 	for _, tc := range []struct {
 		name, request string
 		reused        bool
@@ -114,6 +113,14 @@ func TestTimeoutFilter(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			chain := newChain(t, Config{Error: func(w http.ResponseWriter, r *http.Request, e *StageError) {
+				if e.Kind == Canceled {
+					<-r.Context().Value(timeoutWriterKey{}).(*timeoutWriter).over
+				}
+				WriteError(w, r, e)
+			}}, stage.socket)
+			handler, left := withTimeout(chain, 300*time.Millisecond)
+			srv := serve(t, handler)
 			c, err := net.Dial("tcp", srv.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -132,8 +139,7 @@ func TestTimeoutFilter(t *testing.T) {
 			if !tc.reused {
 				return
 			}
-			<-quiet()
-			<-quiet() // what the handler left has had its time
+			left.Wait()
 			io.WriteString(c, "GET /size/3 HTTP/1.1\r\nHost: h\r\n\r\n")
 			resp, err = http.ReadResponse(r, nil)
 			if err != nil {
@@ -142,7 +148,7 @@ func TestTimeoutFilter(t *testing.T) {
 			if body, err := io.ReadAll(resp.Body); len(body) != 3 || err != nil {
 				t.Errorf("next request: %s %q, %v", resp.Status, body, err)
 			}
+			eventually(t, "all requests to end", func() bool { return inFlightAt(chain) == 0 })
 		})
 	}
-	t.Cleanup(func() { eventually(t, "all requests to end", func() bool { return inFlightAt(chain) == 0 }) })
 }

@@ -23,11 +23,12 @@ func TestGiveWay(t *testing.T) {
 			chain.maxGiveWay = patience
 			ended := stream(t, chain)
 			close(broken)
+			eventually(t, "the stream to break off", func() bool { return inFlightAt(chain) == 0 })
 			for _, held := range states {
 				select {
 				case <-ended:
 					t.Fatal("the stream has ended before there is another process")
-				case <-time.After(20 * time.Millisecond):
+				default:
 				}
 				chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Held: held}})
 			}

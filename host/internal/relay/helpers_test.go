@@ -209,9 +209,6 @@ func fetch(t testing.TB, srv *httptest.Server, method, path string, body io.Read
 	return resp, string(text)
 }
 
-// quiet is long enough for whatever is under way to go on, if it can.
-func quiet() <-chan time.Time { return time.After(50 * time.Millisecond) }
-
 // cancellable returns a handler whose requests all end with cancel, whatever the
 // client does.
 func cancellable(h http.Handler) (http.Handler, context.CancelFunc) {

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
 // held returns a chain of one stage that is being held, and the function that sets
@@ -266,55 +264,4 @@ func TestLimitsOfTheHoldAreReported(t *testing.T) {
 	}
 	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket}})
 	waits.Wait()
-}
-
-// TestLargeHeadsAreBounded has responses with large heads at the same time: when they hold too
-// much, the next one is refused, and there is room again when they have gone.
-func TestLargeHeadsAreBounded(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	socket := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Big", strings.Repeat("x", 1<<20))
-		_ = http.NewResponseController(w).Flush()
-		if r.URL.Path == "/wait" {
-			<-release
-		}
-	}))
-	reached := make(chan string, 1)
-	chain := NewChain(Config{Limited: func(stage, limit string) { reached <- stage + " " + limit }})
-	chain.heads.budget("a")
-	chain.heads.of["a"] = h1.NewBudget(3<<20/2, chain.heads.total) // one head and a half
-	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket}})
-	ask := func(path string) int {
-		rec := httptest.NewRecorder()
-		chain.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		return rec.Code
-	}
-	var waits sync.WaitGroup
-	first := &begun{ResponseRecorder: httptest.NewRecorder(), head: make(chan struct{})}
-	waits.Go(func() {
-		chain.ServeHTTP(first, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/wait", nil))
-	})
-	<-first.head
-	if status := ask("/"); status != http.StatusBadGateway || <-reached != "a "+LimitHeads {
-		t.Errorf("without room: %d", status)
-	}
-	close(release)
-	waits.Wait()
-	for range 3 {
-		if status := ask("/"); status != http.StatusOK {
-			t.Errorf("with room again: %d", status)
-		}
-	}
-}
-
-// begun tells when the head of a response is written.
-type begun struct {
-	*httptest.ResponseRecorder
-	head chan struct{}
-}
-
-func (b *begun) WriteHeader(status int) {
-	b.ResponseRecorder.WriteHeader(status)
-	close(b.head)
 }

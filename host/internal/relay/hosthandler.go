@@ -17,7 +17,7 @@ import (
 // HostHandler serves the socket on which stages call the host. A request with
 // header.Next goes to the rest of the chain, one with
 // header.Delegate to the stage named there, any other to the API. One with
-// header.Initialized is a message about a watch that the stage is serving.
+// header.Initialized is a message about a watch that the stage is serving, and one with header.AuditPart about the audit event of a request.
 type HostHandler struct {
 	Chain *Chain
 	// Caller returns the process to which a token belongs, if that may make the request.
@@ -51,6 +51,9 @@ type Refusal struct {
 // Caller is a process of a stage that calls the host.
 type Caller struct {
 	Stage string
+	// Socket is that on which the process gets requests: it may speak of those that are in flight there, and not of those of another process
+	// of its stage.
+	Socket string
 	// User and Groups are its identity.
 	User   string
 	Groups []string
@@ -95,14 +98,14 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token belongs to no running stage, or not to this process", http.StatusUnauthorized)
 		return
 	}
-	next, delegate, initialized := r.Header.Get(header.Next), r.Header.Get(header.Delegate), r.Header.Get(header.Initialized)
+	next, delegate, initialized, auditPart := r.Header.Get(header.Next), r.Header.Get(header.Delegate), r.Header.Get(header.Initialized), r.Header.Get(header.AuditPart)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
 		if h1.HostOnly(key) {
 			delete(r.Header, key)
 		}
 	}
-	if caller.ReadOnly && initialized == "" && mayWrite(r) {
+	if caller.ReadOnly && initialized == "" && auditPart == "" && mayWrite(r) {
 		http.Error(w, "this process of stage "+strconv.Quote(caller.Stage)+" may not write", http.StatusForbidden)
 		return
 	}
@@ -112,9 +115,11 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case delegate != "":
 		h.serveDelegate(w, r, caller, delegate)
 	case initialized != "":
-		h.serveInitialized(w, caller.Stage, initialized)
+		h.serveInitialized(w, caller.Socket, initialized)
+	case auditPart != "":
+		h.serveAuditPart(w, r, caller, auditPart)
 	default:
-		h.API.ServeHTTP(w, withCall(h.As(r, caller), &call{staged: caller.Staged, canary: caller.Canary}))
+		h.serveOwn(w, withCall(h.As(r, caller), &call{staged: caller.Staged, canary: caller.Canary}), caller)
 	}
 }
 
@@ -133,13 +138,13 @@ func mayWrite(r *http.Request) bool {
 
 // serveInitialized takes the message that a watch has sent its initial events. One that has
 // ended by now needs it no more.
-func (h *HostHandler) serveInitialized(w http.ResponseWriter, stage, id string) {
+func (h *HostHandler) serveInitialized(w http.ResponseWriter, socket, id string) {
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
 		http.Error(w, strconv.Quote(id)+" is not the id of a request", http.StatusBadRequest)
 		return
 	}
-	if watch, ok := h.Chain.inFlight.find(n, stage); ok && h.Initialized != nil {
+	if watch, ok := h.Chain.inFlight.find(n, socket); ok && h.Initialized != nil {
 		h.Initialized(watch.r.Context())
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -190,9 +195,9 @@ func bearer(r *http.Request) string {
 func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller Caller, id string) {
 	stage := caller.Stage
 	n, err := strconv.ParseUint(id, 10, 64)
-	inFlight, ok := h.Chain.inFlight.call(n, stage)
+	inFlight, ok := h.Chain.inFlight.call(n, caller.Socket)
 	if err != nil || !ok {
-		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to stage "+strconv.Quote(stage)+", or the stage has described in its audit event how it served it", http.StatusConflict)
+		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to this process of stage "+strconv.Quote(stage)+", or it has described in its audit event how it served it", http.StatusConflict)
 		return
 	}
 	original := inFlight.r
@@ -274,7 +279,7 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && chain.IsDiscovery(r.URL.Path):
 		h.serveDiscovery(w, r, caller)
 	case caller.MayDelegate:
-		h.API.ServeHTTP(w, r)
+		h.serveOwn(w, r, caller)
 	default:
 		h.Refuse(w, r, Refusal{Stage: caller.Stage, Grant: "delegates", Reason: "call delegates for more than discovery and OpenAPI"})
 	}
@@ -286,11 +291,26 @@ func (h *HostHandler) serveDiscovery(w http.ResponseWriter, r *http.Request, cal
 		h.Chain.ServeHTTP(w, r)
 		return
 	}
-	if h.calls.of(caller.Stage).serve(w, r, h.Chain) {
+	if !h.calls.of(caller.Stage).serve(w, r, h.Chain) {
+		h.tooMany(w, caller.Stage, LimitDelegates, "for discovery and OpenAPI of its delegates")
+	}
+}
+
+// serveOwn has the server serve what a stage asks for in its own name. A stage that asks for what it serves itself, and asks again to serve that, comes to
+// an end here, before it takes the seats of users.
+func (h *HostHandler) serveOwn(w http.ResponseWriter, r *http.Request, caller Caller) {
+	if caller.Trusted {
+		h.API.ServeHTTP(w, r)
 		return
 	}
-	if h.Chain.config.Limited != nil {
-		h.Chain.config.Limited(caller.Stage, LimitDelegates)
+	if !h.calls.of(caller.Stage).serveOwn(w, r, h.API) {
+		h.tooMany(w, caller.Stage, LimitOwn, "in its own name")
 	}
-	http.Error(w, "stage "+strconv.Quote(caller.Stage)+" makes too many requests for discovery and OpenAPI of its delegates", http.StatusTooManyRequests)
+}
+
+func (h *HostHandler) tooMany(w http.ResponseWriter, stage, limit, which string) {
+	if h.Chain.config.Limited != nil {
+		h.Chain.config.Limited(stage, limit)
+	}
+	http.Error(w, "stage "+strconv.Quote(stage)+" makes too many requests "+which, http.StatusTooManyRequests)
 }

@@ -41,9 +41,14 @@ type host struct {
 	initialized chan string
 	// limited gets each stage with the limit that it has come to.
 	limited chan string
+	// held is called when the server is asked for /held.
+	held func()
+	// other is the socket of the process with the token token-STAGE-other.
+	other string
 }
 
-// newHost starts a host; the token of each stage is token-STAGE, token-STAGE-ungranted, token-STAGE-readonly or token-STAGE-trusted.
+// newHost starts a host; the token of each stage is token-STAGE, token-STAGE-ungranted, token-STAGE-readonly or token-STAGE-trusted, and that of
+// another process of it token-STAGE-other.
 func newHost(t testing.TB, stages ...string) *host {
 	limited := make(chan string, 1000)
 	chain := newChain(t, Config{Propagator: userPropagator{}, Limited: func(stage, limit string) { limited <- stage + " " + limit }}, stages...)
@@ -56,8 +61,12 @@ func newHost(t testing.TB, stages ...string) *host {
 			stage, refused := strings.CutSuffix(stage, "-ungranted")
 			stage, readOnly := strings.CutSuffix(stage, "-readonly")
 			stage, trusted := strings.CutSuffix(stage, "-trusted")
-			granted := !refused
-			return Caller{Stage: stage, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted, Trusted: trusted, ReadOnly: readOnly}, ok
+			stage, isOther := strings.CutSuffix(stage, "-other")
+			granted, socket := !refused, h.other
+			if i := strings.Index("abc", stage); !isOther && i >= 0 && i < len(stages) {
+				socket = stages[i]
+			}
+			return Caller{Stage: stage, Socket: socket, Delegates: delegates[stage], MayRewrite: granted, MayDelegate: granted, Trusted: trusted, ReadOnly: readOnly}, ok
 		},
 		Authorize: func(w http.ResponseWriter, r *http.Request, stage string) (*http.Request, bool) {
 			if strings.Contains(r.URL.Path, "secret") {
@@ -75,6 +84,9 @@ func newHost(t testing.TB, stages ...string) *host {
 				w.Header().Set("X-Filtered", "true")
 				chain.ServeHTTP(w, r)
 				return
+			}
+			if r.URL.Path == "/held" {
+				h.held()
 			}
 			fmt.Fprintf(w, "API for %v: %s %v", r.Context().Value(userKey{}), r.URL.Path, r.Header)
 		}),
@@ -141,6 +153,7 @@ func TestHostHandler(t *testing.T) {
 	}{
 		{"next", "token=token-a&key=X-Catena-Next", 200, `b: POST /changed for alice, new body, remote="" auth=""`},
 		{"next with another's request", "token=token-b&key=X-Catena-Next", 409, "in flight"},
+		{"next with a request of another process of the stage", "token=token-a-other&key=X-Catena-Next", 409, "in flight to this process"},
 		{"next with an id that is none", "token=token-a&key=X-Catena-Next&value=x", 409, "in flight"},
 		{"next with an old id", "token=token-a&key=X-Catena-Next&value=1", 409, "in flight"},
 		{"delegate", "token=token-a&key=X-Catena-Delegate&value=c", 200, `c: POST /changed for stage a, new body, remote="" auth=""`},
@@ -476,11 +489,11 @@ func TestInFlight(t *testing.T) {
 	if lookup("") == nil || lookup("a") == nil {
 		t.Error("found before a stage had it")
 	}
-	f.set(id, inFlightRequest{stage: "a", r: r, role: &does})
+	f.set(id, inFlightRequest{socket: "a", r: r, role: &does})
 	if lookup("a") != nil || lookup("b") == nil {
 		t.Error("with a, it is not a's alone")
 	}
-	f.set(id, inFlightRequest{stage: "b", r: r, role: &does})
+	f.set(id, inFlightRequest{socket: "b", r: r, role: &does})
 	if does.hasCalled() {
 		t.Error("b is marked for the call of a")
 	}
@@ -491,7 +504,7 @@ func TestInFlight(t *testing.T) {
 	if lookup("b") == nil {
 		t.Error("found after its end")
 	}
-	if n := testing.AllocsPerRun(100, func() { f.set(id, inFlightRequest{stage: "a", r: r, role: &does}); f.remove(id) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.set(id, inFlightRequest{socket: "a", r: r, role: &does}); f.remove(id) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -16,11 +16,23 @@ type inFlight struct {
 }
 
 type inFlightRequest struct {
-	stage string
+	// socket is that of the process that has the request.
+	socket string
 	// snapshot is the chain as it was when the request came.
 	snapshot *snapshot
 	r        *http.Request
 	role     *role
+	// kubernetes is Stage.Kubernetes.
+	kubernetes bool
+}
+
+// requestAt returns a request as one that the process of an endpoint has.
+func requestAt(e *endpoint, x *request, s *snapshot) inFlightRequest {
+	r := inFlightRequest{snapshot: s, r: x.r, role: x.role, kubernetes: x.kubernetes}
+	if e != nil {
+		r.socket = e.socket
+	}
+	return r
 }
 
 // role is what a stage does with a request that it has: it calls the next stage for it, or serves it itself. A stage
@@ -46,7 +58,7 @@ func (r *role) hasCalled() bool { return r.Load() == roleCalls }
 // newID returns the id of a new request.
 func (f *inFlight) newID() uint64 { return f.last.Add(1) }
 
-// set records which stage has the request. It has not called yet.
+// set records which process has the request. It has not called yet.
 func (f *inFlight) set(id uint64, r inFlightRequest) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
@@ -66,22 +78,34 @@ func (f *inFlight) remove(id uint64) {
 	delete(s.m, id)
 }
 
-// find returns the request with that id if the stage has it.
-func (f *inFlight) find(id uint64, stage string) (inFlightRequest, bool) {
+// find returns the request with that id if the process with a socket has it.
+func (f *inFlight) find(id uint64, socket string) (inFlightRequest, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
 	r, ok := s.m[id]
-	return r, ok && r.stage == stage
+	return r, ok && r.socket == socket
 }
 
-// call returns the request with that id if the stage has it and may call the next one for it, which it then has.
-func (f *inFlight) call(id uint64, stage string) (inFlightRequest, bool) {
+// call returns the request with that id if the process with a socket has it and may call the next stage for it, which it then has.
+func (f *inFlight) call(id uint64, socket string) (inFlightRequest, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
 	r, ok := s.m[id]
-	if !ok || r.stage != stage || !r.role.call() {
+	if !ok || r.socket != socket || !r.role.call() {
+		return inFlightRequest{}, false
+	}
+	return r, true
+}
+
+// serve returns the request with that id if the process with a socket has it and may serve it itself, which it then does.
+func (f *inFlight) serve(id uint64, socket string) (inFlightRequest, bool) {
+	s := &f.shards[id%uint64(len(f.shards))]
+	s.Lock()
+	defer s.Unlock()
+	r, ok := s.m[id]
+	if !ok || r.socket != socket || !r.role.serve() {
 		return inFlightRequest{}, false
 	}
 	return r, true

@@ -12,13 +12,18 @@ import (
 const (
 	LimitHold  = "holdRequests"       // of the requests that wait for a stage
 	LimitUser  = "holdRequestsOfUser" // of those of one user
-	LimitHeads = "responseHeads"      // of the bytes of large heads of responses
+	LimitHeads = "responseHeads"      // of the bytes of large heads of responses, of warnings and of trailers
 	// LimitDelegates is of what a stage asks its delegates for.
 	LimitDelegates = "delegateCalls"
+	// LimitOwn is of what a stage asks the server for in its own name.
+	LimitOwn = "ownCalls"
 )
 
-// Package h1 imports nothing of the host: the list of bounds has the same figure.
-var _ = [1]struct{}{}[bounds.ResponseHead-h1.MaxHead]
+// Package h1 imports nothing of the host: the list of bounds has the same figures.
+var _ = [...]struct{}{
+	[1]struct{}{}[bounds.ResponseHead-h1.MaxHead], [1]struct{}{}[bounds.HeadLine-h1.LineCost], [1]struct{}{}[bounds.HeadLines-h1.FreeLines],
+	[1]struct{}{}[bounds.ResponseConnection-h1.MaxConnection],
+}
 
 // heads are the budgets of the stages.
 type heads struct {
@@ -32,10 +37,10 @@ func (h *heads) budget(stage string) *h1.Budget {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.of == nil {
-		h.total, h.of = h1.NewBudget(bounds.TotalHeads, nil), map[string]*h1.Budget{}
+		h.total, h.of = h1.NewBudget(bounds.TotalHeads, bounds.HeadWait, nil), map[string]*h1.Budget{}
 	}
 	if h.of[stage] == nil {
-		h.of[stage] = h1.NewBudget(bounds.StageHeads, h.total)
+		h.of[stage] = h1.NewBudget(bounds.StageHeads, bounds.HeadWait, h.total)
 	}
 	return h.of[stage]
 }

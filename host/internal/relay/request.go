@@ -42,10 +42,8 @@ type request struct {
 
 	// begun: something of a response has gone to the client.
 	begun bool
-	// flushed: the client's writer has been flushed.
-	flushed bool
-	// written is how much of the response's body has been written, in bytes.
-	written int
+	// sent is what the client has got.
+	sent sent
 
 	// logged is the stage's entry in the request's HopLog; nil if it has none.
 	logged *loggedHop
@@ -71,6 +69,16 @@ type request struct {
 	readStopped chan struct{}
 }
 
+// sent is what a client has got of the responses to its request.
+type sent struct {
+	// flushed: the client's writer has been flushed.
+	flushed bool
+	// written is how much of the response's body has been written, in bytes.
+	written int
+	// warnings and trailers are the bytes of those that stages have sent which have declined, and of trailers, also of those that are left out.
+	warnings, trailers int
+}
+
 // failure is why an attempt got no response.
 type failure struct {
 	kind Kind
@@ -93,11 +101,8 @@ var (
 	messages = sync.Pool{New: func() any { return new(message) }}
 )
 
-// Larger buffers do not go back to the pools.
-const (
-	keptBytes  = 128 << 10
-	keptFields = 128
-)
+// keptBytes is up to where buffers go back to the pools.
+const keptBytes = 128 << 10
 
 func newRequest(c *Chain, w http.ResponseWriter, r *http.Request, s *snapshot) *request {
 	x := requests.Get().(*request)
@@ -111,13 +116,10 @@ func newRequest(c *Chain, w http.ResponseWriter, r *http.Request, s *snapshot) *
 func (x *request) release() {
 	x.drop()
 	x.chain.inFlight.remove(x.id)
+	x.chain.auditParts.release(x.id)
 	x.releaseMessage()
-	fields := x.response.Fields
-	clear(fields)
-	*x = request{readTimer: x.readTimer, readStopped: x.readStopped}
-	if cap(fields) <= keptFields {
-		x.response.Fields = fields[:0]
-	}
+	x.response.Forget()
+	*x = request{readTimer: x.readTimer, readStopped: x.readStopped, response: h1.Response{Fields: x.response.Fields}}
 	requests.Put(x)
 }
 
@@ -156,6 +158,7 @@ func (x *request) keep() {
 		sent = x.upload.Sent()
 	}
 	x.conn.FreeHead()
+	x.response.Forget()
 	watched := x.unwatch()
 	x.endpoint.put(x.conn, watched && sent && x.conn.Reusable(&x.response, x.r.Method))
 	x.conn, x.unwatch, x.upload = nil, nil, nil
@@ -172,6 +175,7 @@ func (x *request) drop() {
 		x.upload.Finish(x.w)
 		x.leftover = !x.upload.Sent()
 	}
+	x.response.Forget()
 	x.endpoint.put(x.conn, false)
 	x.conn, x.unwatch, x.upload = nil, nil, nil
 }

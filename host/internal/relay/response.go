@@ -4,8 +4,10 @@ import (
 	"errors"
 	"net/http"
 	"net/textproto"
+	"strings"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
@@ -49,10 +51,14 @@ func (x *request) writeHeaders() {
 			x.report(f)
 		case f.Key == "Trailer":
 			h1.Elements([]string{f.Value}, func(key string) bool {
-				if x.trailerPassed(key) {
+				if !x.trailerPassed(key) {
+					return true
+				}
+				announced := fits(x, &x.sent.trailers, len(key), bounds.ResponseTrailers)
+				if announced {
 					h.Add("Trailer", key)
 				}
-				return true
+				return announced
 			})
 		case !x.passed(f.Key):
 		case h[f.Key] != nil:
@@ -116,10 +122,10 @@ func (x *request) writeBody() error {
 		x.chain.addWatch(id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
 		defer x.chain.watches.remove(id)
 	}
-	if err := x.conn.CopyBody(x, &x.response); err != nil {
+	if err := x.conn.CopyBody(x.r.Context(), x, &x.response); err != nil {
 		return err
 	}
-	if x.response.Chunked && !x.flushed && (x.r.ProtoMajor < 2 || x.written <= maxSilent) {
+	if x.response.Chunked && !x.sent.flushed && (x.r.ProtoMajor < 2 || x.sent.written <= maxSilent) {
 		x.Flush() // keeps the server from finding out the length
 	}
 	return nil
@@ -136,7 +142,7 @@ var errClientGone = errors.New("the client takes no more")
 
 // Write implements h1.Sink.
 func (x *request) Write(p []byte) (int, error) {
-	x.written += len(p)
+	x.sent.written += len(p)
 	n, err := x.w.Write(p)
 	if err != nil {
 		err = errClientGone
@@ -146,7 +152,7 @@ func (x *request) Write(p []byte) (int, error) {
 
 // Flush implements h1.Sink.
 func (x *request) Flush() {
-	x.flushed = true
+	x.sent.flushed = true
 	if f, ok := x.w.(http.Flusher); ok {
 		f.Flush()
 		return
@@ -158,7 +164,20 @@ func (x *request) Flush() {
 func (x *request) Trailer(f h1.Field) {
 	if h1.HostOnly(f.Key) {
 		x.report(f)
-	} else if x.trailerPassed(f.Key) {
-		x.w.Header().Add(http.TrailerPrefix+f.Key, f.Value)
+	} else if x.trailerPassed(f.Key) && fits(x, &x.sent.trailers, len(f.Key)+len(f.Value), bounds.ResponseTrailers) {
+		x.w.Header().Add(http.TrailerPrefix+f.Key, strings.Clone(f.Value)) // the server keeps it until the client has it
 	}
+}
+
+// fieldCost is what a field counts in addition to its bytes, where fields are kept for a client.
+const fieldCost = 64
+
+// fits counts a field of n bytes, or the announcement of a trailer, and reports whether it is within the bound.
+func fits(x *request, sum *int, n, bound int) bool {
+	before := *sum
+	*sum += n + fieldCost
+	if before <= bound && *sum > bound {
+		x.limited(h1.ErrNoRoom)
+	}
+	return *sum <= bound
 }

@@ -175,6 +175,7 @@ func TestMalformedResponses(t *testing.T) {
 		"100 without end":      strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1000),
 		"101 unasked":          "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
 		"head too long":        "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", bounds.ResponseHead) + "\r\n\r\n",
+		"Connection too long":  "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + strings.Repeat("Connection: a\r\n", 1000) + "\r\n",
 		"length and chunks":    "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
 		"cut: chunk size":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
 		"cut: chunk too long":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",

@@ -174,13 +174,14 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 		if received == 2 {
 			x.failure.kind = LostTwice
 		}
-		if now.endpoint == nil || isLost && lost || !isLost && !moved && n > 0 {
+		tooEarly := errors.Is(x.failure.err, ErrIncomplete)
+		if now.endpoint == nil || isLost && lost || !isLost && !moved && !tooEarly && n > 0 {
 			break
 		}
 		lost = lost || isLost
 		x.observe(e, Replayed)
-		x.role.reset()
 		e = now.endpoint
+		x.chain.inFlight.set(x.id, requestAt(e, x, s))
 		v = x.try(e, true)
 	}
 	switch v {
@@ -213,12 +214,15 @@ func (x *request) beginHop(s *snapshot, to target) {
 		x.logged = l.begin(x.stage)
 		x.role = &x.logged.role
 	}
-	x.chain.inFlight.set(x.id, inFlightRequest{stage: x.stage, snapshot: s, r: x.r, role: x.role})
+	x.chain.inFlight.set(x.id, requestAt(to.endpoint, x, s))
 }
 
 func (x *request) try(e *endpoint, redial bool) verdict {
 	if e == nil {
 		return x.fail(Unavailable, errDown)
+	}
+	if err := x.chain.awaitComplete(x.r, x.snapshot, e); err != nil {
+		return x.fail(Unavailable, err)
 	}
 	return x.attempt(e, redial)
 }
@@ -226,7 +230,7 @@ func (x *request) try(e *endpoint, redial bool) verdict {
 // mayReplay reports whether a request that got no response can be sent once more.
 func (x *request) mayReplay() bool {
 	switch {
-	case x.begun || x.failure.touched:
+	case x.begun || x.failure.touched || errors.Is(x.failure.err, errStaysIncomplete):
 		return false
 	case x.failure.kind == Unavailable:
 		return true

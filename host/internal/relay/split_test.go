@@ -63,9 +63,9 @@ func TestSplit(t *testing.T) {
 func TestSplitFollowsTheRequest(t *testing.T) {
 	t.Parallel()
 	var h *host
-	caller := func(side string) http.Handler {
+	caller := func(side, token string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			resp, err := h.send(r.Context(), http.MethodGet, "token-a", header.Next, r.Header.Get(header.Request), r.RequestURI, nil)
+			resp, err := h.send(r.Context(), http.MethodGet, token, header.Next, r.Header.Get(header.Request), r.RequestURI, nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -75,9 +75,10 @@ func TestSplitFollowsTheRequest(t *testing.T) {
 			fmt.Fprintf(w, "%s, %s", side, text)
 		})
 	}
-	old := []Stage{{Name: "a", Socket: serveStage(t, caller("old"))}, {Name: "b", Socket: serveStage(t, respondsWith("old"))}}
-	next := []Stage{{Name: "a", Socket: serveStage(t, caller("new"))}, {Name: "b", Socket: serveStage(t, respondsWith("new"))}}
+	old := []Stage{{Name: "a", Socket: serveStage(t, caller("old", "token-a"))}, {Name: "b", Socket: serveStage(t, respondsWith("old"))}}
+	next := []Stage{{Name: "a", Socket: serveStage(t, caller("new", "token-a-other"))}, {Name: "b", Socket: serveStage(t, respondsWith("new"))}}
 	h = newHost(t, old[0].Socket, old[1].Socket)
+	h.other = next[0].Socket
 	split(h.chain, old, next)
 	for path, want := range map[string]string{"/x": "old, old", "/x?new": "new, new"} {
 		w := httptest.NewRecorder()
@@ -121,7 +122,7 @@ func TestSplitEnds(t *testing.T) {
 func TestSplitEndsWatches(t *testing.T) {
 	t.Parallel()
 	event := strings.Repeat("x", 100) + "\n"
-	watch := func(name string) http.Handler {
+	watch := func(name string, more <-chan struct{}) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, name)
 			flush := w.(http.Flusher).Flush
@@ -133,6 +134,12 @@ func TestSplitEndsWatches(t *testing.T) {
 				default:
 				}
 				if !busy {
+					select {
+					case <-more:
+						fmt.Fprintln(w, "more")
+						flush()
+					case <-r.Context().Done():
+					}
 					<-r.Context().Done()
 					return
 				}
@@ -144,10 +151,11 @@ func TestSplitEndsWatches(t *testing.T) {
 			}
 		})
 	}
-	old, next := Stage{Name: "a", Socket: serveStage(t, watch("old"))}, Stage{Name: "a", Socket: serveStage(t, watch("new"))}
 	config := Config{Watch: func(r *http.Request) bool { return r.URL.Path == "/watch" }}
 	for name, start := range map[string]func(testing.TB, http.Handler) *httptest.Server{"HTTP/1.1": serve, "HTTP/2": serveHTTP2} {
 		t.Run(name, func(t *testing.T) {
+			more := make(chan struct{})
+			old, next := Stage{Name: "a", Socket: serveStage(t, watch("old", more))}, Stage{Name: "a", Socket: serveStage(t, watch("new", more))}
 			chain := newChain(t, config, old.Socket)
 			srv := start(t, chain)
 			open := func(path string) *bufio.Reader {
@@ -178,16 +186,10 @@ func TestSplitEndsWatches(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			close(more)
 			for what, r := range map[string]*bufio.Reader{"a watch of the old side": stay, "what is no watch": log} {
-				ended := make(chan error, 1)
-				go func() {
-					_, err := r.ReadByte()
-					ended <- err
-				}()
-				select {
-				case err := <-ended:
-					t.Errorf("%s has ended: %v", what, err)
-				case <-quiet():
+				if line, err := r.ReadString('\n'); line != "more\n" {
+					t.Errorf("%s: %q, %v", what, line, err)
 				}
 			}
 			split(chain, []Stage{old}, []Stage{next})

@@ -93,7 +93,7 @@ type side struct {
 func sideOf(stages []supervisor.Published) side {
 	s := side{stages: stages, claims: make([]chain.StageClaims, len(stages)), routes: make([]relay.Stage, len(stages))}
 	for i, st := range stages {
-		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held, Kubernetes: st.Grants.Kubernetes()}
+		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held, Incomplete: st.Incomplete, Kubernetes: st.Grants.Kubernetes()}
 		s.claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
 	}
 	s.tables = tables(stages, s.claims)
@@ -114,12 +114,13 @@ func versionStage(table relay.Table, stages []supervisor.Published) int {
 // tables are what requests go by. A stage that is not granted system requests gets those at
 // paths that it may claim without a grant.
 func tables(stages []supervisor.Published, claims []chain.StageClaims) relay.Tables {
-	all := relay.Tables{All: grants.NewTable(claims)}
+	all := relay.Tables{All: newTable(stages, claims, false)}
 	system := slices.Clone(claims)
 	differs := false
 	for i, st := range stages {
-		if st.Absent && len(st.Claims) == 1 && st.Claims[0].GetPath() == "/" {
-			continue // what it claims is not known: nothing may fall through to later stages
+		if isUnknown(st) {
+			differs = differs || !st.Grants.SystemRequests && st.Grants.Kubernetes()
+			continue
 		}
 		if !st.Grants.SystemRequests && slices.ContainsFunc(system[i].Claims, grants.NeedsGrant) {
 			system[i].Claims = slices.DeleteFunc(slices.Clone(system[i].Claims), grants.NeedsGrant)
@@ -127,9 +128,33 @@ func tables(stages []supervisor.Published, claims []chain.StageClaims) relay.Tab
 		}
 	}
 	if differs {
-		all.System = grants.NewTable(system)
+		all.System = newTable(stages, system, true)
 	}
 	return all
+}
+
+// isUnknown reports whether it is not known what a stage claims: nothing that it may claim may fall through to later stages.
+func isUnknown(st supervisor.Published) bool {
+	return st.Absent && len(st.Claims) == 1 && st.Claims[0].GetPath() == "/"
+}
+
+// newTable returns the table of stages with these claims, of system requests or of all. A stage of which they are not known has, of the Kubernetes
+// API, what it is granted.
+func newTable(stages []supervisor.Published, claims []chain.StageClaims, system bool) relay.Table {
+	known, differs := slices.Clone(claims), false
+	for i, st := range stages {
+		if !isUnknown(st) {
+			continue
+		}
+		known[i].Claims, differs = st.Grants.Claims, true
+		if system && !st.Grants.SystemRequests {
+			known[i].Claims = slices.DeleteFunc(slices.Clone(known[i].Claims), grants.NeedsGrant)
+		}
+	}
+	if !differs {
+		return grants.NewTable(claims)
+	}
+	return grants.Divided{Kubernetes: grants.NewTable(known), Others: grants.NewTable(claims)}
 }
 
 // listedPaths are the paths that the stages list, in the order of the chain.
@@ -150,19 +175,22 @@ func (c *chainState) heldRequests() int64 {
 	return n
 }
 
-// metricsSources are the metrics of all stages.
+// metricsSources are the metrics of all stages. Those of a stage that is trusted as the server is come first: what type a family has is theirs
+// to say.
 func (c *chainState) metricsSources(gather func(ctx context.Context, stage string, w io.Writer) error) []metrics.Source {
-	var sources []metrics.Source
+	var trusted, others []metrics.Source
 	for _, st := range c.stages() {
 		source := metrics.Source{Stage: st.Name, Bounds: bounds.StageMetrics(), Gather: func(ctx context.Context, w io.Writer) error {
 			return gather(ctx, st.Name, w)
 		}}
 		if st.Grants.Trusted() {
 			source.Bounds = bounds.TrustedMetrics()
+			trusted = append(trusted, source)
+		} else {
+			others = append(others, source)
 		}
-		sources = append(sources, source)
 	}
-	return sources
+	return slices.Concat(trusted, others)
 }
 
 func (c *chainState) resourceSizes(sizes []*stagev1.ResourceSize) {

@@ -49,7 +49,12 @@ func TestSystemRequestsBypass(t *testing.T) {
 		"middleware":        {supervisor.Published{}, []claim.Claim{everything, own}, true, map[string]int{"/api/v1/pods": 1, "/apis/example.com/v1": 0}},
 		"granted":           {supervisor.Published{Grants: grants.Grants{SystemRequests: true}}, []claim.Claim{everything}, false, map[string]int{"/api/v1/pods": 0}},
 		"its own alone":     {supervisor.Published{}, []claim.Claim{own}, false, map[string]int{"/apis/example.com/v1": 0, "/api/v1/pods": 1}},
-		"absent, not known": {supervisor.Published{Absent: true}, []claim.Claim{everything}, false, map[string]int{"/apis/example.com/v1": 0}},
+		"absent, not known": {supervisor.Published{Absent: true}, []claim.Claim{everything}, false, map[string]int{"/apis/example.com/v1": 0, "/api/v1/pods": 1}},
+		"absent, granted": {
+			supervisor.Published{Absent: true, Grants: grants.Grants{Claims: []claim.Claim{everything}}}, []claim.Claim{everything}, true,
+			map[string]int{"/apis/example.com/v1": 0, "/api/v1/pods": 1},
+		},
+		"absent, granted all": {supervisor.Published{Absent: true, Grants: grants.All()}, []claim.Claim{everything}, false, map[string]int{"/api/v1/pods": 0}},
 	} {
 		head := tc.head
 		head.Claims = stagev1.EncodeClaims(tc.claims)
@@ -66,8 +71,12 @@ func TestSystemRequestsBypass(t *testing.T) {
 			if first := table.First(path); first != want {
 				t.Errorf("%s: %s goes to stage %d, want %d", name, path, first, want)
 			}
-			if first := got.All.First(path); first != 0 && want == 0 {
-				t.Errorf("%s: %s of a client goes to stage %d", name, path, first)
+			client := 0
+			if name == "its own alone" || name == "absent, not known" {
+				client = want
+			}
+			if first := got.All.First(path); first != client {
+				t.Errorf("%s: %s of a client goes to stage %d, want %d", name, path, first, client)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func servingChecks(stages []supervisor.Status) []lifecycle.Check {
 	var checks []lifecycle.Check
 	for _, st := range stages {
 		checks = append(checks, lifecycle.Check{
-			Name: st.Stage + "/serving", Readyz: true, Required: st.Required,
+			Name: st.Stage + "/serving", Readyz: true, Required: st.Required, OfServer: true,
 			Run: func(context.Context) error {
 				if st.State == supervisor.Down {
 					return fmt.Errorf("stage %q is down: %s", st.Stage, st.Failure)

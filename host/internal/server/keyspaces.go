@@ -52,7 +52,7 @@ func (k *keyspaces) serve(stage, socket string) error {
 	if err != nil {
 		return err
 	}
-	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, PerGroup: keyspaceConnections})
+	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, Connections: keyspaceConnections})
 	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, func(limit string) { k.limited(stage, limit) })
 	if err != nil {
 		return errors.Join(err, l.Close())

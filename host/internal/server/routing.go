@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,13 +26,11 @@ type routing struct {
 	limits  limitLog
 }
 
-var errIncomplete = errors.New("it does not know all of its paths yet")
-
 // notFound is the end of the chain. While a stage that has been restarted is finding out
 // what it serves, no path is known not to be served.
 func (r *routing) notFound(w http.ResponseWriter, req *http.Request) {
 	if stage := r.stages.Incomplete(); stage != "" {
-		r.stageError(w, req, &relay.StageError{Kind: relay.Unavailable, Stage: stage, Err: errIncomplete})
+		r.stageError(w, req, &relay.StageError{Kind: relay.Unavailable, Stage: stage, Err: relay.ErrIncomplete})
 		return
 	}
 	r.front.NotFound().ServeHTTP(w, req)
@@ -85,19 +82,19 @@ func refused(h relay.Hop) bool {
 	return false
 }
 
-// caller is the process of a stage to which a token belongs. Nobody but it, and what it has
-// started, may use the token.
+// caller is the process of a stage to which a token belongs. Nobody but the stage, and what its processes have started, may use
+// it, and on its own socket only.
 func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
-	if from := peerFrom(req.Context()); ok && !from.isPartOf(id.PID) {
+	if from := callFrom(req.Context()); ok && (from.stage != id.Stage || !from.own()) {
 		const tried = "be another process, with its token"
 		if r.limits.due(id.Stage, tried, time.Now()) {
-			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage", id.Stage, "generation", id.Generation, "pid", from.process())
+			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage", id.Stage, "generation", id.Generation, "pid", from.pid, "socket of", from.stage)
 		}
 		return relay.Caller{}, false
 	}
 	return relay.Caller{
-		Stage: id.Stage, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged), Canary: id.Canary,
+		Stage: id.Stage, Socket: id.Socket, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged), Canary: id.Canary,
 		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates, Trusted: id.Grants.Trusted(), ReadOnly: id.ReadOnly,
 	}, ok
 }
@@ -113,9 +110,9 @@ func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay
 
 // connectionRefused logs that a stage has come to a bound of its connections.
 func (r *routing) connectionRefused(stage, bound string) {
-	r.front.Metrics().ObserveLimit(cmp.Or(stage, "unknown"), bound)
+	r.front.Metrics().ObserveLimit(stage, bound)
 	if r.limits.due(stage, bound, time.Now()) {
-		r.log.Warn("connections of a stage to the host are refused: it has come to a bound", "stage", cmp.Or(stage, "unknown"), "bound", bound)
+		r.log.Warn("connections of a stage to the host are refused: it has come to a bound", "stage", stage, "bound", bound)
 	}
 }
 

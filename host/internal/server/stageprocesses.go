@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/catena-dev/catena/host/internal/grants"
@@ -33,32 +34,47 @@ func newStageProcesses(dataDir string) (*stageProcesses, error) {
 // errEnded is why it cannot be told whose process has opened a connection.
 var errEnded = errors.New("the process that has connected has ended")
 
-// of returns of what stage a process is a part. It is true for one that the host has started or that is confined as stages are, also if it is not
-// known for which stage.
-func (p *stageProcesses) of(peer guard.Peer) (of supervisor.Launched, ours bool, err error) {
+// stage returns of which stage a process is: the one that the host has launched, and no other.
+func (p *stageProcesses) stage(peer guard.Peer) (of supervisor.Launched, ok bool) {
+	of, ok = p.launched()[peer.PID]
+	return of, ok && peer.Lives()
+}
+
+// areOf reports whether a process, of which err says why it is not known, is one of a stage, or descends from one. Where the system does not say who has
+// connected, everybody is.
+func (p *stageProcesses) areOf(stage string, peer guard.Peer, err error) bool {
+	if err != nil {
+		return errors.Is(err, guard.ErrNoPeers)
+	}
+	if of, ok := p.stage(peer); ok {
+		return of.Stage == stage
+	}
+	lineage, _ := usage.Lineage(peer.PID)
+	launched := p.launched()
+	return peer.Lives() && slices.ContainsFunc(lineage, func(pid int) bool { return launched[pid].Stage == stage })
+}
+
+// descends reports whether a process is one that stages have started, or is confined as stages are. Nobody is admitted because of it: what a process
+// descends from is looked up, and changes meanwhile.
+func (p *stageProcesses) descends(peer guard.Peer) (bool, error) {
 	if peer.PID == 0 { // it is outside of this process' namespace, and so of no stage
-		return of, false, nil
+		return false, nil
 	}
 	lineage, ok := usage.Lineage(peer.PID)
 	confined, err := confined(peer)
 	if !ok || err != nil || !peer.Lives() {
-		return of, false, errEnded
+		return false, errEnded
 	}
-	launched := map[int]supervisor.Launched{}
-	if stages := p.stages.Load(); stages != nil {
-		launched = stages.Processes()
-	}
-	for i, process := range lineage {
-		if process.PID == os.Getpid() {
-			return of, i > 0, nil // what stages leave behind falls to this process
+	launched := p.launched()
+	for i, pid := range lineage {
+		if pid == os.Getpid() {
+			return i > 0, nil // what stages leave behind falls to this process
 		}
-		for _, id := range []int{process.PID, process.Group} {
-			if of, ok := launched[id]; ok {
-				return of, true, nil
-			}
+		if _, ok := launched[pid]; ok {
+			return true, nil
 		}
 	}
-	return of, confined || p.hasUser(peer), nil
+	return confined || p.hasUser(peer), nil
 }
 
 // confined reports whether a process has more filters of its system calls than this one, as isolated stages have, and all that they start: those that another
@@ -74,11 +90,7 @@ func confined(peer guard.Peer) (bool, error) {
 
 // trusted reports whether a stage with processes is as powerful as the server.
 func (p *stageProcesses) trusted(stage string) bool {
-	stages := p.stages.Load()
-	if stages == nil {
-		return false
-	}
-	for _, of := range stages.Processes() {
+	for _, of := range p.launched() {
 		if of.Stage == stage && of.Grants.Trusted() {
 			return true
 		}
@@ -99,6 +111,22 @@ func (p *stageProcesses) admitUsers(peer guard.Peer) error {
 	return guard.Own(peer)
 }
 
+// admitToSocket is admitUsers for the socket of a stage, without the processes of other stages.
+func (p *stageProcesses) admitToSocket(peer guard.Peer, stage string) error {
+	if of, ok := p.launched()[peer.PID]; ok && of.Stage != stage {
+		return fmt.Errorf("process %d is of stage %q", peer.PID, of.Stage)
+	}
+	return p.admitUsers(peer)
+}
+
+// launched are the processes of stages that the host has started.
+func (p *stageProcesses) launched() map[int]supervisor.Launched {
+	if stages := p.stages.Load(); stages != nil {
+		return stages.Processes()
+	}
+	return nil
+}
+
 // admitNone admits processes of this user and of root that are of no stage.
 func (p *stageProcesses) admitNone(peer guard.Peer) error {
 	return p.admitOnly(peer, func(supervisor.Launched) bool { return false })
@@ -109,16 +137,19 @@ func (p *stageProcesses) admitRegistry(peer guard.Peer) error {
 	return p.admitOnly(peer, func(of supervisor.Launched) bool { return of.Grants.Store == grants.Registry })
 }
 
-// admitOnly is admitNone, and admits some of the stages.
+// admitOnly is admitNone, and admits the processes of some of the stages.
 func (p *stageProcesses) admitOnly(peer guard.Peer, granted func(supervisor.Launched) bool) error {
-	of, ours, err := p.of(peer)
-	switch {
+	if of, ok := p.stage(peer); ok {
+		if granted(of) {
+			return nil
+		}
+		return fmt.Errorf("process %d is of stage %q", peer.PID, of.Stage)
+	}
+	switch descends, err := p.descends(peer); {
 	case err != nil:
 		return err
-	case !ours:
-		return guard.Own(peer)
-	case of.Stage == "" || !granted(of):
-		return fmt.Errorf("process %d is of a stage, or is confined like one by a seccomp filter that this host does not have", peer.PID)
+	case descends:
+		return fmt.Errorf("process %d was started by one of a stage, or is confined like one by a seccomp filter that this host does not have", peer.PID)
 	}
-	return nil
+	return guard.Own(peer)
 }

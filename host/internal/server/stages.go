@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -16,10 +15,10 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
-// hostSocketName is the socket on which stages call the host.
-const hostSocketName = "host.sock"
+// hostSocketSuffix follows the name of a stage in that of the socket on which it calls the host.
+const hostSocketSuffix = ".host.sock"
 
-// buildChain makes the relay, the socket on which the stages call the host, and the
+// buildChain makes the relay, the sockets on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(ctx context.Context) error {
 	routing := &routing{front: r.front, log: r.logs.host, traffic: r.traffic}
@@ -38,13 +37,10 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.shadows = newShadows(r.runtimeDir, tapped, r.processes.admitRegistry)
 	r.front.SetChain(tapped)
 
-	socket := filepath.Join(r.runtimeDir, hostSocketName)
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
 		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse, Initialized: front.WatchInitialized}
-	serveStages, err := r.listenForStages(socket, handler, routing)
-	if err != nil {
-		return err
-	}
+	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, processes: r.processes, routing: routing, errorLog: r.logs.serverErrors()}
+	r.undo.add(sockets.close)
 
 	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, processes: r.processes, limited: routing.limited}
 	r.undo.add(keys.close)
@@ -55,6 +51,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
 	r.undo.add(groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host)
+	var err error
 	r.stages, err = supervisor.New(supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return hiddenFiles(r.reloader.current.Load()) },
 		Machine: sync.OnceValue(func() *isolation.Machine {
@@ -62,7 +59,7 @@ func (r *run) buildChain(ctx context.Context) error {
 			m.Users = r.processes.users
 			return m
 		}),
-		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: socket,
+		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: sockets.path,
 		ServerVersion: r.front.Version(), ExternalURL: r.front.ExternalURL(), HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
 	})
@@ -73,7 +70,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	go r.notifier.reportStatus(r.ended)
 	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
 	r.processes.stages.Store(r.stages)
-	serveStages()
+	sockets.serve()
 	go r.shutdown.endByForce(r.ended, r.logs.host)
 	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
 	return nil

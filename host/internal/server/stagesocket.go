@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
+	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
@@ -13,37 +16,90 @@ import (
 	"github.com/catena-dev/catena/host/internal/guard"
 )
 
-// listenForStages opens the socket on which stages call the host; serve serves it.
-func (r *run) listenForStages(path string, handler http.Handler, routing *routing) (serve func(), err error) {
-	l, err := guard.ListenFor(path, r.processes.admitUsers)
+// stageSockets are the sockets on which stages call the host, one for each stage: what one does with its own harms no other, and who calls is
+// known by it.
+type stageSockets struct {
+	dir       string
+	handler   http.Handler
+	processes *stageProcesses
+	routing   *routing
+	errorLog  *log.Logger
+
+	mu     sync.Mutex
+	open   map[string]*stageSocket
+	served bool
+	closed bool
+}
+
+type stageSocket struct {
+	path     string
+	server   *http.Server
+	listener *connlimit.Listener
+}
+
+// path returns that of a stage's socket, which it opens if it is not.
+func (s *stageSockets) path(stage string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", errors.New("the server is ending")
+	}
+	if socket := s.open[stage]; socket != nil {
+		return socket.path, nil
+	}
+	path := filepath.Join(s.dir, stage+hostSocketSuffix)
+	l, err := guard.ListenFor(path, func(p guard.Peer) error { return s.processes.admitToSocket(p, stage) })
 	if err != nil {
-		return nil, fmt.Errorf("socket for the stages: %w", err)
+		return "", fmt.Errorf("socket on which stage %q calls the host: %w", stage, err)
 	}
-	limited := connlimit.New(l, connlimit.Options{
-		Share: connlimit.Stages, PerGroup: stageConnections(), Heads: bounds.CallHeads, Refused: routing.connectionRefused,
-		// Each process of Kubernetes' stages has a hundred watches.
-		Trusted: r.processes.trusted,
-		Group: func(c net.Conn) (string, error) {
-			p, err := guard.PeerOf(c)
-			if err != nil {
-				return "", nil // the system does not tell
-			}
-			of, _, err := r.processes.of(p)
-			return of.Stage, err
+	socket := &stageSocket{path: path, listener: connlimit.New(l, connlimit.Options{
+		Share: connlimit.Stages, Connections: stageConnections(), Heads: bounds.CallHeads,
+		Unbounded: func() bool { return s.processes.trusted(stage) }, // each process of Kubernetes' stages has a hundred watches
+		Refused:   func(bound string) { s.routing.connectionRefused(stage, bound) },
+	})}
+	socket.server = &http.Server{
+		Handler: counted{s.handler}, MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime, IdleTimeout: bounds.CallIdle, ErrorLog: s.errorLog,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			limited, _ := conn.(*connlimit.Conn)
+			peer, err := guard.PeerOf(conn)
+			own := sync.OnceValue(func() bool { return s.processes.areOf(stage, peer, err) })
+			return context.WithValue(ctx, callKey{}, call{stage: stage, own: own, pid: peer.PID, conn: limited})
 		},
-	})
-	srv := &http.Server{
-		Handler: counted{handler}, MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime, IdleTimeout: bounds.CallIdle,
-		ConnContext: withPeer, ErrorLog: r.logs.serverErrors(),
 	}
-	r.undo.add(func() error {
-		err := srv.Close() // and the listener, if it serves already
-		if closed := limited.Close(); !errors.Is(closed, net.ErrClosed) {
-			err = errors.Join(err, closed)
+	if s.open == nil {
+		s.open = map[string]*stageSocket{}
+	}
+	s.open[stage] = socket
+	if s.served {
+		socket.serveCalls()
+	}
+	return path, nil
+}
+
+// serve serves the sockets, also those that are opened later.
+func (s *stageSockets) serve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = true
+	for _, socket := range s.open {
+		socket.serveCalls()
+	}
+}
+
+func (s *stageSocket) serveCalls() { go func() { _ = s.server.Serve(s.listener) }() }
+
+func (s *stageSockets) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	var errs []error
+	for _, socket := range s.open {
+		errs = append(errs, socket.server.Close()) // and the listener, if it serves already
+		if err := socket.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
 		}
-		return err
-	})
-	return func() { go func() { _ = srv.Serve(limited) }() }, nil
+	}
+	return errors.Join(errs...)
 }
 
 // stageConnections is how many connections a stage may have to the host.
@@ -67,27 +123,29 @@ func dialStage(ctx context.Context, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
+// call is what is known of a request by its connection.
+type call struct {
+	// stage is that to which the socket belongs. own reports whether one of its processes has connected, which is pid.
+	stage string
+	own   func() bool
+	pid   int
+	conn  *connlimit.Conn
+}
+
+type callKey struct{}
+
+// callFrom returns that of a request; it is empty if the context has none.
+func callFrom(ctx context.Context) call {
+	c, _ := ctx.Value(callKey{}).(call)
+	return c
+}
+
 // counted marks the requests of connections that count.
 type counted struct{ http.Handler }
 
 func (h counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := peerFrom(r.Context())
-	p.conn.Begin()
-	defer p.conn.End()
+	c := callFrom(r.Context())
+	c.conn.Begin()
+	defer c.conn.End()
 	h.Handler.ServeHTTP(w, r)
-}
-
-type peerKey struct{}
-
-// withPeer returns the context of a connection.
-func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	who, err := guard.PeerOf(conn)
-	limited, _ := conn.(*connlimit.Conn)
-	return context.WithValue(ctx, peerKey{}, &peer{pid: who.PID, err: err, conn: limited})
-}
-
-// peerFrom returns who has opened the connection of a request; nil if it has no such context.
-func peerFrom(ctx context.Context) *peer {
-	p, _ := ctx.Value(peerKey{}).(*peer)
-	return p
 }

@@ -95,6 +95,7 @@ func (k keyspace) txnResponse(r *etcdserverpb.TxnResponse) {
 func (k keyspace) watchRequest(r *etcdserverpb.WatchRequest) {
 	if c := r.GetCreateRequest(); c != nil {
 		c.Key, c.RangeEnd = k.add(c.Key, c.RangeEnd)
+		c.Fragment = true // a thousand revisions come at once otherwise, which can be too large to be received at all
 	}
 }
 

@@ -409,16 +409,36 @@ func TestCallLimitsExecute(t *testing.T) {
 	}
 }
 
+var createWatch = &etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("a")}}}
+
 // Requests are refused before they are read, those on all connections together; those that have ended make room for others.
 func TestKeyspaceCalls(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		method, limit string
 		most          int
+		use           func(context.Context, *grpc.ClientConn) error
 	}{
-		"requests":          {"/etcdserverpb.KV/Range", LimitCalls, bounds.StoreCalls},
-		"watches":           {"/etcdserverpb.Watch/Watch", LimitStreams, bounds.StoreStreams},
-		"leases kept alive": {"/etcdserverpb.Lease/LeaseKeepAlive", LimitStreams, bounds.StoreStreams},
+		"requests": {"/etcdserverpb.KV/Range", LimitCalls, bounds.StoreCalls, func(ctx context.Context, c *grpc.ClientConn) error {
+			_, err := etcdserverpb.NewKVClient(c).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("a")})
+			return err
+		}},
+		"watches": {"/etcdserverpb.Watch/Watch", LimitStreams, bounds.StoreStreams, func(ctx context.Context, c *grpc.ClientConn) error {
+			w, err := etcdserverpb.NewWatchClient(c).Watch(ctx)
+			if err == nil {
+				_ = w.Send(createWatch) // an error of it is that of Recv
+				_, err = w.Recv()
+			}
+			return err
+		}},
+		"leases kept alive": {"/etcdserverpb.Lease/LeaseKeepAlive", LimitStreams, bounds.StoreStreams, func(ctx context.Context, c *grpc.ClientConn) error {
+			l, err := etcdserverpb.NewLeaseClient(c).LeaseKeepAlive(ctx)
+			if err == nil {
+				_ = l.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: 1})
+				_, err = l.Recv()
+			}
+			return err
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -447,11 +467,8 @@ func TestKeyspaceCalls(t *testing.T) {
 				}
 			}
 			for { // until the server knows that they have ended
-				ctx, cancel := context.WithTimeout(ctx, time.Second)
-				begin(ctx, other)
-				err := <-refused
-				cancel()
-				if status.Code(err) == codes.DeadlineExceeded {
+				err := test.use(ctx, other.ActiveConnection())
+				if err == nil {
 					return
 				}
 				if status.Code(err) != codes.ResourceExhausted {
@@ -467,7 +484,6 @@ func TestKeyspaceWatches(t *testing.T) {
 	t.Parallel()
 	ctx, k := testContext(t), newOwnKeys(t, 0)
 	client := etcdserverpb.NewWatchClient(k.own.ActiveConnection())
-	create := &etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("a")}}}
 	for range 2 { // the watches of a stream end with it
 		stream, err := client.Watch(ctx)
 		if err != nil {
@@ -475,7 +491,7 @@ func TestKeyspaceWatches(t *testing.T) {
 		}
 		var last *etcdserverpb.WatchResponse
 		watch := func() error {
-			if err := stream.Send(create); err != nil {
+			if err := stream.Send(createWatch); err != nil {
 				return err
 			}
 			last, err = stream.Recv()
@@ -522,4 +538,81 @@ func TestKeyspaceSizeOfMessages(t *testing.T) {
 	if _, err := gets(bounds.StoreResponse/len(value) + 1).Commit(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a response that is too large: %v", err)
 	}
+}
+
+// What writes, and would respond with more than a stage may have, is not executed.
+func TestKeyspaceWritesThatRespondWithTooMuch(t *testing.T) {
+	t.Parallel()
+	ctx, k := testContext(t), newOwnKeys(t, 0)
+	value := strings.Repeat("v", 1400<<10)
+	n := bounds.StoreResponse/len(value) + 1
+	for i := range n {
+		if _, err := k.own.Put(ctx, fmt.Sprintf("many/%03d", i), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := clientv3.OpGet("many/", clientv3.WithPrefix())
+	remove := clientv3.OpDelete("many/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+	absent := clientv3.Compare(clientv3.CreateRevision("mark"), "=", 0)
+	for name, do := range map[string]func() error{
+		"a deletion": func() error {
+			_, err := k.own.Delete(ctx, "many/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+			return err
+		},
+		"a transaction": func() error {
+			_, err := k.own.Txn(ctx).If(absent).Then(clientv3.OpPut("mark", ""), all).Commit()
+			return err
+		},
+		"the other branch": func() error {
+			_, err := k.own.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision("mark"), ">", 0)).Else(clientv3.OpPut("mark", ""), remove).Commit()
+			return err
+		},
+		"a nested one": func() error {
+			_, err := k.own.Txn(ctx).Then(clientv3.OpPut("mark", ""), clientv3.OpTxn(nil, []clientv3.Op{all}, nil)).Commit()
+			return err
+		},
+	} {
+		if err := do(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: %v", name, err)
+		}
+		left, err := k.own.Get(ctx, "m", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || left.Count != int64(n) {
+			t.Fatalf("%s: there are %d keys, want %d (%v)", name, left.Count, n, err)
+		}
+	}
+	// The branch that is not executed does not count, nor what the response does not have.
+	if _, err := k.own.Txn(ctx).If(absent).Then(clientv3.OpPut("mark", "")).Else(all).Commit(); err != nil {
+		t.Error(err)
+	}
+	if resp, err := k.own.Delete(ctx, "many/", clientv3.WithPrefix()); err != nil || resp.Deleted != int64(n) {
+		t.Error(resp, err)
+	}
+}
+
+// A watch from long ago gets what happened since then, however large that is: no message has more than a stage can receive.
+func TestKeyspaceWatchOfALongHistory(t *testing.T) {
+	t.Parallel()
+	ctx, k := testContext(t), newOwnKeys(t, 0)
+	value := strings.Repeat("v", 1400<<10)
+	n := bounds.StoreResponse/len(value) + 1
+	first := int64(0)
+	for range n {
+		resp, err := k.own.Put(ctx, "a", value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == 0 {
+			first = resp.Header.Revision
+		}
+	}
+	got := 0
+	for resp := range k.own.Watch(ctx, "a", clientv3.WithRev(first)) {
+		if err := resp.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got += len(resp.Events); got == n {
+			return
+		}
+	}
+	t.Errorf("%d of %d events", got, n)
 }

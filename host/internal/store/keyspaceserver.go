@@ -139,6 +139,9 @@ func (s keyspaceKV) DeleteRange(ctx context.Context, r *etcdserverpb.DeleteRange
 	}
 	defer done()
 	s.keyspace.deleteRequest(r)
+	if err := s.readFirst(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}); err != nil {
+		return nil, err
+	}
 	resp, err := s.kv.DeleteRange(outgoing(ctx), r, receiveBounded)
 	s.keyspace.strip(resp.GetPrevKvs()...)
 	return resp, err
@@ -154,6 +157,9 @@ func (s keyspaceKV) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcds
 	}
 	defer done()
 	s.keyspace.txnRequest(r)
+	if err := s.readFirst(ctx, r); err != nil {
+		return nil, err
+	}
 	success, failure := putsSize(r.GetSuccess()), putsSize(r.GetFailure())
 	reserved := max(success, failure)
 	if err := s.reserve(ctx, reserved); err != nil {

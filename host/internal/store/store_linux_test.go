@@ -196,7 +196,7 @@ func fillStore(args []string) error {
 		return err
 	}
 	value := strings.Repeat("x", 256<<10)
-	for i, end := 0, time.Now().Add(2*time.Minute); time.Now().Before(end); i++ {
+	for i := 0; ; i++ { // the disk is small
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := client.Put(ctx, fmt.Sprintf("key-%d", i), value)
 		cancel()
@@ -211,7 +211,6 @@ func fillStore(args []string) error {
 		case <-time.After(time.Second):
 		}
 	}
-	return errors.New("the store did not report a failure")
 }
 
 // verifyStore DIR: checks that everything acknowledged is there.

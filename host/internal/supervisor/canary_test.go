@@ -43,26 +43,27 @@ func processes(sides map[string]string) []string {
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	old := fmt.Sprint(f.pid("b"))
-	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(400*time.Millisecond, 0.25, 0.75, 1)})
+	old, steps := fmt.Sprint(f.pid("b")), []float64{0.25, 0.75, 1}
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Hour, steps...)})
 	if err != nil || swapped.Canary == nil || !slices.Equal(swapped.Also, []string{"a"}) { // each side of b has its own a
 		t.Fatalf("%+v, %v", swapped, err)
 	}
 	next := fmt.Sprint(f.pid("b"))
 	stop := f.clients(t, "/a", "/b?client=client-1", "/c")
 	moved := map[string]bool{}
-	for _, share := range []float64{0.25, 0.75, 1} {
-		step := slices.Index([]float64{0.25, 0.75, 1}, share)
-		eventually(t, fmt.Sprintf("the share is %g", share), func() bool {
-			p := f.Status()[1].Probation
-			return p != nil && p.Canary != nil && p.Canary.Step == step
-		})
-		before := f.Status()[1].Probation.Canary.Step
-		sides := f.sides(t)
-		if after := f.Status()[1].Probation; after == nil || after.Canary.Step != before {
-			continue // the step has ended in the middle
+	p := f.Supervisor.probation.Load()
+	for step, share := range steps {
+		if step > 0 {
+			p.advance(p.canary.until.Add(-time.Nanosecond)) // not yet
+			if now := f.Status()[1].Probation.Canary.Step; now != step-1 {
+				t.Fatalf("step %d has begun while step %d lasts", now, step-1)
+			}
+			p.advance(p.canary.until)
 		}
-		for client, pid := range sides {
+		if now := f.Status()[1].Probation; now == nil || now.Canary == nil || now.Canary.Step != step {
+			t.Fatalf("%+v, want step %d", now, step)
+		}
+		for client, pid := range f.sides(t) {
 			if want := canary.Includes(client, share); pid != map[bool]string{false: old, true: next}[want] {
 				t.Errorf("at %g %s has the process %s; the old one is %s, the new one %s", share, client, pid, old, next)
 			}
@@ -72,6 +73,7 @@ func TestCanary(t *testing.T) {
 			moved[client] = moved[client] || pid == next
 		}
 	}
+	p.accept("")
 	f.settled(t)
 	stop()
 	if got := processes(f.sides(t)); !slices.Equal(got, []string{next}) {
@@ -90,7 +92,7 @@ func TestCanary(t *testing.T) {
 // TestCanaryEnds ends a canary in each way, with clients on both sides none of whose requests may fail.
 func TestCanaryEnds(t *testing.T) {
 	t.Parallel()
-	half := func() *canary.Plan { return shares(time.Minute, 0.5, 1) }
+	half := func() *canary.Plan { return shares(time.Hour, 0.5, 1) }
 	for name, tc := range map[string]struct {
 		options SwapOptions
 		end     func(t *testing.T, f *fixture, old, next int)
@@ -159,14 +161,14 @@ func TestCanaryEnds(t *testing.T) {
 // TestCanaryDoesWorse takes a canary back whose requests fail, which is compared with the old side.
 func TestCanaryDoesWorse(t *testing.T) {
 	t.Parallel()
-	half := shares(time.Minute, 0.5, 1)
+	half := shares(time.Hour, 0.5, 1)
 	for name, tc := range map[string]struct {
 		old, next int
 		plan      *canary.Plan
 		stays     bool
 	}{
 		"the new side fails":              {http.StatusOK, http.StatusInternalServerError, half, false},
-		"the new side fails, and has all": {http.StatusOK, http.StatusInternalServerError, shares(time.Minute, 1), false},
+		"the new side fails, and has all": {http.StatusOK, http.StatusInternalServerError, shares(time.Hour, 1), false},
 		"both sides fail":                 {http.StatusInternalServerError, http.StatusInternalServerError, half, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +204,7 @@ func TestCanaryDoesWorse(t *testing.T) {
 func TestNothingChangesDuringACanary(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Minute, 0.5, 1)}); err != nil {
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Hour, 0.5, 1)}); err != nil {
 		t.Fatal(err)
 	}
 	next := f.pid("b")
@@ -249,7 +251,7 @@ func TestMainDuringACanary(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
 	old := f.pid("b")
-	half := SwapOptions{Canary: shares(time.Minute, 0.5, 1)}
+	half := SwapOptions{Canary: shares(time.Hour, 0.5, 1)}
 	if _, err := f.Swap(t.Context(), "b", half); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +276,7 @@ func TestMainDuringACanary(t *testing.T) {
 	if next, got := f.pid("b"), f.mainPID(t); next == old || got != next {
 		t.Errorf("promoted, they are those of %d, not of the new process %d", got, next)
 	}
-	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Minute, 1)}); err != nil {
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(time.Hour, 1)}); err != nil {
 		t.Fatal(err)
 	}
 	if next, got := f.pid("b"), f.mainPID(t); f.Status()[1].Probation == nil || got != next {

@@ -54,6 +54,14 @@ func TestRestartedStageInheritsClaimsUntilItIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.RunPostStartHooks(func(err error) { t.Error(err) })
+	incomplete := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.published[1].Incomplete
+	}
+	if incomplete() {
+		t.Error("documents wait for the first start")
+	}
 	if !f.claimsOnly("/") || f.Incomplete() != "b" {
 		t.Errorf("at the start, b claims %q, and incomplete is %q", f.claims(), f.Incomplete())
 	}
@@ -68,11 +76,11 @@ func TestRestartedStageInheritsClaimsUntilItIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "b is back", func() bool { return f.pid("b") != old && f.Incomplete() == "b" })
-	if !f.claimsOnly("/b") {
-		t.Errorf("after the restart, b claims %q", f.claims())
+	if !f.claimsOnly("/b") || !incomplete() {
+		t.Errorf("after the restart, b claims %q, incomplete: %t", f.claims(), incomplete())
 	}
 	touch(t, file)
-	eventually(t, "b is complete", func() bool { return f.claimsOnly("/b") && f.Incomplete() == "" })
+	eventually(t, "b is complete", func() bool { return f.claimsOnly("/b") && f.Incomplete() == "" && !incomplete() })
 }
 
 // A signal that the first generation of a stage did not live to give comes from the next.

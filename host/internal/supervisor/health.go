@@ -25,21 +25,23 @@ func (s *Supervisor) Checks() []Check {
 	return checks
 }
 
+// checks are those of one stage. One that is not trusted as the server is speaks for itself alone.
 func (s *Supervisor) checks(st *stage) []Check {
 	required, g := st.spec.Required, s.main(st)
 	if g == nil {
 		return []Check{{
-			Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required,
+			Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required, OfServer: true,
 			Run: func(context.Context) error { return s.hasComeUp(st) },
 		}}
 	}
 	var checks []Check
+	ofServer := g.Spec().Grants.Trusted()
 	hooks := map[string]bool{}
 	for _, hook := range g.PostStartHooks() {
 		name := "poststarthook/" + hook
 		hooks[name] = true
 		checks = append(checks, Check{
-			Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true, Required: required,
+			Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true, Required: required, OfServer: ofServer,
 			Run: func(context.Context) error { return s.postStartHook(st, hook) },
 		})
 	}
@@ -47,9 +49,13 @@ func (s *Supervisor) checks(st *stage) []Check {
 		if hooks[c.GetName()] {
 			continue
 		}
+		serverCheck := ""
+		if ofServer {
+			serverCheck = c.GetServerCheck()
+		}
 		checks = append(checks, Check{
 			Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(), Required: required,
-			Boot: c.GetStartup(), ServerCheck: c.GetServerCheck(),
+			Boot: c.GetStartup(), OfServer: ofServer, ServerCheck: serverCheck,
 			Run: func(ctx context.Context) error {
 				g, err := s.serving(st)
 				if err != nil {

@@ -87,10 +87,28 @@ func TestStageThatNeedsMoreThanItsSoftLimitIsSwappedOnce(t *testing.T) {
 		o.Chain[1].Config["hold"] = "256"
 	})
 	eventually(t, "two processes have come to the limit", func() bool { return len(f.reached()) == 2 })
-	for end := time.Now().Add(3 * sampleInterval); time.Now().Before(end); time.Sleep(nearInterval) {
-		if n := len(f.kinds(SwapBegun)); n != 1 {
-			t.Fatalf("%d swaps have begun, want 1", n)
+	eventually(t, "the swap is over", func() bool { return !f.changeIsUnderWay() })
+	swapped := time.Now()
+	l := &limiter{supervisor: f.Supervisor, swaps: map[*stage]*swapPace{}}
+	f.lock()
+	st, err := f.stage("b")
+	f.unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.swaps[st] = &swapPace{backoff: softSwaps()}
+	l.swaps[st].swapped(swapped, time.Second)
+	for i, after := range []time.Duration{time.Second, 59 * time.Second, time.Minute} { // of which the last is late enough
+		if _, err := l.look(swapped.Add(after)); err != nil {
+			t.Fatal(err)
 		}
+		if got, want := f.changeIsUnderWay(), i == 2; got != want {
+			t.Errorf("%s after a swap another one is under way: %t", after, got)
+		}
+	}
+	eventually(t, "the other swap is over", func() bool { return !f.changeIsUnderWay() })
+	if n := len(f.kinds(SwapBegun)); n != 2 {
+		t.Errorf("%d swaps have begun, want 2", n)
 	}
 	if status, body := f.ask("GET", "/b", ""); status != http.StatusOK {
 		t.Errorf("%d %s", status, body)

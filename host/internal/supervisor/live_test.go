@@ -56,7 +56,7 @@ func (f *fixture) serve(t *testing.T, socket string) {
 		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true }, As: func(r *http.Request, _ relay.Caller) *http.Request { return r },
 		Caller: func(_ *http.Request, token string) (relay.Caller, bool) {
 			id, ok := f.Authenticate(token)
-			caller := relay.Caller{Stage: id.Stage, Delegates: id.Delegates, MayRewrite: true, MayDelegate: true, Canary: id.Canary}
+			caller := relay.Caller{Stage: id.Stage, Socket: id.Socket, Delegates: id.Delegates, MayRewrite: true, MayDelegate: true, Canary: id.Canary}
 			for name, st := range id.Staged {
 				if caller.Staged == nil {
 					caller.Staged = map[string]relay.Staged{}

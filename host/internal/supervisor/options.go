@@ -34,8 +34,8 @@ type Options struct {
 	// OwnStore returns the flags, as name=value, with which a stage reaches keys of its own in
 	// the store. It may be nil.
 	OwnStore func(stage string) ([]string, error)
-	// HostSocket is the path of the Unix socket on which stages call the host.
-	HostSocket string
+	// HostSocket returns the path of the Unix socket on which a stage calls the host, which listens there by then; nil if none do.
+	HostSocket func(stage string) (string, error)
 	// ServerVersion and ExternalURL are told to the stages.
 	ServerVersion, ExternalURL string
 	// HoldTimeout is how long requests wait for a stage that has died to come
@@ -80,8 +80,10 @@ type Published struct {
 	Absent bool
 	// Held says that the process has ended and another will take its place on the same
 	// socket in a moment: requests are to wait.
-	Held   bool
-	Claims []*stagev1.Claim
+	Held bool
+	// Incomplete says that the process does not know yet all that it serves, though the stage has before: Claims are those of the one before.
+	Incomplete bool
+	Claims     []*stagev1.Claim
 	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
 	// does not describe one.
 	KubernetesVersion string
@@ -105,8 +107,8 @@ type Split struct {
 // Identity is who calls the host with a generation's token.
 type Identity struct {
 	Stage, Generation string
-	// PID is the process.
-	PID    int
+	// Socket is that on which the process gets requests.
+	Socket string
 	User   string
 	Groups []string
 	// Grants are what the stage may do.

@@ -25,7 +25,7 @@ func TestRandomChanges(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	f := ready(t, func(o *Options) {
 		o.Chain[0].Standby, o.Chain[2].Standby = true, true
-		o.HoldTimeout = time.Minute
+		o.HoldTimeout = time.Hour
 	})
 	specs := f.Specs()
 	a, b, c := specs[0], specs[1], specs[2]
@@ -35,8 +35,9 @@ func TestRandomChanges(t *testing.T) {
 
 	done := make(chan struct{})
 	var clients sync.WaitGroup
-	var answered, again atomic.Int64
-	for _, path := range []string{"/a", "/c"} {
+	var answered, again, killed atomic.Int64
+	paths := []string{"/a", "/c"}
+	for _, path := range paths {
 		clients.Go(func() {
 			for {
 				select {
@@ -68,8 +69,8 @@ func TestRandomChanges(t *testing.T) {
 				}
 			}
 			for _, pid := range pids {
-				if pid != 0 {
-					_ = syscall.Kill(pid, syscall.SIGKILL)
+				if pid != 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
+					killed.Add(1)
 				}
 			}
 		}
@@ -103,10 +104,11 @@ func TestRandomChanges(t *testing.T) {
 	}
 	close(done)
 	clients.Wait()
-	if again.Load() > 12 {
-		t.Errorf("%d reads got no response", again.Load())
+	// Two processes have to die under one request.
+	if most := killed.Load() / 2 * int64(len(paths)); again.Load() > most {
+		t.Errorf("%d reads got no response, of %d clients, with %d processes killed", again.Load(), len(paths), killed.Load())
 	}
-	t.Logf("%d reads, %d sent again by the client", answered.Load(), again.Load())
+	t.Logf("%d reads, %d sent again by the client, %d processes killed", answered.Load(), again.Load(), killed.Load())
 	off := f.Specs()
 	off[0].Standby, off[2].Standby = false, false
 	if _, err := f.Apply(t.Context(), off); err != nil {

@@ -38,7 +38,7 @@ type Policy struct {
 	Required bool
 	// LastClaims are what the stage claimed when it was last up. They count as its own
 	// as long as a stage that is not required has not come up; if there are none,
-	// everything that reaches its place in the chain does.
+	// everything that reaches its place in the chain, and that it may claim, does.
 	LastClaims []*stagev1.Claim
 	// Locked says that only a file with Digest is executed, or one that Options.Approve approves.
 	Locked bool

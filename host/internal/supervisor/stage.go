@@ -39,6 +39,7 @@ type stage struct {
 	restarts, failures int
 	nextStart          time.Time
 	failure            string // why the last generation ended
+	wasComplete        bool   // a generation has known all of its paths
 	lastSwap           *SwapResult
 	// used is what was measured of the processes that have not ended, and cpu the time of
 	// those that have.
@@ -52,6 +53,13 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory of stage %q: %w", spec.Name, err)
 	}
+	hostSocket := ""
+	if s.opts.HostSocket != nil {
+		var err error
+		if hostSocket, err = s.opts.HostSocket(spec.Name); err != nil {
+			return nil, err
+		}
+	}
 	st := &stage{
 		name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
 		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
@@ -59,7 +67,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 	}
 	st.opts = generation.Options{
 		DataDir: dir, Own: []string{s.opts.DataDir, s.opts.RuntimeDir}, Hidden: s.opts.Hidden, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
-		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: s.opts.HostSocket,
+		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: hostSocket,
 		ServerVersion: s.opts.ServerVersion, ExternalURL: s.opts.ExternalURL, HostPaths: s.opts.HostPaths,
 		Log: st.log, StageLog: s.opts.StageLog(spec.Name),
 	}

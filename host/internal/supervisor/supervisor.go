@@ -158,6 +158,11 @@ func (s *Supervisor) publish() {
 	published := make([]Published, len(s.chain))
 	for i, st := range s.chain {
 		published[i] = st.published()
+		if g := st.current(); g != nil {
+			st.wasComplete = st.wasComplete || g.Complete()
+			// The process that takes its place is incomplete at first.
+			published[i].Incomplete = s.isComplete && (st.wasComplete || st.spec.Required) && (published[i].Held || !g.Complete())
+		}
 	}
 	if p := s.probation.Load(); p != nil && p.splits() {
 		s.opts.Publish(p.chainBefore(published), &Split{Chain: published, Share: p.canary.share(), By: p.canary.plan.By, Spread: p.canary.spread})
@@ -180,7 +185,7 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	}
 	spec := g.Spec()
 	id := Identity{
-		Stage: spec.Name, Generation: g.ID(), PID: g.PID(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
+		Stage: spec.Name, Generation: g.ID(), Socket: g.Listener().Path(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
 		ReadOnly: spec.ReadOnly,
 	}
 	if p := s.probation.Load(); p != nil && p.canary != nil {
@@ -225,7 +230,7 @@ func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
 		!maps.EqualFunc(serving.Spec().Flags, g.Spec().Flags, slices.Equal)
 }
 
-// Incomplete returns the name of a stage that may have paths which it does not know
+// Incomplete returns the name of a required stage that may have paths which it does not know
 // yet, empty if there is none: what no stage has may then appear in a moment.
 func (s *Supervisor) Incomplete() string {
 	s.lock()
@@ -235,14 +240,14 @@ func (s *Supervisor) Incomplete() string {
 
 func (s *Supervisor) incomplete() string {
 	for _, st := range s.chain {
-		if g := st.current(); g == nil && st.spec.Required || g != nil && !g.Complete() {
+		if g := st.current(); st.spec.Required && (g == nil || !g.Complete()) {
 			return st.name
 		}
 	}
 	return ""
 }
 
-// Complete is closed when, after Start, all stages of the chain know all of their paths for
+// Complete is closed when, after Start, all required stages of the chain know all of their paths for
 // the first time.
 func (s *Supervisor) Complete() <-chan struct{} { return s.complete }
 

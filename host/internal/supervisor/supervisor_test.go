@@ -54,6 +54,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
+	hostSocket := filepath.Join(run, "host.sock")
 	log := hclog.New(&hclog.LoggerOptions{Output: newTestLog(t), Level: hclog.Debug})
 	opts := Options{
 		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log.Named, HoldTimeout: patience,
@@ -73,14 +74,14 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 			})
 		},
 		AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
-		HostSocket: filepath.Join(run, "host.sock"),
+		HostSocket: func(string) (string, error) { return hostSocket, nil },
 		Events: func(e Event) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.happened = append(f.happened, e)
 		},
 	}
-	f.serve(t, opts.HostSocket)
+	f.serve(t, hostSocket)
 	for _, name := range []string{"a", "b", "c"} {
 		opts.Chain = append(opts.Chain, Spec{
 			Process: Process{

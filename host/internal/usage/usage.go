@@ -1,5 +1,5 @@
-// Package usage measures what a process uses together with all that it has started: the
-// members of its process group, and its descendants in other groups.
+// Package usage measures what a process uses together with all that it has started and that descends
+// from it still. A process group means nothing: any process can enter that of another one of its session.
 //
 // Memory is what the kernel cannot drop: anonymous and shared memory (RssAnon and RssShmem of
 // /proc/PID/status), not the pages of the binary and of other files. Memory that
@@ -13,9 +13,6 @@ import (
 
 // ErrUnsupported is why nothing can be measured on a system other than Linux.
 var ErrUnsupported = errors.New("the use of memory and CPU is measured on Linux only")
-
-// Process is a process with the leader of its process group.
-type Process struct{ PID, Group int }
 
 // Usage is what a process and its descendants use.
 type Usage struct {

@@ -34,11 +34,6 @@ func Of(leaders []int) (map[int]Usage, error) {
 		u.Memory += memory(pid)
 		total[leader] = u
 	}
-	for pid := range total {
-		if _, ok := all[pid]; !ok { // a group whose leader has ended
-			delete(total, pid)
-		}
-	}
 	return total, nil
 }
 
@@ -74,46 +69,27 @@ func Children(parent int) ([]int, error) {
 
 // stat is what of /proc/PID/stat counts.
 type stat struct {
-	parent, group int
-	zombie        bool
-	cpu           time.Duration
+	parent int
+	zombie bool
+	cpu    time.Duration
 }
 
 // Lineage returns a process and those that it descends from, the closest first. It is false if one of them has ended meanwhile, so
 // that others are not known.
-func Lineage(pid int) ([]Process, bool) {
-	var all []Process
+func Lineage(pid int) ([]int, bool) {
+	var all []int
 	for range 1000 { // processes end meanwhile, and others get their numbers: their parents may be a cycle
 		p, ok := statOf(pid)
 		if !ok {
 			return nil, false
 		}
-		all = append(all, Process{PID: pid, Group: p.group})
+		all = append(all, pid)
 		if p.parent == 0 { // it has none, or one outside of this process' namespace
 			return all, true
 		}
 		pid = p.parent
 	}
 	return nil, false
-}
-
-// Belongs reports whether a process is leader, in its process group, or one that it has started, directly
-// or not.
-func Belongs(pid, leader int) bool {
-	for range 1000 { // processes end meanwhile, and others get their numbers: their parents may be a cycle
-		if pid == leader {
-			return true
-		}
-		p, ok := statOf(pid)
-		switch {
-		case !ok:
-			return false
-		case p.group == leader:
-			return true
-		}
-		pid = p.parent
-	}
-	return false
 }
 
 // Parent returns the process that has started one, or that its parent has left it to; false if
@@ -140,9 +116,6 @@ func owner(all map[int]stat, wanted map[int]bool, pid int) int {
 		p, ok := all[pid]
 		if !ok {
 			return 0
-		}
-		if wanted[p.group] {
-			return p.group
 		}
 		pid = p.parent
 	}
@@ -205,14 +178,14 @@ func parseStat(text []byte) (stat, bool) {
 		return stat{}, false
 	}
 	var n [15]int64
-	for _, i := range []int{1, 2, 11, 12, 13, 14} {
+	for _, i := range []int{1, 11, 12, 13, 14} {
 		var err error
 		if n[i], err = strconv.ParseInt(string(fields[i]), 10, 64); err != nil {
 			return stat{}, false
 		}
 	}
 	ticks := n[11] + n[12] + n[13] + n[14] // user and system, own and of children that were waited for
-	return stat{zombie: string(fields[0]) == "Z", parent: int(n[1]), group: int(n[2]), cpu: time.Duration(ticks) * tick}, true
+	return stat{zombie: string(fields[0]) == "Z", parent: int(n[1]), cpu: time.Duration(ticks) * tick}, true
 }
 
 // Memory measures the memory of processes that Of has found, and of no others: that is quick.

@@ -128,7 +128,7 @@ func FuzzParse(f *testing.F) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	got, ok := parseStat([]byte("42 (a) S 9 9) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 10 11"))
-	if want := (stat{parent: 1, group: 42, cpu: 260 * time.Millisecond}); !ok || got != want {
+	if want := (stat{parent: 1, cpu: 260 * time.Millisecond}); !ok || got != want {
 		t.Errorf("stat is %+v, want %+v", got, want)
 	}
 	if got := parseStatus([]byte("Name:\tx\nRssAnon:\t     112 kB\nRssFile:\t    1540 kB\nRssShmem:\t       4 kB\n")); got != 116<<10 {
@@ -150,18 +150,4 @@ func BenchmarkOf(b *testing.B) {
 		n = len(all)
 	}
 	b.ReportMetric(float64(n), "processes")
-}
-
-// A process belongs to itself, to those that have started it and to the leader of its group, and to no other.
-func TestBelongs(t *testing.T) {
-	t.Parallel()
-	self, parent := os.Getpid(), os.Getppid()
-	for _, tc := range []struct {
-		pid, leader int
-		want        bool
-	}{{self, self, true}, {self, parent, true}, {self, syscall.Getpgrp(), true}, {parent, self, false}, {1, self, false}, {1 << 30, self, false}} {
-		if Belongs(tc.pid, tc.leader) != tc.want {
-			t.Errorf("%d belongs to %d: not %v", tc.pid, tc.leader, tc.want)
-		}
-	}
 }

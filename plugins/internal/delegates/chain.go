@@ -29,9 +29,20 @@ import (
 
 // Chain returns a delegation chain with one server for each delegate, the
 // nearest first. Their handlers are asked for OpenAPI documents; all other
-// requests go to end.
+// requests go to end. The stages that speak for the whole API come before all others: in documents that are merged, what has the same name
+// is the first one's.
 func Chain(delegates []sdk.Delegate, effective compatibility.EffectiveVersion, end http.Handler) (genericapiserver.DelegationTarget, error) {
 	target := genericapiserver.NewEmptyDelegateWithCustomHandler(end)
+	delegates = slices.SortedStableFunc(slices.Values(delegates), func(a, b sdk.Delegate) int {
+		switch first, second := speaksForAll(a), speaksForAll(b); {
+		case first == second:
+			return 0
+		case first:
+			return -1
+		default:
+			return 1
+		}
+	})
 	for _, delegate := range slices.Backward(delegates) {
 		server, err := shell(delegate, effective, end, target)
 		if err != nil {

@@ -44,6 +44,8 @@ type Priority struct{ Group, Version int }
 type Discovery struct {
 	Delegate sdk.Delegate
 	Manager  aggregated.ResourceManager
+	// Place is that of the delegate in the chain: of a group version that several have, the first one's counts.
+	Place int
 	// Builtin has the group versions that the delegate always has, with their
 	// priorities; all others are custom resources.
 	Builtin map[metav1.GroupVersion]Priority
@@ -51,6 +53,8 @@ type Discovery struct {
 	// than before: errors.Is(err, ErrMalformed) distinguishes the two.
 	Log func(err error)
 
+	// counts reports whether the delegate may have a group version; nil if it may have all.
+	counts    func(metav1.GroupVersion) bool
 	etag      string
 	known     map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery
 	failed    bool
@@ -67,7 +71,7 @@ var customPriority = Priority{Group: 1000, Version: 100}
 
 // NewDiscovery returns a Discovery that is to be Run.
 func NewDiscovery(delegate sdk.Delegate, manager aggregated.ResourceManager, builtin map[metav1.GroupVersion]Priority) *Discovery {
-	return &Discovery{
+	d := &Discovery{
 		Delegate: delegate,
 		Manager:  manager,
 		Builtin:  builtin,
@@ -76,6 +80,10 @@ func NewDiscovery(delegate sdk.Delegate, manager aggregated.ResourceManager, bui
 		synced:   make(chan struct{}),
 		waiting:  make(chan struct{}),
 	}
+	if b, ok := delegate.Handler.(*bounded); ok && !b.whole {
+		d.counts = b.counts
+	}
+	return d
 }
 
 // Synced is closed once the delegate's document has been fetched.
@@ -84,7 +92,7 @@ func (d *Discovery) Synced() <-chan struct{} { return d.synced }
 // Gate returns a handler that passes requests on to the delegate once its document has
 // been fetched. Before that its response is 503: the aggregator does not ask again for
 // OpenAPI documents that were not found. After Wait requests wait instead, since the
-// aggregator asks again only a minute after a failure.
+// aggregator asks again only a minute after a failure, but not those to an optional delegate.
 func (d *Discovery) Gate() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.await(r.Context()) {
@@ -109,6 +117,9 @@ func (d *Discovery) await(ctx context.Context) bool {
 	select {
 	case <-d.waiting:
 	default:
+		return false
+	}
+	if d.Delegate.Optional {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, gateTimeout)
@@ -217,6 +228,8 @@ func (d *Discovery) fetch(ctx context.Context) (*apidiscoveryv2.APIGroupDiscover
 	case http.StatusOK:
 	case http.StatusNotModified:
 		return nil, nil
+	case http.StatusUnprocessableEntity:
+		return nil, fmt.Errorf("discovery of stage %q: %w: %s", d.Delegate.Name, ErrMalformed, bytes.TrimSpace(w.Data()))
 	default:
 		return nil, fmt.Errorf("discovery of stage %q: status %d: %s", d.Delegate.Name, w.RespCode(), bytes.TrimSpace(w.Data()))
 	}
@@ -237,13 +250,16 @@ func (d *Discovery) apply(document *apidiscoveryv2.APIGroupDiscoveryList) {
 	for _, group := range document.Items {
 		for _, version := range group.Versions {
 			gv := metav1.GroupVersion{Group: group.Name, Version: version.Version}
+			if d.counts != nil && (!d.counts(gv) || len(d.known) >= maxGroupVersions) {
+				continue
+			}
 			delete(gone, gv)
 			d.known[gv] = version
 			d.add(gv, version)
 		}
 	}
 	for gv := range gone {
-		d.source(gv).RemoveGroupVersion(gv)
+		d.source().RemoveGroupVersion(gv)
 	}
 }
 
@@ -252,8 +268,8 @@ func (d *Discovery) add(gv metav1.GroupVersion, version apidiscoveryv2.APIVersio
 	if !ok {
 		priority = customPriority
 	}
-	d.source(gv).AddGroupVersion(gv.Group, version)
-	d.source(gv).SetGroupVersionPriority(gv, priority.Group, priority.Version)
+	d.source().AddGroupVersion(gv.Group, version)
+	d.source().SetGroupVersionPriority(gv, priority.Group, priority.Version)
 }
 
 // mark marks the known group versions as current or stale.
@@ -262,14 +278,12 @@ func (d *Discovery) mark() {
 		if d.failed {
 			version.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
 		}
-		d.source(gv).AddGroupVersion(gv.Group, version)
+		d.source().AddGroupVersion(gv.Group, version)
 	}
 }
 
-// source decides which of several servers of a group version wins.
-func (d *Discovery) source(gv metav1.GroupVersion) aggregated.ResourceManager {
-	if _, ok := d.Builtin[gv]; ok {
-		return d.Manager.WithSource(aggregated.BuiltinSource)
-	}
-	return d.Manager.WithSource(aggregated.CRDSource)
+// source is the delegate's own: no other of a group version that it has too is lost when it goes. The first ones are those of the server
+// itself.
+func (d *Discovery) source() aggregated.ResourceManager {
+	return d.Manager.WithSource(aggregated.BuiltinSource + 1 + aggregated.Source(d.Place))
 }

@@ -9,24 +9,20 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/util/responsewriter"
 )
 
 // Groups returns the groups that discovery, a handler of the aggregated document, has: those of the
 // list at /apis, in the same order.
 func Groups(ctx context.Context, discovery http.Handler) ([]metav1.APIGroup, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, apis, nil)
+	text, status, err := read(ctx, discovery, apis, accept)
 	if err != nil {
 		return nil, fmt.Errorf("groups in discovery: %w", err)
 	}
-	r.Header.Set("Accept", accept)
-	w := responsewriter.NewInMemoryResponseWriter()
-	discovery.ServeHTTP(w, r)
-	if w.RespCode() != http.StatusOK {
-		return nil, fmt.Errorf("groups in discovery: status %d: %s", w.RespCode(), w.Data())
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("groups in discovery: status %d: %s", status, text)
 	}
 	document := &apidiscoveryv2.APIGroupDiscoveryList{}
-	if err := json.Unmarshal(w.Data(), document); err != nil {
+	if err := json.Unmarshal(text, document); err != nil {
 		return nil, fmt.Errorf("groups in discovery: %w", err)
 	}
 	groups := make([]metav1.APIGroup, 0, len(document.Items))

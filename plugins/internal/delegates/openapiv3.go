@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apiserver/pkg/util/responsewriter"
 	"k8s.io/kube-openapi/pkg/handler3"
 
 	"github.com/catena-dev/catena/sdk"
 )
 
 // openAPIv3 is the path of the index of OpenAPI v3 documents, which are below it.
-const openAPIv3 = "/openapi/v3"
+const openAPIv2, openAPIv3 = "/openapi/v2", "/openapi/v3"
 
 // OpenAPIv3 serves the OpenAPI v3 documents of several stages, and one index of all. A document comes from the
 // first stage that has it. It asks the stages when it is asked, and never by itself.
@@ -26,15 +24,12 @@ type OpenAPIv3 struct {
 
 	mu sync.Mutex
 	// indexes are the last ones that the stages have sent, in their order.
-	indexes []index
+	indexes []Index
 }
-
-// index has the documents of a stage, by their path below openAPIv3.
-type index map[string]handler3.OpenAPIV3DiscoveryGroupVersion
 
 // NewOpenAPIv3 returns a handler for the paths /openapi/v3 and below.
 func NewOpenAPIv3(stages []sdk.Delegate) *OpenAPIv3 {
-	return &OpenAPIv3{stages: stages, indexes: make([]index, len(stages))}
+	return &OpenAPIv3{stages: stages, indexes: make([]Index, len(stages))}
 }
 
 // ServeHTTP implements http.Handler.
@@ -68,10 +63,10 @@ func (o *OpenAPIv3) serveIndex(w http.ResponseWriter, r *http.Request) {
 }
 
 // merged returns the index of all documents.
-func (o *OpenAPIv3) merged() index {
+func (o *OpenAPIv3) merged() Index {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := index{}
+	all := Index{}
 	for _, documents := range o.indexes {
 		for name, document := range documents {
 			if _, ok := all[name]; !ok {
@@ -101,8 +96,8 @@ func (o *OpenAPIv3) refresh(ctx context.Context) {
 	var all sync.WaitGroup
 	for i, stage := range o.stages {
 		all.Go(func() {
-			documents, err := fetchIndex(ctx, stage.Handler)
-			if err != nil {
+			documents, status, err := IndexOf(ctx, stage.Handler)
+			if err != nil || status != http.StatusOK {
 				return // the stage's discovery fails too, and is logged
 			}
 			o.mu.Lock()
@@ -111,22 +106,4 @@ func (o *OpenAPIv3) refresh(ctx context.Context) {
 		})
 	}
 	all.Wait()
-}
-
-func fetchIndex(ctx context.Context, stage http.Handler) (index, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, openAPIv3, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Accept", "application/json")
-	w := responsewriter.NewInMemoryResponseWriter()
-	stage.ServeHTTP(w, r)
-	if w.RespCode() != http.StatusOK {
-		return nil, fmt.Errorf("status %d", w.RespCode())
-	}
-	var document handler3.OpenAPIV3Discovery
-	if err := json.Unmarshal(w.Data(), &document); err != nil {
-		return nil, err
-	}
-	return document.Paths, nil
 }

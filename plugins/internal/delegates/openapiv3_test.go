@@ -35,7 +35,7 @@ func (d *documented) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case d.down:
 		http.Error(w, "down", http.StatusServiceUnavailable)
 	case r.URL.Path == "/openapi/v3":
-		paths := index{}
+		paths := Index{}
 		for _, name := range d.documents {
 			paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: "/openapi/v3/" + name + "?hash=" + d.name}
 		}

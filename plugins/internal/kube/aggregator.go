@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -75,8 +77,9 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	if a.crds, err = newCRDInformers(g); err != nil {
 		return nil, err
 	}
-	priorities := priorities(env.Delegates())
-	downstream, err := a.discover(priorities)
+	stages := b.delegates()
+	priorities := priorities(stages)
+	downstream, err := a.discover(stages, priorities)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +136,11 @@ func listsCRDs(delegate sdk.Delegate) bool { return slices.Contains(delegate.Lis
 // prepare finishes the server. The stages downstream are prepared by then,
 // so that discovery and OpenAPI begin complete if the host serves already.
 func (a *aggregator) prepare() error {
+	var all sync.WaitGroup
 	for _, d := range a.discoveries {
-		d.Sync(a.env.Context())
+		all.Go(func() { d.Sync(a.env.Context()) })
 	}
+	all.Wait()
 	_, err := a.server.PrepareRun()
 	a.prepared.Store(true)
 	for _, d := range a.discoveries {
@@ -146,8 +151,7 @@ func (a *aggregator) prepare() error {
 
 // discover makes a Discovery for each stage downstream that has an API, and
 // returns the stages as the aggregator is to see them.
-func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
-	downstream := a.env.Delegates()
+func (a *aggregator) discover(downstream []sdk.Delegate, priorities priorityMap) ([]sdk.Delegate, error) {
 	core, hasCore := builtInStage(downstream)
 	for i, delegate := range downstream {
 		if !delegates.ServesAPI(delegate) {
@@ -156,12 +160,13 @@ func (a *aggregator) discover(priorities priorityMap) ([]sdk.Delegate, error) {
 			continue
 		}
 		d := delegates.NewDiscovery(delegate, a.generic.AggregatedDiscoveryGroupManager, builtin(delegate, priorities))
+		d.Place = i
 		d.Log = func(err error) { logDiscovery(a.env, d, err) }
 		documents := d.Gate()
 		if hasCore && delegate.Name != core.Name {
 			documents = withoutServerDocuments(documents)
 		}
-		downstream[i].Handler = untilPrepared(&a.prepared, &validateOpenAPI{next: documents, log: a.env.Log.With("delegate", delegate.Name)})
+		downstream[i].Handler = untilPrepared(&a.prepared, &validateOpenAPI{next: documents, log: a.env.Log.With("delegate", delegate.Name), optional: delegate.Optional})
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
 			if err := a.pokeOnCRD(d); err != nil {
@@ -185,7 +190,9 @@ func (a *aggregator) addHooks() error {
 			go d.Run(hook)
 		}
 		if waitAll(hook, a.discoveries) {
+			a.warnMissing()
 			a.awaitOpenAPI(hook)
+			a.awaitAPIServices(hook)
 			close(discovered)
 		}
 		return nil
@@ -199,15 +206,25 @@ func (a *aggregator) addHooks() error {
 	})
 }
 
+// optionalTimeout is how long the start waits for documents of stages that the server is ready without.
+const optionalTimeout = 5 * time.Second
+
+// waitAll waits until the documents of the stages have come, but no longer than optionalTimeout for those that are optional. It
+// reports whether ctx has not ended.
 func waitAll(ctx context.Context, discoveries []*delegates.Discovery) bool {
+	some, cancel := context.WithTimeout(ctx, optionalTimeout)
+	defer cancel()
 	for _, d := range discoveries {
+		wait := ctx
+		if d.Delegate.Optional {
+			wait = some
+		}
 		select {
 		case <-d.Synced():
-		case <-ctx.Done():
-			return false
+		case <-wait.Done():
 		}
 	}
-	return true
+	return ctx.Err() == nil
 }
 
 // pokeOnCRD makes d look at once when a custom resource definition changes.

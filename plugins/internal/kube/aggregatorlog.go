@@ -41,3 +41,14 @@ func warnUndiscovered(env *sdk.Env, delegate sdk.Delegate) {
 		env.Log.Warn("a stage lists API groups, and not /apis: they are not in discovery", "delegate", delegate.Name, "paths", paths)
 	}
 }
+
+// warnMissing logs which stages the server begins without.
+func (a *aggregator) warnMissing() {
+	for _, d := range a.discoveries {
+		select {
+		case <-d.Synced():
+		default:
+			a.env.Log.Warn("an optional stage has sent no discovery document: its groups are empty until it does", "delegate", d.Delegate.Name)
+		}
+	}
+}

@@ -19,11 +19,14 @@ const (
 	emptyOpenAPIv2 = `{"swagger":"2.0","paths":{}}`
 )
 
+// emptyOpenAPI are documents that add nothing, by path.
+var emptyOpenAPI = map[string]string{openAPIv2: emptyOpenAPIv2, openAPIIndex: `{"paths":{}}`}
+
 // withoutOpenAPI is the handler of a stage that has no OpenAPI documents. Kubernetes merges
 // those of v2 anew for each request, and would log each time that one is missing.
 func withoutOpenAPI() http.Handler {
 	mux := http.NewServeMux()
-	for path, text := range map[string]string{openAPIv2: emptyOpenAPIv2, openAPIIndex: `{"paths":{}}`} {
+	for path, text := range emptyOpenAPI {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, text)
@@ -85,39 +88,48 @@ func send(w http.ResponseWriter, code int, header http.Header, body []byte) {
 // validateOpenAPI serves an empty document in the place of one of v2 that cannot be
 // parsed, until next has had one that can, and logs when the document becomes malformed:
 // Kubernetes does for each request for the merged one. From a document that becomes
-// malformed later on, Kubernetes keeps the one before.
+// malformed later on, Kubernetes keeps the one before. In the same way it serves empty documents for an
+// optional stage that fails to send any.
 type validateOpenAPI struct {
-	next http.Handler
-	log  hclog.Logger
+	next     http.Handler
+	log      hclog.Logger
+	optional bool
 
 	mu        sync.Mutex
-	valid     bool // there has been a document that can be read
-	malformed bool // the latest cannot
+	valid     map[string]bool // by path: there has been a document that can be read
+	malformed bool            // the latest of v2 cannot
 }
 
 func (s *validateOpenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != openAPIv2 {
+	path := r.URL.Path
+	if path != openAPIv2 && (path != openAPIIndex || !s.optional) {
 		s.next.ServeHTTP(w, r)
 		return
 	}
 	response := responsewriter.NewInMemoryResponseWriter()
 	s.next.ServeHTTP(response, r)
-	if response.RespCode() == http.StatusOK && !s.accept(response.Data()) {
-		send(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}}, []byte(emptyOpenAPIv2))
+	if !s.accept(path, response.RespCode(), response.Data()) {
+		send(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}}, []byte(emptyOpenAPI[path]))
 		return
 	}
 	send(w, response.RespCode(), response.Header(), response.Data())
 }
 
-// accept reports whether a document is passed on.
-func (s *validateOpenAPI) accept(document []byte) bool {
-	malformed := !json.Valid(document)
+// accept reports whether a response is passed on.
+func (s *validateOpenAPI) accept(path string, code int, document []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if malformed && !s.malformed {
-		s.log.Warn("OpenAPI document of a stage is malformed", "path", openAPIv2)
+	malformed := code == http.StatusUnprocessableEntity || code == http.StatusOK && path == openAPIv2 && !json.Valid(document)
+	if path == openAPIv2 && (malformed || code == http.StatusOK) {
+		if malformed && !s.malformed {
+			s.log.Warn("OpenAPI document of a stage is malformed", "path", path)
+		}
+		s.malformed = malformed
 	}
-	s.malformed = malformed
-	s.valid = s.valid || !malformed
-	return s.valid
+	if s.valid == nil {
+		s.valid = map[string]bool{}
+	}
+	s.valid[path] = s.valid[path] || code == http.StatusOK && !malformed
+	lacks := malformed || s.optional && code >= http.StatusInternalServerError
+	return s.valid[path] || !lacks
 }

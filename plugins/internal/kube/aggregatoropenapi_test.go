@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/catena-dev/catena/plugins/internal/delegates"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -79,7 +80,7 @@ func TestWithoutOpenAPI(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
-	paths, _, err := readOpenAPIIndex(t.Context(), withoutOpenAPI())
+	paths, _, err := delegates.IndexOf(t.Context(), withoutOpenAPI())
 	if err != nil || len(paths) != 0 {
 		t.Errorf("index: %v, %v", paths, err)
 	}

@@ -2,13 +2,8 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
-
-	"k8s.io/apiserver/pkg/util/responsewriter"
-	"k8s.io/kube-openapi/pkg/handler3"
 
 	"github.com/catena-dev/catena/plugins/internal/delegates"
 )
@@ -21,11 +16,14 @@ const (
 )
 
 // awaitOpenAPI returns when the index of OpenAPI documents has those of all stages
-// downstream. In Kubernetes' single process it is complete from the beginning.
+// downstream but the optional ones. In Kubernetes' single process it is complete from the beginning.
 func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
 	defer cancel()
 	for _, d := range a.discoveries {
+		if d.Delegate.Optional {
+			continue
+		}
 		log := a.env.Log.With("delegate", d.Delegate.Name)
 		for {
 			has, err := a.hasOpenAPI(ctx, d)
@@ -45,10 +43,26 @@ func (a *aggregator) awaitOpenAPI(ctx context.Context) {
 	}
 }
 
+// awaitAPIServices returns when discovery has the API services of other servers. It does when Kubernetes' hook for them has returned.
+func (a *aggregator) awaitAPIServices(ctx context.Context) {
+	for _, check := range a.server.GenericAPIServer.HealthzChecks() {
+		if check.Name() != "poststarthook/apiservice-discovery-controller" {
+			continue
+		}
+		for check.Check(nil) != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(openAPIPoll):
+			}
+		}
+	}
+}
+
 // hasOpenAPI reports whether the index has all that a stage downstream has. An error
 // reports that the index of that stage cannot be read.
 func (a *aggregator) hasOpenAPI(ctx context.Context, d *delegates.Discovery) (bool, error) {
-	theirs, status, err := readOpenAPIIndex(ctx, d.Delegate.Handler)
+	theirs, status, err := delegates.IndexOf(ctx, d.Delegate.Handler)
 	if err != nil {
 		return false, err
 	}
@@ -58,7 +72,7 @@ func (a *aggregator) hasOpenAPI(ctx context.Context, d *delegates.Discovery) (bo
 	if status != http.StatusOK {
 		return false, nil
 	}
-	ours, _, err := readOpenAPIIndex(ctx, a.server.GenericAPIServer.Handler.NonGoRestfulMux)
+	ours, _, err := delegates.IndexOf(ctx, a.server.GenericAPIServer.Handler.NonGoRestfulMux)
 	if err != nil {
 		return false, nil // it is this server's own, and not made yet
 	}
@@ -68,22 +82,4 @@ func (a *aggregator) hasOpenAPI(ctx context.Context, d *delegates.Discovery) (bo
 		}
 	}
 	return true, nil
-}
-
-// readOpenAPIIndex returns the paths of the OpenAPI documents that handler has.
-func readOpenAPIIndex(ctx context.Context, handler http.Handler) (paths map[string]handler3.OpenAPIV3DiscoveryGroupVersion, status int, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, openAPIIndex, nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	w := responsewriter.NewInMemoryResponseWriter()
-	handler.ServeHTTP(w, r)
-	var index handler3.OpenAPIV3Discovery
-	if w.RespCode() == http.StatusOK {
-		err = json.Unmarshal(w.Data(), &index)
-	}
-	if err != nil {
-		return nil, w.RespCode(), fmt.Errorf("%s: %w", openAPIIndex, err)
-	}
-	return index.Paths, w.RespCode(), nil
 }

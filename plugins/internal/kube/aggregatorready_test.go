@@ -1,10 +1,14 @@
 package kube
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -12,6 +16,36 @@ import (
 	"github.com/catena-dev/catena/plugins/internal/delegates"
 	"github.com/catena-dev/catena/sdk"
 )
+
+// The start waits for the documents of a stage, and for those of an optional one not for ever.
+func TestOptionalStagesAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		responds := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+		discovery := func(optional bool, h http.Handler) *delegates.Discovery {
+			d := delegates.NewDiscovery(sdk.Delegate{Optional: optional, Handler: h}, aggregated.NewResourceManager("apis"), nil)
+			d.Sync(t.Context())
+			return d
+		}
+		there, optional, required := discovery(true, responds), discovery(true, http.NotFoundHandler()), discovery(false, http.NotFoundHandler())
+		for name, tc := range map[string]struct {
+			all  []*delegates.Discovery
+			took time.Duration
+			want bool
+		}{
+			"all there":            {[]*delegates.Discovery{there}, 0, true},
+			"optional ones lack":   {[]*delegates.Discovery{optional, there, optional}, optionalTimeout, true},
+			"a required one lacks": {[]*delegates.Discovery{optional, required}, time.Minute, false},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			began := time.Now()
+			if got := waitAll(ctx, tc.all); got != tc.want || time.Since(began) != tc.took {
+				t.Errorf("%s: %t after %s", name, got, time.Since(began))
+			}
+			cancel()
+		}
+	})
+}
 
 // The aggregator is ready when its index of OpenAPI documents has what the stages
 // downstream have, and not before: a client that asks at once would miss kinds.

@@ -31,13 +31,13 @@ import (
 // Alone, extensions needs it too: Kubernetes' server leaves groups of custom resources at /apis to the aggregator.
 func (b *base) withDownstream(next http.Handler, server *genericapiserver.GenericAPIServer, v2 *common.Config) http.Handler {
 	var downstream []sdk.Delegate
-	for _, d := range b.env.Delegates() {
+	for _, d := range b.delegates() {
 		if delegates.ServesAPI(d) {
 			downstream = append(downstream, d)
 		}
 	}
 	merged := sync.OnceValues(func() (http.Handler, error) {
-		own := sdk.Delegate{Name: b.env.Name, ListedPaths: apiserver.OwnPaths(server), Handler: server.UnprotectedHandler()}
+		own := sdk.Delegate{Name: b.env.Name, ListedPaths: apiserver.OwnPaths(server), Claims: apiserver.ClaimsOf(server), Handler: server.UnprotectedHandler()}
 		return b.newMerged(append([]sdk.Delegate{own}, downstream...), v2)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,6 +52,15 @@ func (b *base) withDownstream(next http.Handler, server *genericapiserver.Generi
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// delegates returns the stages downstream as their documents count.
+func (b *base) delegates() []sdk.Delegate {
+	all := b.env.Delegates()
+	for i := range all {
+		all[i] = delegates.Bounded(all[i], b.env.Log)
+	}
+	return all
 }
 
 // isMerged reports whether a request is a client's for a document that all stages have a part in.
@@ -85,7 +94,7 @@ func (b *base) mergedOpenAPIv2(stages []sdk.Delegate, config *common.Config) (ht
 	validated := make([]sdk.Delegate, len(stages))
 	for i, stage := range stages {
 		validated[i] = stage
-		validated[i].Handler = &validateOpenAPI{next: stage.Handler, log: b.env.Log.With("delegate", stage.Name)}
+		validated[i].Handler = &validateOpenAPI{next: stage.Handler, log: b.env.Log.With("delegate", stage.Name), optional: stage.Optional}
 	}
 	chain, err := delegates.Chain(validated, b.generic.EffectiveVersion, http.NotFoundHandler())
 	if err != nil {
@@ -103,8 +112,9 @@ func (b *base) mergedOpenAPIv2(stages []sdk.Delegate, config *common.Config) (ht
 func (b *base) mergedDiscovery(stages []sdk.Delegate) http.Handler {
 	m := &mergedDiscovery{manager: aggregated.NewResourceManager("apis")}
 	priorities := priorities(stages)
-	for _, stage := range stages {
+	for i, stage := range stages {
 		d := delegates.NewDiscovery(stage, m.manager, builtin(stage, priorities))
+		d.Place = i
 		d.Log = func(err error) { logDiscovery(b.env, d, err) }
 		m.discoveries = append(m.discoveries, d)
 	}

@@ -45,6 +45,9 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err := addStorageVersionHook(server.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
+	if err := addDocumentsSignal(env, server); err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
 	handler, err := b.adapter.Serve(apiserver.Server{GenericAPIServer: server.GenericAPIServer})
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)

@@ -98,7 +98,7 @@ func startChain(t *testing.T, flags []string, stages ...sdk.Stage) *chain {
 			t.Fatalf("configure %s: %v", stages[i].Name, err)
 		}
 		behind = append([]sdk.Delegate{{
-			Name: stages[i].Name, ListedPaths: l.Configured.ListedPaths, Handler: l.proxy,
+			Name: stages[i].Name, ListedPaths: l.Configured.ListedPaths, Claims: stagev1.DecodeClaims(l.Configured.Claims), Handler: l.proxy,
 		}}, behind...)
 	}
 	for i := len(stages) - 1; i >= 0; i-- {

@@ -25,9 +25,9 @@ type Status struct {
 		// Version is the stage's, and Emulates the minor release of Kubernetes as which it serves if that is another one.
 		Version, Emulates string
 		Failure           string
-		// IsolationLacks says what the machine lacks.
-		IsolationLacks []string
-		Standby        *struct {
+		// Isolation has what isolates the process, IsolationLacks what the machine lacks for it.
+		Isolation, IsolationLacks []string
+		Standby                   *struct {
 			Generation, State string
 			PID               int
 		}

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,12 +23,12 @@ type Sink interface {
 
 // CopyBody passes the body of resp on, up to its end, and then its trailers. The head of
 // the response counts as written and not flushed. Errors are those of dst, as they are, of
-// the connection, and of a body that is malformed or breaks off.
-func (c *Conn) CopyBody(dst Sink, resp *Response) error {
+// the connection, and of a body that is malformed or breaks off. Large trailers wait for room until ctx ends.
+func (c *Conn) CopyBody(ctx context.Context, dst Sink, resp *Response) error {
 	b := body{c: c, dst: dst, unflushed: true}
 	switch {
 	case resp.Chunked:
-		return b.copyChunks()
+		return b.copyChunks(ctx)
 	case resp.Length >= 0:
 		return b.copyN(resp.Length, false)
 	default:
@@ -100,7 +101,7 @@ func (b *body) fill(stream bool) error {
 }
 
 // copyChunks passes on a chunked body with its trailers.
-func (b *body) copyChunks() error {
+func (b *body) copyChunks(ctx context.Context) error {
 	var d chunks
 	var cut cutOff
 	for {
@@ -117,7 +118,7 @@ func (b *body) copyChunks() error {
 			return err
 		}
 		if d.ended {
-			return b.copyTrailers()
+			return b.copyTrailers(ctx)
 		}
 		err = b.fill(true)
 		if b.c.cut.Load() {
@@ -130,25 +131,26 @@ func (b *body) copyChunks() error {
 }
 
 // copyTrailers passes on what follows the last chunk.
-func (b *body) copyTrailers() error {
-	for left := MaxHead; ; {
+func (b *body) copyTrailers(ctx context.Context) error {
+	for read := 0; ; {
 		if len(b.c.buffered()) == 0 {
 			if err := b.fill(true); err != nil {
 				return b.c.cutOr(err)
 			}
 		}
-		line, err := b.c.until("\r\n", left)
+		line, err := b.c.until(ctx, "\r\n", MaxHead-read)
+		if read += len(line); err == nil && read > bufferSize {
+			err = b.c.reserve(ctx)
+		}
+		if errors.Is(err, ErrNoRoom) {
+			return fmt.Errorf("%w for its trailers", err)
+		}
 		if err != nil {
 			return b.c.cutOr(err)
 		}
-		left -= len(line)
-		if MaxHead-left > bufferSize && len(line) <= bufferSize { // until has counted longer ones
-			if err := b.c.take(len(line)); err != nil {
-				return fmt.Errorf("%w for its trailers", err)
-			}
-		}
 		line = strings.TrimSuffix(line, "\r\n")
 		if line == "" {
+			b.c.settle(read)
 			return nil
 		}
 		f, err := parseField(line)

@@ -1,23 +1,42 @@
 package h1
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	total := NewBudget(100, nil)
-	a, b := NewBudget(80, total), NewBudget(80, total)
-	for i, step := range []struct {
-		of   *Budget
-		n    int64
-		want bool
-	}{{a, 81, false}, {a, 60, true}, {b, 41, false}, {b, 40, true}, {a, 1, false}} {
-		if got := step.of.take(step.n); got != step.want {
-			t.Errorf("step %d: there is room: %t", i, got)
+	synctest.Test(t, func(t *testing.T) {
+		total := NewBudget(100, time.Second, nil)
+		a, b := NewBudget(80, time.Second, total), NewBudget(80, time.Second, total)
+		for i, step := range []struct {
+			of   *Budget
+			n    int64
+			want bool
+		}{{a, 81, false}, {a, 60, true}, {b, 41, false}, {b, 40, true}, {a, 1, false}} {
+			if err := step.of.take(t.Context(), step.n); err != nil != !step.want || err != nil && !errors.Is(err, ErrNoRoom) {
+				t.Errorf("step %d: %v", i, err)
+			}
 		}
-	}
-	a.give(60)
-	b.give(40)
-	if a.used.Load() != 0 || b.used.Load() != 0 || total.used.Load() != 0 {
-		t.Error("what was given back is still taken")
-	}
+		time.AfterFunc(time.Second/2, func() { a.give(60) })
+		if err := b.take(t.Context(), 40); err != nil {
+			t.Errorf("while another gives back: %v", err)
+		}
+		b.give(80)
+		for _, of := range []*Budget{a, b, total} {
+			if !of.room.TryAcquire(of.limit) {
+				t.Error("what was given back is still taken")
+			}
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("gone")
+		time.AfterFunc(time.Second/2, func() { cancel(gone) })
+		if err := a.take(ctx, 1); !errors.Is(err, gone) {
+			t.Errorf("one that gives up: %v", err)
+		}
+	})
 }

@@ -2,10 +2,12 @@ package h1
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -52,8 +54,9 @@ type Conn struct {
 	peek   func(fd uintptr)
 	silent bool
 	peeked [1]byte
-	// taken is what the present response has taken of Heads.
-	taken int64
+	// taken is what the present response has taken of Heads; reserved says that it is for the longest head.
+	taken    int64
+	reserved bool
 	// cut is set by CutOff.
 	cut atomic.Bool
 }
@@ -170,33 +173,30 @@ func (c *Conn) peekFD(fd uintptr) {
 var errTooLong = errors.New("too long")
 
 // until consumes and returns what comes up to and including the delimiter. More
-// than limit bytes are an error.
-func (c *Conn) until(delim string, limit int) (string, error) {
-	var earlier []byte
+// than limit bytes are an error. What is longer than the buffer waits for room, see reserve.
+func (c *Conn) until(ctx context.Context, delim string, limit int) (string, error) {
+	var earlier strings.Builder
 	for searched := 0; ; {
 		p := c.buffered()
 		if i := bytes.Index(p[searched:], []byte(delim)); i >= 0 {
 			n := searched + i + len(delim)
-			if len(earlier)+n > limit {
+			if earlier.Len()+n > limit {
 				return "", errTooLong
 			}
-			text := string(p[:n])
-			if earlier != nil {
-				text = string(append(earlier, p[:n]...))
-			}
+			earlier.Write(p[:n])
 			c.discard(n)
-			return text, nil
+			return earlier.String(), nil
 		}
-		if len(earlier)+len(p) > limit {
+		if earlier.Len()+len(p) > limit {
 			return "", errTooLong
 		}
 		// A delimiter may have begun in the last bytes: these stay.
 		searched = max(0, len(p)-len(delim)+1)
 		if len(p) == bufferSize {
-			if err := c.take(searched); err != nil {
+			if err := c.reserve(ctx); err != nil {
 				return "", err
 			}
-			earlier = append(earlier, p[:searched]...)
+			earlier.Write(p[:searched])
 			c.discard(searched)
 			searched = 0
 		}

@@ -104,6 +104,19 @@ func Listed(values []string, name string) bool {
 	return found
 }
 
+// headersIn returns the elements of a comma-separated header as names of headers, nil if there are none. A client can send some hundred thousand.
+func headersIn(values []string) map[string]bool {
+	var names map[string]bool
+	Elements(values, func(item string) bool {
+		if names == nil {
+			names = map[string]bool{}
+		}
+		names[textproto.CanonicalMIMEHeaderKey(item)] = true
+		return true
+	})
+	return names
+}
+
 // UpgradeOf returns the protocol to which a request asks to switch, or "".
 func UpgradeOf(r *http.Request) string {
 	offer := r.Header["Upgrade"]

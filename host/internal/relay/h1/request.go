@@ -24,12 +24,12 @@ func AppendRequest(dst []byte, r *http.Request, expect bool, hostHeader interfac
 	dst = append(dst, " HTTP/1.1\r\n"...)
 	dst = appendHeader(dst, "Host", r.Host)
 
-	connection := r.Header["Connection"]
+	connection := headersIn(r.Header["Connection"])
 	for key, values := range r.Header {
 		if dropped(key) {
 			continue
 		}
-		if connection != nil && Listed(connection, key) && (hostHeader == nil || !hostHeader.HostHeader(key)) {
+		if connection[key] && (hostHeader == nil || !hostHeader.HostHeader(key)) {
 			continue
 		}
 		for _, v := range values {

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,8 +12,11 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
-// MaxHead is the longest head of a response, in bytes. The audit event's bodies travel in it.
+// MaxHead is the longest head of a response, in bytes. The audit event's bodies travel in that of older stages.
 const MaxHead = 16 << 20
+
+// MaxConnection bounds the Connection headers of a response, in bytes: each other header is looked for in them.
+const MaxConnection = 1 << 10
 
 // ErrMalformed is in the errors of responses that are not HTTP.
 var ErrMalformed = errors.New("malformed")
@@ -40,17 +44,34 @@ type Response struct {
 	// Upgrade is the protocol to which a 101 has switched.
 	Upgrade string
 
+	// listed is the length of Connection.
+	listed int
 	// http10: the response is in HTTP/1.0.
 	http10 bool
 	// last: the stage will close the connection.
 	last bool
 }
 
+// Forget lets go of the fields, whose text may be long.
+func (resp *Response) Forget() {
+	fields := resp.Fields
+	clear(fields)
+	resp.Fields = nil
+	if cap(fields) <= FreeLines {
+		resp.Fields = fields[:0]
+	}
+}
+
 // ReadResponse reads the head of the next response, informational ones included. Errors
-// are ErrMalformed or those of the connection, io.EOF if the stage has closed it.
-func (c *Conn) ReadResponse(resp *Response) error {
+// are ErrMalformed, ErrNoRoom, the cause of the end of ctx if a large head waits for room by then, or those of the connection, io.EOF if the stage has
+// closed it.
+func (c *Conn) ReadResponse(ctx context.Context, resp *Response) error {
 	c.FreeHead()
-	text, err := c.until("\r\n\r\n", MaxHead)
+	text, err := c.until(ctx, "\r\n\r\n", MaxHead)
+	c.settle(len(text))
+	if cost := linesCost(text); cost > 0 {
+		err = c.take(ctx, cost)
+	}
 	if errors.Is(err, errTooLong) {
 		return fmt.Errorf("%w head: more than %d bytes", ErrMalformed, MaxHead)
 	}
@@ -173,6 +194,9 @@ func (resp *Response) note(f Field) error {
 		resp.Chunked = true
 	case "Connection":
 		resp.Connection = append(resp.Connection, f.Value)
+		if resp.listed += len(f.Value) + 1; resp.listed > MaxConnection {
+			return fmt.Errorf("more than %d bytes of Connection", MaxConnection)
+		}
 		resp.last = resp.last || Listed([]string{f.Value}, "close")
 	case "Upgrade":
 		resp.Upgrade = f.Value

@@ -146,7 +146,7 @@ func decodeChunks(t *testing.T, body []byte, split int) ([]byte, error) {
 		far.Write(body[split:])
 	}()
 	var got sink
-	err := near.CopyBody(&got, &Response{Status: http.StatusOK, Chunked: true, Length: -1})
+	err := near.CopyBody(t.Context(), &got, &Response{Status: http.StatusOK, Chunked: true, Length: -1})
 	return got.Bytes(), err
 }
 

@@ -54,10 +54,10 @@ func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 		}
 	}
 	rejected := strings.Join(wrong, "; ")
-	if rejected != "" && rejected != g.rejected && g.limits.due("rejected", time.Now()) {
+	if rejected != "" && rejected != g.void.rejected && g.limits.due("rejected", time.Now()) {
 		g.opts.Log.Warn("the stage makes claims that do not count", "generation", g.id, "claims", rejected)
 	}
-	g.rejected = rejected
+	g.void.rejected = rejected
 	return good
 }
 
@@ -72,10 +72,22 @@ func (g *Generation) granted(claims []*stagev1.Claim) []*stagev1.Claim {
 			refused = append(refused, c.String())
 		}
 	}
-	if text := strings.Join(refused, " "); text != g.ungranted {
-		g.ungranted = text
+	if text := strings.Join(refused, " "); text != g.void.ungranted {
+		g.void.ungranted = text
 		if text != "" && g.limits.due("ungranted", time.Now()) {
 			g.opts.Log.Debug("the stage makes claims that it is not granted: they do not count", "generation", g.id, "claims", text)
+		}
+	}
+	return good
+}
+
+// listed returns the paths that the stage may list, with these claims. The others are logged when they are new.
+func (g *Generation) listed(paths []string, claims []*stagev1.Claim) []string {
+	good, refused := g.spec.Grants.Listed(paths, stagev1.DecodeClaims(claims))
+	if text := strings.Join(refused[:min(len(refused), bounds.Rejected)], " "); text != g.void.unclaimed {
+		g.void.unclaimed = text
+		if text != "" && g.limits.due("unclaimed", time.Now()) {
+			g.opts.Log.Debug("the stage lists paths that it does not claim: they do not count", "generation", g.id, "paths", text)
 		}
 	}
 	return good

@@ -101,6 +101,42 @@ func TestClaimsWithoutAGrant(t *testing.T) {
 	}
 }
 
+// A stage lists what it claims and what is above that, and no group version of which it has a part. What it is granted by name it may list
+// without a claim.
+func TestListedPaths(t *testing.T) {
+	t.Parallel()
+	granted := grants.Grants{Claims: []claim.Claim{claim.Prefix("/apis/apps/v1/scales"), claim.Prefix("/apis/batch")}}
+	for name, tc := range map[string]struct {
+		grants grants.Grants
+		claims []claim.Claim
+		list   string
+		want   string
+	}{
+		"its own":                 {grants.Grants{}, []claim.Claim{claim.Prefix("/mine"), claim.Exact("/one")}, "/mine /mine/a /one /one/a /other /", "/mine /mine/a /one /"},
+		"an API":                  {grants.Grants{}, []claim.Claim{claim.Prefix("/apis/a.io")}, "/apis /apis/ /apis/a.io /apis/a.io/v1 /apis/b.io /apis/b.io/v1 /openapi/v2", "/apis /apis/ /apis/a.io /apis/a.io/v1"},
+		"Kubernetes'":             {grants.Grants{}, []claim.Claim{claim.Prefix("/"), claim.Prefix("/apis/apps")}, "/apis /apis/apps /apis/apps/v1 /api /api/v1 /x", ""},
+		"a part of a version":     {granted, []claim.Claim{claim.Prefix("/apis/apps/v1/scales")}, "/apis/apps /apis/apps/v1 /apis/apps/v1/ /apis/apps/v1/scales", "/apis/apps /apis/apps/v1/scales"},
+		"the page of a version":   {grants.Grants{}, []claim.Claim{claim.Exact("/apis/a.io/v1")}, "/apis/a.io/v1", ""},
+		"granted and not claimed": {granted, nil, "/apis/batch /apis/batch/v1", "/apis/batch /apis/batch/v1"},
+		"everything":              {grants.All(), []claim.Claim{claim.Exact("/apis")}, "/apis /apis/a.io/v1 /api/v1", "/apis /apis/a.io/v1 /api/v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log strings.Builder
+			g := &Generation{id: "g", spec: Spec{Grants: tc.grants}, opts: &Options{Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug})}}
+			for range 3 {
+				g.setReport(strings.Fields(tc.list), stagev1.EncodeClaims(tc.claims))
+				if got := strings.Join(g.Report().Paths, " "); got != tc.want {
+					t.Errorf("got %q, want %q", got, tc.want)
+				}
+			}
+			if n := strings.Count(log.String(), "does not claim"); (n == 1) != (tc.list != tc.want) {
+				t.Errorf("log: %s", log.String())
+			}
+		})
+	}
+}
+
 // A claim of what the host serves itself is logged: each path once, however often it
 // changes its claims.
 func TestShadowedClaims(t *testing.T) {

@@ -118,7 +118,9 @@ func (g *Generation) Configure(ctx context.Context, downstream []lifecycle.Repor
 	if err := g.checkClaims(resp.GetClaims()); err != nil {
 		return Report{}, err
 	}
-	r := Report{Paths: resp.GetListedPaths(), Claims: g.granted(resp.GetClaims()), configured: resp.GetListedPaths()}
+	r := Report{Claims: g.granted(resp.GetClaims()), Optional: g.optional}
+	r.Paths = g.listed(resp.GetListedPaths(), r.Claims)
+	r.configured = r.Paths
 	if k := g.Description().GetKubernetes(); k != nil {
 		r.KubernetesVersion = kubernetesVersion(k, req.GetFlags())
 		if slices.Contains(r.Paths, "/api/v1") {
@@ -175,6 +177,7 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 	for _, d := range downstream {
 		req.Delegates = append(req.Delegates, &stagev1.Delegate{
 			Name: d.Stage, ListedPaths: d.Report.Paths, Claims: d.Report.Claims, KubernetesVersion: d.Report.KubernetesVersion,
+			Optional: d.Report.Optional,
 		})
 	}
 	return req, nil

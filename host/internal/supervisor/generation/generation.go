@@ -32,8 +32,8 @@ type Generation struct {
 	process   process.Running
 	listener  *process.Listener
 	// startTimeout bounds each step up to the first request.
-	startTimeout time.Duration
-	standby      bool
+	startTimeout      time.Duration
+	standby, optional bool
 	// ending is done when the process has been asked to end.
 	ending context.Context
 	end    context.CancelFunc
@@ -48,13 +48,12 @@ type Generation struct {
 	hooksBegun atomic.Bool
 	health     healthCache
 
-	// rejected and ungranted are what was last found of claims that do not count, and shadowed are
-	// the paths that have been logged because the host serves them itself. Only Configure, PrepareRun and
-	// Follow use them, and limits.
-	rejected, ungranted string
-	shadowed            map[string]bool
-	limits              limitLog
-	sizes               sizes
+	// void is what was last found that does not count, and shadowed are the paths that have been logged because the host serves
+	// them itself. Only Configure, PrepareRun and Follow use them, and limits.
+	void     struct{ rejected, ungranted, unclaimed string }
+	shadowed map[string]bool
+	limits   limitLog
+	sizes    sizes
 
 	mu sync.Mutex
 	// report is what the stage reports, and inherited what counts in its place until all
@@ -84,6 +83,8 @@ type Config struct {
 	Standby bool
 	// Approve, if not nil, is asked before the binary is executed.
 	Approve func(process.Contents) error
+	// Optional says that the server is ready without the stage: those upstream are told.
+	Optional bool
 	// Reattach says that the stage has had a process before. It only matters to a stage
 	// that is attached.
 	Reattach bool
@@ -105,13 +106,14 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 	}
 	g := &Generation{
 		id: id, token: token, spec: c.Spec, opts: opts, listener: c.Listener,
-		startTimeout: c.StartTimeout, standby: c.Standby,
+		startTimeout: c.StartTimeout, standby: c.Standby, optional: c.Optional,
 	}
 	spec := process.Spec{
 		Stage: c.Spec.Name, ID: id, Limits: c.Spec.KernelLimits, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Own: opts.Own},
 	}
+	spec.Isolation.ManyFiles = c.Spec.Grants.Trusted() // each watch of a client is a connection
 	if opts.Hidden != nil {
 		spec.Isolation.Hidden = opts.Hidden()
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -30,12 +31,52 @@ const (
 
 // healthCache holds the latest round of health checks.
 type healthCache struct {
-	mu      sync.Mutex
+	mu     sync.Mutex
+	latest *healthRound
+	// late counts the rounds in a row to which the stage has not responded in time.
+	late int
+}
+
+// healthRound is one round of all checks. What it found is there when done is closed.
+type healthRound struct {
+	done    chan struct{}
 	at      time.Time
 	results map[string]error
 	err     error
-	// late counts the rounds in a row to which the stage has not responded in time.
-	late int
+}
+
+// round returns the latest round, or a new one, which check makes, if that is too old.
+func (c *healthCache) round(check func() (map[string]error, error)) *healthRound {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.latest; r != nil && !r.isOld() {
+		return r
+	}
+	r := &healthRound{done: make(chan struct{})}
+	c.latest = r
+	go func() {
+		defer close(r.done)
+		r.err = panics.Call(func() (err error) {
+			r.results, err = check()
+			return err
+		})
+		r.at = time.Now()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.late++; status.Code(r.err) != codes.DeadlineExceeded {
+			c.late = 0
+		}
+	}()
+	return r
+}
+
+func (r *healthRound) isOld() bool {
+	select {
+	case <-r.done:
+		return time.Since(r.at) > checkFresh
+	default:
+		return false
+	}
 }
 
 func (c *healthCache) tooLate() bool {
@@ -49,22 +90,18 @@ func (g *Generation) HealthChecks() []*stagev1.HealthCheck { return g.prepared.G
 
 // CheckHealth returns the result of one health check. It is that of a round of all checks
 // which is at most a tenth of a second old; callers that come while a round runs share it.
-// It is an error if the stage does not respond in time.
+// It is an error if the stage does not respond in time, or before ctx ends.
 func (g *Generation) CheckHealth(ctx context.Context, name string) error {
-	c := &g.health
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.at) > checkFresh {
-		c.results, c.err = g.checkAll(ctx)
-		c.at = time.Now()
-		if c.late++; status.Code(c.err) != codes.DeadlineExceeded {
-			c.late = 0
-		}
+	r := g.health.round(func() (map[string]error, error) { return g.checkAll(ctx) })
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return fmt.Errorf("the checks of stage %q have not come back yet: %w", g.Name(), context.Cause(ctx))
 	}
-	if c.err != nil {
-		return c.err
+	if r.err != nil {
+		return r.err
 	}
-	return c.results[name] // nil if it is there no more: a later generation need not have it
+	return r.results[name] // nil if it is there no more: a later generation need not have it
 }
 
 func (g *Generation) checkAll(ctx context.Context) (map[string]error, error) {

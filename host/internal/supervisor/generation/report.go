@@ -15,6 +15,8 @@ type Report struct {
 	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
 	// does not describe one.
 	KubernetesVersion string
+	// Optional says that the server is ready without the stage.
+	Optional bool
 	// builtIn is the release of Kubernetes that the built-in resources are of, and the version as which they are served;
 	// empty if the stage does not have them.
 	builtIn string
@@ -37,6 +39,7 @@ func (g *Generation) Report() Report {
 // slow, and Report is called under the lock of the supervisor.
 func (g *Generation) setReport(paths []string, claims []*stagev1.Claim) {
 	good := g.valid(claims)
+	paths = g.listed(paths, good)
 	g.mu.Lock()
 	g.report.Paths, g.report.Claims = paths, good
 	g.mu.Unlock()

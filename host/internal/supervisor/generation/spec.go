@@ -133,7 +133,7 @@ type Options struct {
 	// OwnStore returns the flags with which a stage reaches keys of its own in the store. It may
 	// be nil.
 	OwnStore func(stage string) ([]string, error)
-	// HostSocket is the path of the Unix socket on which stages call the host.
+	// HostSocket is the path of the Unix socket on which the stage calls the host.
 	HostSocket string
 	// ServerVersion and ExternalURL are passed to the stages.
 	ServerVersion, ExternalURL string
