@@ -124,6 +124,8 @@ func (c *testCase) check() error {
 		return fmt.Errorf("does not say why it does not compare all")
 	case c.Only != "" && c.Only != "status" && c.Only != "headers":
 		return fmt.Errorf("only %q is unknown", c.Only)
+	case c.Until != "" && !strings.HasPrefix(c.Request, "GET ") && !strings.Contains(c.Request, "dryRun=All"):
+		return fmt.Errorf("repeats a request that changes something: what it left behind is what the next one would find")
 	}
 	if c.Meanwhile != nil {
 		return c.Meanwhile.check()
