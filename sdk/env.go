@@ -125,7 +125,9 @@ func (e *Env) Flags() []string { return slices.Clone(e.flags) }
 func (e *Env) Host() Host { return e.host }
 
 // Client makes requests to the host with the stage's own identity. Scheme and host of
-// their URLs are ignored: any will do, such as http://catena/api.
+// their URLs are ignored: any will do, such as http://catena/api. One that is made to serve
+// another should have the context of that one, or one derived from it: the host then refuses,
+// with 508, what comes back to this stage and is made once more.
 func (e *Env) Client() *http.Client {
 	return &http.Client{Transport: authorized{transport: e.transport, token: e.host.Token}}
 }

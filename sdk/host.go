@@ -74,8 +74,16 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.URL.Scheme, r.URL.Host = "http", hostName
 	dropInternal(r.Header)
 	putTrace(r.Context(), r.Header)
+	putCause(r.Context(), r.Header)
 	r.Header.Set("Authorization", "Bearer "+a.token)
 	return a.transport.RoundTrip(r)
+}
+
+// putCause names the request that ctx is of, if it is that of one, in the headers of a request that is made to serve it.
+func putCause(ctx context.Context, h http.Header) {
+	if served := responseFrom(ctx); served != nil {
+		h.Set(stagev1.HeaderCause, served.id)
+	}
 }
 
 // dropInternal removes the headers of the protocol.

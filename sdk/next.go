@@ -108,6 +108,9 @@ func rewrite(r *httputil.ProxyRequest, token string) {
 	putTrace(r.In.Context(), out.Header)
 	if h, ok := r.In.Context().Value(hostHeaderKey{}).(hostHeader); ok {
 		out.Header.Set(h.key, h.value)
+		if h.key == stagev1.HeaderDelegate {
+			putCause(r.In.Context(), out.Header)
+		}
 	}
 	out.Header.Set("Authorization", "Bearer "+token)
 }

@@ -43,6 +43,7 @@ const (
 	HeaderLatency      = header.Latency
 	HeaderInitializing = header.Initializing
 	HeaderNext         = header.Next
+	HeaderCause        = header.Cause
 	HeaderDelegate     = header.Delegate
 	HeaderInitialized  = header.Initialized
 	HeaderAuditPart    = header.AuditPart

@@ -36,6 +36,7 @@ const (
 	largeHeads = "the host's memory, by 40 heads of 16 MiB"
 	crowding   = "the host's descriptors, by 20,000 connections"
 	flooding   = "the sockets of others, by 64 threads that connect to its own"
+	looping    = "the seats of users, by requests for what it serves by them"
 	hogging    = "more memory than its limit"
 	spawning   = "stopping the host by 1,000 processes"
 	staying    = "processes that outlive the stage"
@@ -44,13 +45,13 @@ const (
 
 // hostHarms are the host's to prevent, kernelHarms the kernel's.
 var (
-	hostHarms   = []string{posing, expired, forging, largeHeads, crowding, flooding, hogging, spawning}
+	hostHarms   = []string{posing, expired, forging, largeHeads, crowding, flooding, looping, hogging, spawning}
 	kernelHarms = []string{staying, outliving}
 )
 
 // harm is what a stage does to others. The host, which is gone after it, is not harmed here: see outlive.
 var harm = []func(r *run, t *testing.T, stage string, got got){
-	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).flood, (*run).hog, (*run).spawn,
+	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).flood, (*run).loop, (*run).hog, (*run).spawn,
 }
 
 // send makes a request as an administrator, and returns the status and the body.
@@ -264,6 +265,63 @@ func (r *run) flood(t *testing.T, stage string, got got) {
 		resp.Body.Close()
 		asked++
 	}
+}
+
+// loop has a stage ask for what it serves by asking for it again. Its requests have the seats of stages, and a user is served as ever.
+func (r *run) loop(t *testing.T, stage string, got got) {
+	const group = "/apis/rbac.authorization.k8s.io/v1"
+	mayAsk := map[string]string{
+		group + "/clusterroles":        `{"metadata":{"name":"loop"},"rules":[{"nonResourceURLs":["/hostile/*","/hostile-python/*"],"verbs":["get"]}]}`,
+		group + "/clusterrolebindings": `{"metadata":{"name":"loop"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"loop"},"subjects":[{"kind":"Group","name":"system:catena:stages"}]}`,
+	}
+	for path, body := range mayAsk {
+		if code, text, err := send(t.Context(), r.Config(cluster.Admin), http.MethodPost, path, body); code != http.StatusCreated && code != http.StatusConflict {
+			t.Fatalf("%s: %d %s, %v", path, code, text, err)
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if code, body, err := r.order(t.Context(), stage, "loop", order{Count: 500, Seconds: 10}); code != http.StatusOK {
+			t.Errorf("loop of %s: %d %s, %v", stage, code, body, err)
+		}
+	}()
+	defer func() { <-ended }()
+	got[looping] = ""
+	eventually(t, "requests of the stage have seats of their own", func() bool { return r.seats(t, "catena-stages") > 0 })
+	for asked := 0; ; asked++ {
+		select {
+		case <-ended:
+			if asked < 10 {
+				got[looping] = fmt.Sprintf("a user was served %d times", asked)
+			}
+			return
+		default:
+		}
+		if code, body, err := send(t.Context(), r.Config(cluster.Alice), http.MethodGet, "/version", ""); code != http.StatusOK {
+			got[looping] = fmt.Sprintf("a user got %d %s, %v", code, body, err)
+			return
+		}
+		if n := r.seats(t, "global-default"); n > 5 {
+			got[looping] = fmt.Sprintf("%d seats of users", n)
+			return
+		}
+	}
+}
+
+// seats returns how many requests of a level of priority and fairness are being served.
+func (r *run) seats(t *testing.T, level string) int {
+	t.Helper()
+	code, metrics, err := send(t.Context(), r.Config(cluster.Admin), http.MethodGet, "/metrics", "")
+	if err != nil || code != http.StatusOK {
+		t.Fatalf("metrics: %d, %v", code, err)
+	}
+	n := 0
+	for _, m := range regexp.MustCompile(`(?m)^apiserver_flowcontrol_current_executing_requests\{.*priority_level="`+level+`"\} (\d+)$`).FindAllStringSubmatch(metrics, -1) {
+		of, _ := strconv.Atoi(m[1])
+		n += of
+	}
+	return n
 }
 
 // memoryOf returns the bytes of memory that a process has to itself.

@@ -57,13 +57,13 @@ func newStage(env *sdk.Env) (http.Handler, error) {
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o order
 	do := map[string]func(http.ResponseWriter, *http.Request, order) any{
-		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "flood": s.flood, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
+		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "flood": s.flood, "loop": s.loop, "again": s.again, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
 	}[path.Base(r.URL.Path)]
 	if do == nil || !strings.HasPrefix(r.URL.Path, "/hostile/") {
 		http.Error(w, "taken over", http.StatusOK)
 		return
 	}
-	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil && r.Method == http.MethodPost {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -168,6 +168,32 @@ func (s *stage) flood(_ http.ResponseWriter, r *http.Request, o order) any {
 	wait(o, ctx.Done())
 	cancel()
 	all.Wait()
+	return ""
+}
+
+// loop asks for what it serves by asking for it again, from many threads.
+func (s *stage) loop(_ http.ResponseWriter, r *http.Request, o order) any {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range o.Count {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				s.again(nil, nil, o)
+			}
+		})
+	}
+	wait(o, ctx.Done())
+	cancel()
+	all.Wait()
+	return ""
+}
+
+// again asks for itself, and does not say why.
+func (s *stage) again(http.ResponseWriter, *http.Request, order) any {
+	if resp, err := s.env.Client().Get("http://catena/hostile/again"); err == nil {
+		_ = resp.Body.Close()
+	}
 	return ""
 }
 

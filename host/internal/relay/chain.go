@@ -77,8 +77,9 @@ type Config struct {
 	// User returns whose request that is, so that one user cannot have all the room of those
 	// that wait. It is called for requests that have to wait only.
 	User func(*http.Request) string
-	// Limited is called when a request fails, or something of its response is left out, because its stage has come to a limit.
-	Limited func(stage, limit string)
+	// Limited is called when a request fails, or something of its response is left out, because its stage has come to a limit, with
+	// more of it where there is more to say.
+	Limited func(stage, limit, reason string)
 	// Hold bounds the requests that wait for each stage; see SetHold.
 	Hold Limits
 }

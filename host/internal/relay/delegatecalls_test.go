@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,5 +215,65 @@ func TestOwnCallsAtATime(t *testing.T) {
 	all.Wait()
 	if code, _ := get("token-a", "/x"); code != http.StatusOK {
 		t.Errorf("afterwards: %d", code)
+	}
+}
+
+// A request that comes back to the stage which has made it, and that it makes again to serve it, is refused with its way. One that the stage serves
+// itself, or hands on, is not, and neither is one of which it does not say why it is made, or that others have made.
+func TestOwnRequestComesBack(t *testing.T) {
+	t.Parallel()
+	var h *host
+	// asks serves by requests in the stage's own name to the path behind "/chain/asks/", as often as there is one.
+	asks := func(token string, says bool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key, path := "", r.URL.RequestURI()
+			switch {
+			case strings.HasPrefix(path, "/chain/own/"):
+				w.WriteHeader(http.StatusOK)
+				return
+			case strings.HasPrefix(path, "/chain/n/"): // another path each time
+				n, _ := strconv.Atoi(strings.TrimPrefix(path, "/chain/n/"))
+				if path = "/chain/n/" + strconv.Itoa(n-1); n == 1 {
+					path = "/chain/own/x"
+				}
+			case path == "/chain/once" && !strings.Contains(r.Header.Get(stagev1.HeaderUser), "alice"):
+				return
+			}
+			if says {
+				key = stagev1.HeaderCause
+			}
+			resp, err := h.send(r.Context(), http.MethodGet, token, key, r.Header.Get(stagev1.HeaderRequest), path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			w.WriteHeader(resp.StatusCode)
+			_, _ = io.Copy(w, resp.Body)
+		})
+	}
+	h = newHost(t, serveStage(t, asks("token-a", true)))
+	for _, tc := range []struct {
+		path string
+		want int
+	}{{"/chain/loop?q=1", 508}, {"/chain/n/20", 200}, {"/chain/once", 200}, {"/chain/own/x", 200}} {
+		resp, body := fetch(t, h.Server, http.MethodGet, tc.path, nil)
+		if resp.StatusCode != tc.want {
+			t.Errorf("%s: %d %s, want %d", tc.path, resp.StatusCode, body, tc.want)
+		}
+		if way := `stage "a" asks for GET /chain/loop?q=1, "a" asks for GET /chain/loop?q=1` + "\n"; tc.want == 508 && !strings.HasSuffix(body, way) {
+			t.Errorf("the way is %q", body)
+		}
+	}
+	if got := within(t, "the limit", h.limited); got != "a "+LimitLoop {
+		t.Errorf("limited: %s", got)
+	}
+
+	h = newHost(t, serveStage(t, asks("token-a", false)))
+	if resp, body := fetch(t, h.Server, http.MethodGet, "/chain/loop", nil); resp.StatusCode != 429 {
+		t.Errorf("a stage that does not say so: %d %s", resp.StatusCode, body)
+	}
+	if got := within(t, "the limit", h.limited); got != "a "+LimitOwn {
+		t.Errorf("limited: %s", got)
 	}
 }

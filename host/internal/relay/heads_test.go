@@ -42,7 +42,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 		}
 	}))
 	reached := make(chan string, 1)
-	config := Config{Limited: func(stage, limit string) { reached <- stage + " " + limit }}
+	config := Config{Limited: func(stage, limit, _ string) { reached <- stage + " " + limit }}
 	chain := chainWithRoom(t, config, h1.NewBudget(h1.MaxHead+1<<20/2, 10*time.Millisecond, nil), socket) // one head and a half
 	ask := func(path string) int {
 		rec := httptest.NewRecorder()
@@ -141,7 +141,7 @@ func TestDeclinesHoldLittle(t *testing.T) {
 	release := make(chan struct{})
 	second := serveStage(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	var limited atomic.Int64
-	config := Config{Limited: func(string, string) { limited.Add(1) }}
+	config := Config{Limited: func(string, string, string) { limited.Add(1) }}
 	chain := chainWithRoom(t, config, h1.NewBudget(bounds.StageHeads, time.Minute, nil), first, second)
 	before := heap()
 	var all sync.WaitGroup
@@ -179,7 +179,7 @@ func TestShortLinesCount(t *testing.T) {
 	reached := make(chan string, 1)
 	for lines, want := range map[int]int{1000: http.StatusOK, bounds.StageHeads / 256: http.StatusBadGateway} {
 		socket := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"+strings.Repeat("A:\r\n", lines)+"\r\n")
-		chain := newChain(t, Config{Limited: func(stage, limit string) { reached <- stage + " " + limit }}, socket)
+		chain := newChain(t, Config{Limited: func(stage, limit, _ string) { reached <- stage + " " + limit }}, socket)
 		rec := httptest.NewRecorder()
 		chain.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		if rec.Code != want || want != http.StatusOK && within(t, "the limit", reached) != "a "+LimitHeads {
@@ -198,7 +198,7 @@ func TestTrailersAreBounded(t *testing.T) {
 	}
 	reached := make(chan string, 10)
 	socket := always(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: "+names+"\r\n\r\n2\r\nok\r\n0\r\n"+trailers+"\r\n")
-	srv := serve(t, newChain(t, Config{Limited: func(stage, limit string) { reached <- stage + " " + limit }}, socket))
+	srv := serve(t, newChain(t, Config{Limited: func(stage, limit, _ string) { reached <- stage + " " + limit }}, socket))
 	resp, body := fetch(t, srv, "GET", "/", nil)
 	if n := len(resp.Trailer); body != "ok" || n < 100 || n > bounds.ResponseTrailers/64 {
 		t.Errorf("%q with %d trailers", body, n)

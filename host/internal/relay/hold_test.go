@@ -234,7 +234,7 @@ func TestLimitsOfTheHoldAreReported(t *testing.T) {
 	chain := NewChain(Config{
 		Hold:    Limits{Requests: 2},
 		User:    func(r *http.Request) string { return r.Header.Get("User") },
-		Limited: func(stage, limit string) { reached <- stage + " " + limit },
+		Limited: func(stage, limit, _ string) { reached <- stage + " " + limit },
 	})
 	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Held: true}})
 	request := func(user string) *http.Request {

@@ -16,7 +16,7 @@ import (
 
 // HostHandler serves the socket on which stages call the host. A request with
 // header.Next goes to the rest of the chain, one with
-// header.Delegate to the stage named there, any other to the API. One with
+// header.Delegate to the stage named there, any other to the API; these may say with header.Cause why they are made. One with
 // header.Initialized is a message about a watch that the stage is serving, and one with header.AuditPart about the audit event of a request.
 type HostHandler struct {
 	Chain *Chain
@@ -99,6 +99,7 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next, delegate, initialized, auditPart := r.Header.Get(header.Next), r.Header.Get(header.Delegate), r.Header.Get(header.Initialized), r.Header.Get(header.AuditPart)
+	cause := r.Header.Get(header.Cause)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
 		if h1.HostOnly(key) {
@@ -113,13 +114,13 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case next != "":
 		h.serveNext(w, r, caller, next)
 	case delegate != "":
-		h.serveDelegate(w, r, caller, delegate)
+		h.serveDelegate(w, r, caller, delegate, cause)
 	case initialized != "":
 		h.serveInitialized(w, caller.Socket, initialized)
 	case auditPart != "":
 		h.serveAuditPart(w, r, caller, auditPart)
 	default:
-		h.serveOwn(w, withCall(h.As(r, caller), &call{staged: caller.Staged, canary: caller.Canary}), caller)
+		h.serveOwn(w, withCall(h.As(r, caller), &call{staged: caller.Staged, canary: caller.Canary}), caller, cause)
 	}
 }
 
@@ -159,6 +160,8 @@ type call struct {
 	canary bool
 	// caller is the stage; empty if it is the host itself.
 	caller string
+	// own is the request, if a stage that is not as powerful as the server makes it.
+	own *ownRequest
 }
 
 type callKey struct{}
@@ -269,7 +272,7 @@ func changed(original, r *http.Request) string {
 // "not found": it may be starting, or have been removed. Discovery and OpenAPI, which are
 // open to all users who are authenticated, go straight to the stage; everything else goes through
 // the filters, as a request of the caller.
-func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, caller Caller, delegate string) {
+func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, caller Caller, delegate, cause string) {
 	if !slices.Contains(caller.Delegates, delegate) {
 		http.Error(w, "stage "+strconv.Quote(delegate)+" is not downstream of stage "+strconv.Quote(caller.Stage), http.StatusNotFound)
 		return
@@ -279,7 +282,7 @@ func (h *HostHandler) serveDelegate(w http.ResponseWriter, r *http.Request, call
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && chain.IsDiscovery(r.URL.Path):
 		h.serveDiscovery(w, r, caller)
 	case caller.MayDelegate:
-		h.serveOwn(w, r, caller)
+		h.serveOwn(w, r, caller, cause)
 	default:
 		h.Refuse(w, r, Refusal{Stage: caller.Stage, Grant: "delegates", Reason: "call delegates for more than discovery and OpenAPI"})
 	}
@@ -296,21 +299,32 @@ func (h *HostHandler) serveDiscovery(w http.ResponseWriter, r *http.Request, cal
 	}
 }
 
-// serveOwn has the server serve what a stage asks for in its own name. A stage that asks for what it serves itself, and asks again to serve that, comes to
-// an end here, before it takes the seats of users.
-func (h *HostHandler) serveOwn(w http.ResponseWriter, r *http.Request, caller Caller) {
+// serveOwn has the server serve what a stage asks for in its own name. A stage that asks again and again for what it serves itself comes to
+// an end here: at once, if it says which request it serves by that, and else before it takes the seats of users.
+func (h *HostHandler) serveOwn(w http.ResponseWriter, r *http.Request, caller Caller, cause string) {
 	if caller.Trusted {
 		h.API.ServeHTTP(w, r)
 		return
 	}
+	own := h.ownRequestOf(r, caller, cause)
+	if own.comesBack() {
+		h.limited(caller.Stage, LimitLoop, own.way())
+		http.Error(w, "the request comes back to the stage that has made it: stage "+own.way(), http.StatusLoopDetected)
+		return
+	}
+	callFrom(r.Context()).own = own
 	if !h.calls.of(caller.Stage).serveOwn(w, r, h.API) {
 		h.tooMany(w, caller.Stage, LimitOwn, "in its own name")
 	}
 }
 
 func (h *HostHandler) tooMany(w http.ResponseWriter, stage, limit, which string) {
-	if h.Chain.config.Limited != nil {
-		h.Chain.config.Limited(stage, limit)
-	}
+	h.limited(stage, limit, "")
 	http.Error(w, "stage "+strconv.Quote(stage)+" makes too many requests "+which, http.StatusTooManyRequests)
+}
+
+func (h *HostHandler) limited(stage, limit, reason string) {
+	if h.Chain.config.Limited != nil {
+		h.Chain.config.Limited(stage, limit, reason)
+	}
 }

@@ -51,7 +51,7 @@ type host struct {
 // another process of it token-STAGE-other.
 func newHost(t testing.TB, stages ...string) *host {
 	limited := make(chan string, 1000)
-	chain := newChain(t, Config{Propagator: userPropagator{}, Limited: func(stage, limit string) { limited <- stage + " " + limit }}, stages...)
+	chain := newChain(t, Config{Propagator: userPropagator{}, Limited: func(stage, limit, _ string) { limited <- stage + " " + limit }}, stages...)
 	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
 	h := &host{chain: chain, initialized: make(chan string, 10), limited: limited}
 	h.socket = serveStage(t, &HostHandler{
@@ -80,7 +80,7 @@ func newHost(t testing.TB, stages ...string) *host {
 		},
 		Initialized: func(ctx context.Context) { h.initialized <- fmt.Sprint(ctx.Value(watchKey{})) },
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if c := callFrom(r.Context()); c != nil && c.delegate != "" {
+			if c := callFrom(r.Context()); c != nil && (c.delegate != "" || strings.HasPrefix(r.URL.Path, "/chain/")) {
 				w.Header().Set("X-Filtered", "true")
 				chain.ServeHTTP(w, r)
 				return

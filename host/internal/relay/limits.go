@@ -17,6 +17,8 @@ const (
 	LimitDelegates = "delegateCalls"
 	// LimitOwn is of what a stage asks the server for in its own name.
 	LimitOwn = "ownCalls"
+	// LimitLoop is one that the stage makes again to serve it.
+	LimitLoop = "loop"
 )
 
 // Package h1 imports nothing of the host: the list of bounds has the same figures.
@@ -62,10 +64,10 @@ func (x *request) limited(err error) {
 	}
 	switch {
 	case errors.Is(err, errFull):
-		x.chain.config.Limited(x.stage, LimitHold)
+		x.chain.config.Limited(x.stage, LimitHold, "")
 	case errors.Is(err, errUserFull):
-		x.chain.config.Limited(x.stage, LimitUser)
+		x.chain.config.Limited(x.stage, LimitUser, "")
 	case errors.Is(err, h1.ErrNoRoom):
-		x.chain.config.Limited(x.stage, LimitHeads)
+		x.chain.config.Limited(x.stage, LimitHeads, "")
 	}
 }

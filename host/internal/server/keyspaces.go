@@ -20,7 +20,7 @@ type keyspaces struct {
 	prefix     string // that of the registry
 	runtimeDir string
 	processes  *stageProcesses
-	limited    func(stage, limit string)
+	limited    func(stage, limit, reason string)
 
 	mu     sync.Mutex
 	open   map[string]*store.Server
@@ -53,7 +53,7 @@ func (k *keyspaces) serve(stage, socket string) error {
 		return err
 	}
 	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, Connections: keyspaceConnections})
-	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, func(limit string) { k.limited(stage, limit) })
+	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, func(limit string) { k.limited(stage, limit, "") })
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -33,7 +33,7 @@ func (r *run) openEvents() error {
 	if !r.wantsEvents() {
 		return nil
 	}
-	client, err := typedcorev1.NewForConfigAndClient(&rest.Config{Host: r.front.LocalURL(), UserAgent: kubeevents.Controller}, &http.Client{Transport: inProcess{r.front}})
+	client, err := typedcorev1.NewForConfigAndClient(clientOf(r.front))
 	if err != nil {
 		return err
 	}
@@ -111,6 +111,11 @@ func (r *run) recordReload(result *admin.Reload) {
 		e.Reason, e.Warning = "ReloadFailed", true
 	}
 	r.kubeEvents.Record(e)
+}
+
+// clientOf is for clients of the host's own.
+func clientOf(f *front.Frontend) (*rest.Config, *http.Client) {
+	return &rest.Config{Host: f.LocalURL(), UserAgent: kubeevents.Controller}, &http.Client{Transport: inProcess{f}}
 }
 
 // inProcess makes requests to the chain, as the server itself.

@@ -32,9 +32,14 @@ func (l *limitLog) due(stage, limit string, now time.Time) bool {
 
 // limited counts a request that has failed because its stage has come to a limit of the host,
 // and logs that now and then.
-func (r *routing) limited(stage, limit string) {
+func (r *routing) limited(stage, limit, reason string) {
 	r.front.Metrics().ObserveLimit(stage, limit)
-	if r.limits.due(stage, limit, time.Now()) {
-		r.log.Warn("requests fail because the stage has come to a limit of the host", "stage", stage, "limit", limit)
+	if !r.limits.due(stage, limit, time.Now()) {
+		return
 	}
+	args := []any{"stage", stage, "limit", limit}
+	if reason != "" {
+		args = append(args, "reason", reason)
+	}
+	r.log.Warn("requests fail because the stage has come to a limit of the host", args...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/canary"
+	"github.com/catena-dev/catena/host/internal/fairness"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -24,6 +25,7 @@ type routing struct {
 	traffic *traffic.Meter
 	log     hclog.Logger
 	limits  limitLog
+	level   *fairness.Level
 }
 
 // notFound is the end of the chain. While a stage that has been restarted is finding out
@@ -129,5 +131,8 @@ func staged(all map[string]supervisor.Staged) map[string]relay.Staged {
 
 // as gives a request the identity that the configuration has for the stage that calls.
 func (r *routing) as(req *http.Request, caller relay.Caller) *http.Request {
+	if !caller.Trusted {
+		r.level.Want()
+	}
 	return req.WithContext(front.WithLoopbackUser(req.Context(), caller.User, caller.Groups))
 }

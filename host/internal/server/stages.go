@@ -21,9 +21,14 @@ const hostSocketSuffix = ".host.sock"
 // buildChain makes the relay, the sockets on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(ctx context.Context) error {
-	routing := &routing{front: r.front, log: r.logs.host, traffic: r.traffic}
 	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
 	r.undo.add(r.chain.claims.close)
+	level, makeLevel, err := newLevel(r.front, r.chain, r.logs.host)
+	if err != nil {
+		return err
+	}
+	r.background(ctx, makeLevel)
+	routing := &routing{front: r.front, log: r.logs.host, traffic: r.traffic, level: level}
 	r.chain.relay = relay.NewChain(relay.Config{
 		Dial: dialStage, NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
 		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited, Watch: front.IsWatch,
@@ -51,7 +56,6 @@ func (r *run) buildChain(ctx context.Context) error {
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
 	r.undo.add(groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host)
-	var err error
 	r.stages, err = supervisor.New(supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return hiddenFiles(r.reloader.current.Load()) },
 		Machine: sync.OnceValue(func() *isolation.Machine {

@@ -62,6 +62,9 @@ const (
 	// request, whatever it claims, with the calling stage's own identity. The request that
 	// this stage gets has it too: it is for the stage alone, and not for the chain.
 	Delegate = "X-Catena-Delegate"
+	// Cause, on a request that the stage makes in its own name, is the value of Request of the one that it serves by that. Without it
+	// the host cannot tell that a request comes back to the stage that has made it.
+	Cause = "X-Catena-Cause"
 	// Initialized is the value of Request of a watch whose response has had Initializing: it
 	// has sent its initial events. The request has no other meaning, and the response is 204.
 	Initialized = "X-Catena-Initialized"

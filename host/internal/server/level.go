@@ -1,0 +1,28 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+	flowcontrolv1 "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
+
+	"github.com/catena-dev/catena/host/internal/fairness"
+	"github.com/catena-dev/catena/host/internal/front"
+)
+
+// newLevel returns the priority level of what stages ask for in their own name, and what makes it while a stage of the chain serves such.
+func newLevel(f *front.Frontend, chain *chainState, log hclog.Logger) (level *fairness.Level, run func(context.Context), err error) {
+	client, err := flowcontrolv1.NewForConfigAndClient(clientOf(f))
+	if err != nil {
+		return nil, nil, err
+	}
+	level = fairness.New(client, log)
+	return level, func(ctx context.Context) {
+		select {
+		case <-f.Ready():
+			level.Run(ctx, func() bool { return slices.Contains(chain.listedPaths(), "/apis/flowcontrol.apiserver.k8s.io/v1") })
+		case <-ctx.Done():
+		}
+	}, nil
+}
