@@ -110,7 +110,7 @@ func (c *hijackedConn) Write(p []byte) (int, error) {
 		}
 		head := c.head[:end+2]
 		c.done = !informational(head)
-		out := c.filtered(head)
+		out := c.filtered(head, c.done)
 		if c.head = c.head[end+4:]; c.done {
 			out, c.head = append(out, c.head...), nil
 		}
@@ -127,7 +127,8 @@ func informational(head []byte) bool {
 	return len(status) >= 3 && status[0] == '1' && string(status[:3]) != "101"
 }
 
-func (c *hijackedConn) filtered(head []byte) []byte {
+// filtered returns a head as it goes to the host. The last one says that the handler has written it itself.
+func (c *hijackedConn) filtered(head []byte, last bool) []byte {
 	out := make([]byte, 0, len(head)+2)
 	for line := range bytes.Lines(head) {
 		key, value, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), ":")
@@ -135,6 +136,9 @@ func (c *hijackedConn) filtered(head []byte) []byte {
 		if !host || slices.Contains(c.own, strings.TrimSpace(value)) {
 			out = append(out, line...)
 		}
+	}
+	if last {
+		out = append(out, stagev1.HeaderRaw+": true\r\n"...)
 	}
 	return append(out, "\r\n"...)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,10 +72,23 @@ func newResponse(w http.ResponseWriter, r *http.Request, d *drain) (*response, *
 	if r.Body != http.NoBody {
 		r.Body = &requestBody{ReadCloser: r.Body, read: &resp.bodyRead, lost: &resp.buffer.bodyLost}
 	}
-	resp.original = fingerprintOf(r)
 	resp.buffer.expect = r.ContentLength != 0 && r.Header.Get("Expect") != ""
 	resp.buffer.active = resp.buffer.expect
+	if listed(r.Header[stagev1.HeaderAdded], "Expect") {
+		delete(r.Header, "Expect") // a server that the handler proxies to should not get it
+	}
+	resp.original = fingerprintOf(r)
 	return resp, r
+}
+
+// listed reports whether a header of the host lists a name.
+func listed(values []string, name string) bool {
+	for _, v := range values {
+		if strings.EqualFold(v, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // release is called when the handler has returned.

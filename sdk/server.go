@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // maxHeaderBytes is more than the host accepts from a client, since the host adds headers.
@@ -36,6 +38,9 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.drain.enter()
 	defer s.drain.leave()
 	resp, r := newResponse(w, r, s.drain)
+	if client := r.Header.Get(stagev1.HeaderClient); client != "" {
+		r.RemoteAddr, r.TLS = client, s.clientTLS
+	}
 	defer resp.release()
 	defer s.recoverPanic(resp, r)
 	s.handler.ServeHTTP(resp, r)

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -30,6 +31,8 @@ type Service struct {
 	drain   *drain
 	stopped chan struct{}
 	started time.Time
+	// clientTLS says that clients' connections have TLS, and no more.
+	clientTLS *tls.ConnectionState
 
 	mu       sync.Mutex
 	env      *Env         // from Configure on
@@ -49,7 +52,7 @@ func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, err
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Service{
 		stage: stage, data: data, log: log,
-		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(),
+		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(), clientTLS: &tls.ConnectionState{HandshakeComplete: true},
 	}, nil
 }
 

@@ -63,6 +63,9 @@ func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
 		ctx = audit.WithAuditContext(ctx)
 		audit.WithAuditID(ctx, types.UID(r.Header.Get(auditinternal.HeaderAuditID)))
 		h.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
+		for _, name := range r.Header[stagev1.HeaderAdded] {
+			r.Header.Del(name) // the context has it
+		}
 		dropHostHeaders(r.Header)
 		ctx, h.watch = withWatchSignal(ctx, a.env.Initializing)
 		h.ctx = ctx

@@ -93,9 +93,13 @@ func (r *relay) rewrite(p *httputil.ProxyRequest) {
 	}
 	add(stagev1.HeaderRequest, hopFrom(p.In).id)
 	add(stagev1.HeaderUser, r.stage.user())
+	add(stagev1.HeaderClient, p.In.RemoteAddr)
 	add(stagev1.HeaderAuditLevel, "Metadata")
 	add(stagev1.HeaderReceived, strconv.FormatInt(time.Now().UnixMicro(), 10))
 	if p.In.ContentLength < 0 || p.In.ContentLength > maxBuffered {
+		if out.Header.Get("Expect") == "" {
+			add(stagev1.HeaderAdded, "Expect")
+		}
 		out.Header.Set("Expect", "100-continue")
 	}
 }

@@ -36,9 +36,12 @@ const (
 	HeaderRequest      = header.Request
 	HeaderTimeout      = header.Timeout
 	HeaderReceived     = header.Received
+	HeaderClient       = header.Client
+	HeaderAdded        = header.Added
 	HeaderAuditLevel   = header.AuditLevel
 	HeaderDecline      = header.Decline
 	HeaderUndelivered  = header.Undelivered
+	HeaderRaw          = header.Raw
 	HeaderAudit        = header.Audit
 	HeaderLatency      = header.Latency
 	HeaderInitializing = header.Initializing

@@ -239,7 +239,7 @@ func (s *source) chunk(body []byte) []byte {
 // headers are those that mean something to the host or to its clients.
 var headers = []string{
 	stagev1.HeaderDecline, stagev1.HeaderAudit, stagev1.HeaderAudit, stagev1.HeaderAudit, stagev1.HeaderLatency, stagev1.HeaderLatency, stagev1.HeaderInitializing, stagev1.HeaderUndelivered,
-	stagev1.HeaderUser, stagev1.HeaderRequest, stagev1.HeaderTimeout, stagev1.HeaderReceived, stagev1.HeaderNext, stagev1.HeaderDelegate, stagev1.HeaderInitialized, stagev1.HeaderAuditLevel,
+	stagev1.HeaderUser, stagev1.HeaderRequest, stagev1.HeaderTimeout, stagev1.HeaderReceived, stagev1.HeaderNext, stagev1.HeaderDelegate, stagev1.HeaderInitialized, stagev1.HeaderAuditLevel, stagev1.HeaderClient, stagev1.HeaderAdded, stagev1.HeaderCause,
 	"X-Catena-Explain", "X-Catena-Anything", "X-Remote-User", "Audit-ID", "X-Kubernetes-PF-FlowSchema-UID", "Warning", "Warning", "Connection", "Keep-Alive", "Upgrade", "TE", "Trailer", "Proxy-Connection",
 	"Content-Type", "Content-Encoding", "Content-Range", "Date", "Retry-After", "Location", "Set-Cookie", "Vary", "Link", "Strict-Transport-Security", "Access-Control-Allow-Origin", "Cache-Control", "Alt-Svc", "ETag",
 	"WWW-Authenticate", "Sec-WebSocket-Accept", "Sec-WebSocket-Protocol", "Expect", "Host", "traceparent",

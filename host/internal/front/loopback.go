@@ -8,6 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
+// LoopbackAddress is the RemoteAddr of requests that come from this machine and not by a port.
+const LoopbackAddress = "127.0.0.1:0"
+
 type loopbackUserKey struct{}
 
 // WithLoopbackUser returns a context whose requests, given to Handler, are those

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,9 @@ func (c *Propagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 		left := max((time.Until(deadline) + time.Millisecond - 1).Milliseconds(), 1)
 		dst = appendIntHeader(dst, stagev1.HeaderTimeout, left)
 	}
+	if _, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		dst = append(append(append(dst, stagev1.HeaderClient+": "...), r.RemoteAddr...), "\r\n"...)
+	}
 	if received, ok := request.ReceivedTimestampFrom(ctx); ok {
 		dst = appendIntHeader(dst, stagev1.HeaderReceived, received.UnixMicro())
 	}
@@ -87,7 +91,7 @@ func (c *Propagator) appendAudit(dst []byte, r *http.Request) []byte {
 	}
 	// An ID that the client has sent is in the request already.
 	if id := ac.AuditID(); id != "" && r.Header.Get(auditinternal.HeaderAuditID) == "" && isHeaderValue(string(id)) {
-		dst = append(append(append(dst, auditinternal.HeaderAuditID+": "...), id...), "\r\n"...)
+		dst = append(append(append(dst, auditinternal.HeaderAuditID+": "...), id...), "\r\n"+stagev1.HeaderAdded+": "+auditIDKey+"\r\n"...)
 	}
 	level := ac.GetEventLevel()
 	if level == "" || level == auditinternal.LevelNone {

@@ -1,40 +1,56 @@
 package grants
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // Table finds the stages that claim a path.
 //
-// Claims that need no grant cover only paths in normal form. A stage may be written with a library that
+// Claims that no grant names cover only paths in normal form. A stage may be written with a library that
 // takes /a/../b for /b, and would serve another path than the one that was authorized. The
-// Kubernetes API has no such rule: its claims, which are granted by name, cover paths as they come.
+// Kubernetes API has no such rule: claims that need a grant, or have one, as those of the aggregator for the groups that it passes on, cover
+// paths as they come.
 type Table struct {
 	all *chain.Table
 	// odd is for paths that are not in normal form; nil if it is all.
 	odd *chain.Table
 }
 
-// NewTable returns the table of stages, which are in chain order.
-func NewTable(stages []chain.StageClaims) *Table {
+// NewTable returns the table of stages, which are in chain order, each with what it is granted.
+func NewTable(stages []chain.StageClaims, granted []Grants) *Table {
 	t := &Table{all: chain.NewTable(stages)}
 	odd := make([]chain.StageClaims, len(stages))
 	differs := false
 	for i, st := range stages {
-		odd[i].Name = st.Name
-		for _, c := range st.Claims {
-			if NeedsGrant(c) {
-				odd[i].Claims = append(odd[i].Claims, c)
-			}
-		}
+		odd[i] = chain.StageClaims{Name: st.Name, Claims: granted[i].asTheyCome(st.Claims)}
 		differs = differs || len(odd[i].Claims) < len(st.Claims)
 	}
 	if differs {
 		t.odd = chain.NewTable(odd)
 	}
 	return t
+}
+
+// Covering are those claims of a stage that may cover a path.
+func (g Grants) Covering(path string, claims []claim.Claim) []claim.Claim {
+	if isNormal(path) {
+		return claims
+	}
+	return g.asTheyCome(claims)
+}
+
+// asTheyCome are the claims that cover paths which are not in normal form.
+func (g Grants) asTheyCome(claims []claim.Claim) (all []claim.Claim) {
+	for _, c := range claims {
+		if NeedsGrant(c) || slices.ContainsFunc(g.Claims, func(granted claim.Claim) bool { return granted.Contains(c) }) {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // First returns the index of the first stage whose claims cover path, -1 if there is none.

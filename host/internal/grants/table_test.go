@@ -50,10 +50,11 @@ func TestTableOfOddPaths(t *testing.T) {
 		{Name: "hello", Claims: parse(t, "/hello/**", "/apis/example.com/**")},
 		{Name: "middle", Claims: parse(t, "/api/**")},
 		{Name: "core", Claims: parse(t, "/**")},
-	})
+		{Name: "granted", Claims: parse(t, "/apis/example.com/**", "/hello/**")},
+	}, []Grants{{}, {Claims: parse(t, "/api/**")}, {}, {Claims: parse(t, "/apis/**")}})
 	for at, want := range map[string][]int{
-		"/hello/a": {0, 2}, "/hello/../a": {2}, "/hello//a": {2}, "/hello/..;/a": {2}, `/hello/\a`: {2}, "/hello/": {0, 2},
-		"/apis/example.com/v1/namespaces/a/../b/notes": {2}, "/api/v1/../x": {1, 2}, "/other": {2},
+		"/hello/a": {0, 2, 3}, "/hello/../a": {2}, "/hello//a": {2}, "/hello/..;/a": {2}, `/hello/\a`: {2}, "/hello/": {0, 2, 3},
+		"/apis/example.com/v1/namespaces/a/../b/notes": {2, 3}, "/api/v1/../x": {1, 2}, "/other": {2},
 	} {
 		var got []int
 		for i := table.First(at); i >= 0; i = table.Next(at, i) {
@@ -63,13 +64,13 @@ func TestTableOfOddPaths(t *testing.T) {
 			t.Errorf("%s: %v, want %v", at, got, want)
 		}
 	}
-	if same := NewTable([]chain.StageClaims{{Claims: parse(t, "/**")}}); same.odd != nil {
+	if same := NewTable([]chain.StageClaims{{Claims: parse(t, "/**")}}, make([]Grants, 1)); same.odd != nil {
 		t.Error("there is a second table that is the same")
 	}
 }
 
 func BenchmarkTable(b *testing.B) {
-	t := NewTable([]chain.StageClaims{{Claims: parse(&testing.T{}, "/hello/**")}, {Claims: parse(&testing.T{}, "/**")}})
+	t := NewTable([]chain.StageClaims{{Claims: parse(&testing.T{}, "/hello/**")}, {Claims: parse(&testing.T{}, "/**")}}, make([]Grants, 2))
 	for b.Loop() {
 		t.First("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 	}

@@ -19,6 +19,11 @@
 //	SSL_CERT_FILE SSL_CERT_DIR
 //	GOMAXPROCS GOMEMLIMIT GOGC GODEBUG GOTRACEBACK GORACE GOCOVERDIR
 //	KUBE_* (client-go's switches such as KUBE_FEATURE_WatchListClient)
+//	DISABLE_HTTP2 HTTP2_READ_IDLE_TIMEOUT_SECONDS HTTP2_PING_TIMEOUT_SECONDS
+//	DEBUG_HTTP2_GOROUTINES GRPC_* ETCD_CLIENT_DEBUG
+//
+// Stages that are as powerful as the server also get OTEL_*, which can hold credentials of a collector. That is what Kubernetes' servers,
+// their libraries and Go read from their environment.
 //
 // A script also gets PYTHONDONTWRITEBYTECODE=1, unless it is configured: files that Python adds
 // to the script's directory would change its Contents.

@@ -11,10 +11,10 @@ import (
 // environment returns the environment of a stage: the host's variables that are inherited,
 // then the configured ones, then those of the protocol. Later ones win. The result is
 // sorted and names each variable once.
-func environment(host []string, configured map[string]string, protocol []string) []string {
+func environment(host []string, trusted bool, configured map[string]string, protocol []string) []string {
 	vars := map[string]string{}
 	for _, kv := range host {
-		if name, value, ok := strings.Cut(kv, "="); ok && inherited(name) {
+		if name, value, ok := strings.Cut(kv, "="); ok && (inherited(name) || trusted && strings.HasPrefix(name, "OTEL_")) {
 			vars[name] = value
 		}
 	}
@@ -53,10 +53,11 @@ func inherited(name string) bool {
 	switch name {
 	case "PATH", "HOME", "TMPDIR", "USER", "LANG", "TZ", "ZONEINFO",
 		"SSL_CERT_FILE", "SSL_CERT_DIR",
-		"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR":
+		"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR",
+		"DISABLE_HTTP2", "HTTP2_READ_IDLE_TIMEOUT_SECONDS", "HTTP2_PING_TIMEOUT_SECONDS", "DEBUG_HTTP2_GOROUTINES", "ETCD_CLIENT_DEBUG":
 		return true
 	}
-	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "KUBE_")
+	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "KUBE_") || strings.HasPrefix(name, "GRPC_")
 }
 
 // checkEnv checks that the kernel and programs can represent the variables.

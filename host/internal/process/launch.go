@@ -44,7 +44,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		stagev1.EnvParent+"="+strconv.Itoa(parentFD),
 		stagev1.EnvLogLevel+"="+logLevel(p.spec.Logger))
 	attr := &os.ProcAttr{
-		Env:   environment(p.spec.HostEnv, withDefaults(p.spec.Env, binary), env),
+		Env:   environment(p.spec.HostEnv, p.spec.Trusted, withDefaults(p.spec.Env, binary), env),
 		Files: inherit.files,
 		Sys:   processAttributes(),
 	}

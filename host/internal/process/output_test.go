@@ -129,10 +129,18 @@ func TestLastOutputBesideADaemon(t *testing.T) {
 }
 
 func TestEnvironmentOfStage(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		testEnvironment(t, trusted)
+	}
+}
+
+func testEnvironment(t *testing.T, trusted bool) {
 	f := newFixture(t, "environment")
+	f.spec.Trusted = trusted
 	f.spec.Env["BEANS"] = "7"
 	f.spec.Env[stagev1.EnvListener] = "99"
 	f.spec.HostEnv = []string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "https_proxy=p", "KUBECONFIG=/k", "GOGC=50",
+		"DISABLE_HTTP2=1", "HTTP2_PING_TIMEOUT_SECONDS=7", "GRPC_GO_LOG_SEVERITY_LEVEL=info", "OTEL_EXPORTER_OTLP_HEADERS=authorization=x",
 		"NOTIFY_SOCKET=/n", "WATCHDOG_USEC=1", "WATCHDOG_PID=1", "LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_FDNAMES=a"}
 	p := f.start(t)
 	got := map[string]string{}
@@ -142,6 +150,7 @@ func TestEnvironmentOfStage(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"PATH": "/bin", "LC_ALL": "C", "https_proxy": "p", "GOGC": "50", "BEANS": "7",
+		"DISABLE_HTTP2": "1", "HTTP2_PING_TIMEOUT_SECONDS": "7", "GRPC_GO_LOG_SEVERITY_LEVEL": "info",
 		stagev1.EnvListener: "3", stagev1.EnvParent: "4", stagev1.EnvLogLevel: "debug",
 	} {
 		if got[name] != want {
@@ -152,6 +161,9 @@ func TestEnvironmentOfStage(t *testing.T) {
 		if _, found := got[name]; found {
 			t.Errorf("%s reached the stage", name)
 		}
+	}
+	if _, found := got["OTEL_EXPORTER_OTLP_HEADERS"]; found != trusted {
+		t.Errorf("credentials of a collector reached a stage, %t, that is as powerful as the server, %t", found, trusted)
 	}
 	if dir := got["PLUGIN_UNIX_SOCKET_DIR"]; !strings.HasPrefix(dir, f.spec.RuntimeDir) {
 		t.Errorf("control socket in %q", dir)

@@ -116,6 +116,9 @@ func (x *request) prepare() error {
 	out = append(out, header.Request+": "...)
 	out = strconv.AppendUint(out, x.id, 10)
 	out = append(out, '\r', '\n')
+	if x.expectsContinue() && !expectsContinue(x.r) {
+		out = append(out, header.Added+": Expect\r\n"...)
+	}
 	if x.alone {
 		out = append(append(append(out, header.Delegate+": "...), x.stage...), '\r', '\n')
 	}
@@ -202,8 +205,8 @@ func (x *request) decline() verdict {
 func (x *request) respond() verdict {
 	x.begun = true
 	x.releaseMessage()
-	if x.response.Status == http.StatusSwitchingProtocols {
-		return x.switchProtocols()
+	if isRaw(x.r, &x.response, x.upload) {
+		return x.takeOver()
 	}
 	x.writeHeaders()
 	if x.upload != nil && x.r.ProtoMajor == 1 && !x.upload.FinishedWithin(responseGrace) {
@@ -226,30 +229,4 @@ func (x *request) respond() verdict {
 	}
 	x.keep()
 	return responded
-}
-
-// switchProtocols passes on a 101 and then connects client and stage until both
-// have ended.
-func (x *request) switchProtocols() verdict {
-	h := x.w.Header()
-	x.writeHeaders()
-	delete(h, "Content-Type")
-	h.Set("Connection", "Upgrade")
-	h.Set("Upgrade", x.response.Upgrade)
-	// The server sends the head when the connection is taken over.
-	x.w.WriteHeader(http.StatusSwitchingProtocols)
-	client, rw, err := http.NewResponseController(x.w).Hijack()
-	if err != nil {
-		return broken
-	}
-	early, err := rw.Reader.Peek(rw.Reader.Buffered())
-	if err == nil {
-		err = rw.Writer.Flush()
-	}
-	if err != nil {
-		_ = client.Close()
-		return broken
-	}
-	x.conn.Splice(x.r.Context(), client, early)
-	return upgraded
 }

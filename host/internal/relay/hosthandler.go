@@ -210,6 +210,7 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	defer stop()
 	socket := r.Context()
 	r = h1.WithTrailers(r.WithContext(ctx))
+	r.RemoteAddr, r.TLS = original.RemoteAddr, original.TLS
 	h.restoreHeaders(r, original)
 	if changed := changed(original, r); changed != "" {
 		if !caller.MayRewrite {

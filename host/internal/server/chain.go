@@ -141,8 +141,9 @@ func isUnknown(st supervisor.Published) bool {
 // newTable returns the table of stages with these claims, of system requests or of all. A stage of which they are not known has, of the Kubernetes
 // API, what it is granted.
 func newTable(stages []supervisor.Published, claims []chain.StageClaims, system bool) relay.Table {
-	known, differs := slices.Clone(claims), false
+	known, granted, differs := slices.Clone(claims), make([]grants.Grants, len(stages)), false
 	for i, st := range stages {
+		granted[i] = st.Grants
 		if !isUnknown(st) {
 			continue
 		}
@@ -152,9 +153,9 @@ func newTable(stages []supervisor.Published, claims []chain.StageClaims, system 
 		}
 	}
 	if !differs {
-		return grants.NewTable(claims)
+		return grants.NewTable(claims, granted)
 	}
-	return grants.Divided{Kubernetes: grants.NewTable(known), Others: grants.NewTable(claims)}
+	return grants.Divided{Kubernetes: grants.NewTable(known, granted), Others: grants.NewTable(claims, granted)}
 }
 
 // listedPaths are the paths that the stages list, in the order of the chain.

@@ -29,7 +29,7 @@ func TestVersionStage(t *testing.T) {
 		for i, st := range tc.stages {
 			claims[i].Claims = stagev1.DecodeClaims(st.Claims)
 		}
-		if got := versionStage(grants.NewTable(claims), tc.stages); got != tc.want {
+		if got := versionStage(grants.NewTable(claims, make([]grants.Grants, len(claims))), tc.stages); got != tc.want {
 			t.Errorf("%s: stage %d, want %d", name, got, tc.want)
 		}
 	}

@@ -208,7 +208,7 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 		states[st.Stage] = st.State
 	}
 	for _, st := range c.chain.stages() {
-		added := e.Add(chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)})
+		added := e.Add(chain.StageClaims{Name: st.Name, Claims: st.Grants.Covering(parsed.Path, stagev1.DecodeClaims(st.Claims))})
 		added.State, added.Outcomes = states[st.Name], outcomes[st.Name]
 	}
 	e.Incomplete = c.stages.Incomplete()

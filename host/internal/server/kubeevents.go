@@ -124,7 +124,7 @@ type inProcess struct{ front *front.Frontend }
 // RoundTrip implements http.RoundTripper.
 func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	served := r.Clone(front.WithServerUser(r.Context()))
-	served.RequestURI = r.URL.RequestURI()
+	served.RequestURI, served.RemoteAddr = r.URL.RequestURI(), front.LoopbackAddress
 	if served.Body == nil {
 		served.Body = http.NoBody
 	}

@@ -134,5 +134,7 @@ func (r *routing) as(req *http.Request, caller relay.Caller) *http.Request {
 	if !caller.Trusted {
 		r.level.Want()
 	}
-	return req.WithContext(front.WithLoopbackUser(req.Context(), caller.User, caller.Groups))
+	req = req.WithContext(front.WithLoopbackUser(req.Context(), caller.User, caller.Groups))
+	req.RemoteAddr = front.LoopbackAddress
+	return req
 }

@@ -94,6 +94,7 @@ func (*headers) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
 	dst = append(dst, stagev1.HeaderUser+`: {"name":"stagecheck","groups":["system:authenticated"]}`+"\r\n"...)
 	dst = append(dst, stagev1.HeaderReceived+": "...)
 	dst = strconv.AppendInt(dst, time.Now().UnixMicro(), 10)
+	dst = append(dst, "\r\n"+stagev1.HeaderClient+": 192.0.2.1:4711\r\n"+stagev1.HeaderAdded+": Audit-Id"...)
 	return append(dst, "\r\nAudit-ID: 00000000-0000-4000-8000-000000000000\r\n"+stagev1.HeaderAuditLevel+": RequestResponse\r\n"...)
 }
 

@@ -157,7 +157,7 @@ func (st *stage) claim(claims []*stagev1.Claim) {
 	table := grants.NewTable([]chain.StageClaims{
 		{Name: st.name, Claims: decoded},
 		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}},
-	})
+	}, []grants.Grants{granted, {}})
 	st.chain.Set(relay.Tables{All: table}, []relay.Stage{{Name: st.name, Socket: st.listener.Path(), Kubernetes: granted.Kubernetes()}, {Name: nextName, Socket: st.next.socket}})
 }
 

@@ -20,6 +20,12 @@ const (
 	// Received is when the host received the request, in microseconds
 	// since the Unix epoch.
 	Received = "X-Catena-Received"
+	// Client is the address of the client as HOST:PORT, as a server without stages would see it; that of the host itself for
+	// what it, or a stage, asks for.
+	Client = "X-Catena-Client"
+	// Added lists headers that the host has added, and the client has not sent: a stage that proxies the request to
+	// another server leaves them out.
+	Added = "X-Catena-Added"
 	// AuditLevel is the audit level of the request (Metadata, Request or
 	// RequestResponse), followed by ";omitManagedFields" where the policy says
 	// so. It is absent if the request is not audited.
@@ -36,6 +42,9 @@ const (
 	// stage has accepted: the request has not been executed. Its value is a secret of the
 	// host; with any other it means nothing.
 	Undelivered = "X-Catena-Undelivered"
+	// Raw, with any value, is of a response to a request to upgrade that the stage passes on as another server has sent it. The
+	// client gets it without the headers of the host's filters, and its connection closes.
+	Raw = "X-Catena-Raw"
 	// Audit is what the stage adds to the audit event: a JSON object with
 	// the members annotations (strings), objectRef, requestObject, responseObject
 	// (any JSON) and responseStatus, all characters beyond ASCII escaped.

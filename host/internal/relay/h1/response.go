@@ -38,6 +38,8 @@ type Response struct {
 	Chunked bool
 	// Declined: the stage declines the request.
 	Declined bool
+	// Raw: the stage passes the response on as another server has sent it.
+	Raw bool
 	// Undelivered is the value of the header of that name: the host's proof that no process
 	// has accepted the request, if it is the right one.
 	Undelivered string
@@ -204,6 +206,8 @@ func (resp *Response) note(f Field) error {
 		resp.Declined = true
 	case header.Undelivered:
 		resp.Undelivered = f.Value
+	case header.Raw:
+		resp.Raw = true
 	}
 	return nil
 }

@@ -113,7 +113,8 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Own: opts.Own},
 	}
-	spec.Isolation.ManyFiles = c.Spec.Grants.Trusted() // each watch of a client is a connection
+	spec.Trusted = c.Spec.Grants.Trusted()
+	spec.Isolation.ManyFiles = spec.Trusted // each watch of a client is a connection
 	if opts.Hidden != nil {
 		spec.Isolation.Hidden = opts.Hidden()
 	}
