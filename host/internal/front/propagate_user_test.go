@@ -77,7 +77,7 @@ func TestAppendTimeInQueues(t *testing.T) {
 	ctx := request.WithLatencyTrackers(t.Context())
 	request.TrackAPFQueueWaitLatency(ctx, 7*time.Millisecond)
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
-	if got, want := string((&Propagator{}).AppendRequestHeaders(nil, r)), "X-Catena-Latency: apf-queue-wait=7000000\r\n"; got != want {
+	if got, want := string((&Propagator{}).AppendRequestHeaders(nil, r)), "X-Catena-Client: 192.0.2.1:1234\r\nX-Catena-Latency: apf-queue-wait=7000000\r\n"; got != want {
 		t.Errorf("headers are %q, want %q", got, want)
 	}
 }
