@@ -56,6 +56,7 @@ require (
 	k8s.io/component-base v0.37.0
 	k8s.io/cri-streaming v0.37.0
 	k8s.io/klog/v2 v2.140.0
+	k8s.io/externaljwt v0.37.0
 	k8s.io/kms v0.37.0
 	k8s.io/kube-aggregator v0.37.0
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
@@ -210,7 +211,6 @@ require (
 	k8s.io/csi-translation-lib v0.37.0 // indirect
 	k8s.io/dynamic-resource-allocation v0.37.0 // indirect
 	k8s.io/endpointslice v0.37.0 // indirect
-	k8s.io/externaljwt v0.37.0 // indirect
 	k8s.io/kube-controller-manager v0.37.0 // indirect
 	k8s.io/kube-proxy v0.37.0 // indirect
 	k8s.io/kube-scheduler v0.37.0 // indirect

@@ -34,6 +34,9 @@ type HealthKinds struct {
 	// It passes if the checks with this ServerCheck of all required stages pass. Empty
 	// for a check that is only the stage's own. It counts for stages that are granted the store's registry, or keys.
 	ServerCheck string
+	// Group names a group: who excludes it from an endpoint of health excludes the check too, as etcd-override-0
+	// with etcd in kube-apiserver. It counts as ServerCheck does.
+	Group string
 }
 
 // HealthCheck registers a check, which the host shows as STAGE/NAME. It runs whenever the
@@ -71,7 +74,7 @@ func (c *checks) toWire() []*stagev1.HealthCheck {
 		k := c.byName[name].kinds
 		wire = append(wire, &stagev1.HealthCheck{
 			Name: name, Livez: k.Livez, Readyz: k.Readyz, Healthz: k.Healthz,
-			Startup: k.Startup, ServerCheck: k.ServerCheck,
+			Startup: k.Startup, ServerCheck: k.ServerCheck, Group: k.Group,
 		})
 	}
 	return wire

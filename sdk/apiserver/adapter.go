@@ -42,6 +42,8 @@ type Adapter struct {
 	external noListener
 
 	serializer runtime.NegotiatedSerializer
+	// checkGroups are the groups of health checks by their names.
+	checkGroups map[string]string
 	// complete is closed when the server has installed all its paths.
 	complete        chan struct{}
 	completeTimeout time.Duration
@@ -81,7 +83,7 @@ func New(env *sdk.Env) (*Adapter, error) {
 		return nil, err
 	}
 	env.AddMetrics(legacyregistry.DefaultGatherer)
-	return &Adapter{env: env, loopback: loopback, external: external, complete: make(chan struct{}), completeTimeout: completeTimeout}, nil
+	return &Adapter{env: env, loopback: loopback, external: external, checkGroups: map[string]string{}, complete: make(chan struct{}), completeTimeout: completeTimeout}, nil
 }
 
 // Configure sets the parts of config in which a server inside a stage differs

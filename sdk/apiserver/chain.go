@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -25,6 +26,7 @@ import (
 // the request's context what they would have left there, and to send back to
 // the host what the handlers leave there.
 func (a *Adapter) buildHandlerChain(handler http.Handler, c *genericapiserver.Config) http.Handler {
+	maps.Copy(a.checkGroups, groups(c))
 	handler = withTracing(handler, c.TracerProvider)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = a.withHostContext(handler)

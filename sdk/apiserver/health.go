@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/responsewriter"
 
 	"github.com/catena-dev/catena/sdk"
@@ -40,6 +41,17 @@ func healthChecks(server *genericapiserver.GenericAPIServer) map[string][]string
 	return checks
 }
 
+// groups has the groups of the checks of a server that is being made, as far as they are grouped: a prepared one does not show them.
+func groups(c *genericapiserver.Config) map[string]string {
+	groups := map[string]string{}
+	for _, check := range slices.Concat(c.HealthzChecks, c.LivezChecks, c.ReadyzChecks) {
+		if grouped, ok := check.(healthz.GroupedHealthChecker); ok && grouped.GroupName() != "" {
+			groups[check.Name()] = grouped.GroupName()
+		}
+	}
+	return groups
+}
+
 // registerChecks hands the health checks of a prepared server to the host.
 func (a *Adapter) registerChecks(server Server) {
 	for name, on := range healthChecks(server.GenericAPIServer) {
@@ -52,6 +64,7 @@ func (a *Adapter) registerChecks(server Server) {
 		if name == storeCheck {
 			kinds.ServerCheck = storeCheck
 		}
+		kinds.Group = a.checkGroups[name]
 		path := on[0] + name
 		a.env.HealthCheck(name, kinds, func(ctx context.Context) error {
 			return runCheck(ctx, server.GenericAPIServer, path)

@@ -1188,7 +1188,10 @@ type HealthCheck struct {
 	// Name of a check that the host shows for the whole server, such as etcd. It passes
 	// if the checks with this server_check of all required stages pass. Empty for a
 	// check that is only the stage's own.
-	ServerCheck   string `protobuf:"bytes,6,opt,name=server_check,json=serverCheck,proto3" json:"server_check,omitempty"`
+	ServerCheck string `protobuf:"bytes,6,opt,name=server_check,json=serverCheck,proto3" json:"server_check,omitempty"`
+	// Name of a group. Who excludes that from an endpoint of health excludes the check too, as etcd-override-0 with
+	// etcd in kube-apiserver. It counts as server_check does.
+	Group         string `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1261,6 +1264,13 @@ func (x *HealthCheck) GetStartup() bool {
 func (x *HealthCheck) GetServerCheck() string {
 	if x != nil {
 		return x.ServerCheck
+	}
+	return ""
+}
+
+func (x *HealthCheck) GetGroup() string {
+	if x != nil {
+		return x.Group
 	}
 	return ""
 }
@@ -2513,14 +2523,15 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\x10post_start_hooks\x18\x03 \x03(\tR\x0epostStartHooks\x12,\n" +
 	"\x12pre_shutdown_hooks\x18\x04 \x03(\tR\x10preShutdownHooks\x12A\n" +
 	"\rhealth_checks\x18\x05 \x03(\v2\x1c.catena.stage.v1.HealthCheckR\fhealthChecks\x129\n" +
-	"\x19mux_and_discovery_signals\x18\x06 \x03(\tR\x16muxAndDiscoverySignals\"\xa6\x01\n" +
+	"\x19mux_and_discovery_signals\x18\x06 \x03(\tR\x16muxAndDiscoverySignals\"\xbc\x01\n" +
 	"\vHealthCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05livez\x18\x02 \x01(\bR\x05livez\x12\x16\n" +
 	"\x06readyz\x18\x03 \x01(\bR\x06readyz\x12\x18\n" +
 	"\ahealthz\x18\x04 \x01(\bR\ahealthz\x12\x18\n" +
 	"\astartup\x18\x05 \x01(\bR\astartup\x12!\n" +
-	"\fserver_check\x18\x06 \x01(\tR\vserverCheck\"\x0e\n" +
+	"\fserver_check\x18\x06 \x01(\tR\vserverCheck\x12\x14\n" +
+	"\x05group\x18\a \x01(\tR\x05group\"\x0e\n" +
 	"\fWatchRequest\"\xb0\x01\n" +
 	"\x05Event\x12E\n" +
 	"\x0eclaims_changed\x18\x01 \x01(\v2\x1e.catena.stage.v1.ClaimsChangedR\rclaimsChanged\x12\x1a\n" +

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,9 @@ spec:
   names: {plural: gadgets, kind: Gadget}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
+
+// index has the paths of custom resources where there is an aggregator: their APIServices list them, as in kube-apiserver.
+const index = "/ application/json"
 
 // gadgetDocuments are those that have the group, as "PATH ACCEPT".
 var gadgetDocuments = []string{
@@ -120,18 +124,22 @@ func TestDocumentsStayWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testDocumentsStayWhole(t, startWithGadgets(t, chain.options), chain.stages)
+			documents := gadgetDocuments
+			if slices.Contains(chain.stages, "aggregator") {
+				documents = append(slices.Clone(documents), index)
+			}
+			testDocumentsStayWhole(t, startWithGadgets(t, chain.options), chain.stages, documents)
 		})
 	}
 }
 
-func testDocumentsStayWhole(t *testing.T, s *system, stages []string) {
+func testDocumentsStayWhole(t *testing.T, s *system, stages, documents []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var polls sync.WaitGroup
-	read := make([]atomic.Int64, len(gadgetDocuments))
-	for i, document := range gadgetDocuments {
+	read := make([]atomic.Int64, len(documents))
+	for i, document := range documents {
 		client, err := rest.HTTPClientFor(s.config)
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +167,7 @@ func testDocumentsStayWhole(t *testing.T, s *system, stages []string) {
 	for range 6 {
 		for _, stage := range stages {
 			s.kill(t, stage)
-			for i, document := range gadgetDocuments {
+			for i, document := range documents {
 				before := read[i].Load()
 				eventually(t, document, func(context.Context) error {
 					if n := read[i].Load() - before; n < 2 { // one may have begun before

@@ -59,7 +59,7 @@ func fieldBounds(name protoreflect.FullName) fieldBound {
 		return fieldBound{bytes: bounds.Name, count: bounds.Hooks}
 	case "catena.stage.v1.PrepareRunResponse.health_checks":
 		return fieldBound{count: bounds.Hooks}
-	case "catena.stage.v1.HealthCheck.name", "catena.stage.v1.HealthCheck.server_check":
+	case "catena.stage.v1.HealthCheck.name", "catena.stage.v1.HealthCheck.server_check", "catena.stage.v1.HealthCheck.group":
 		return fieldBound{bytes: bounds.Name}
 
 	case "catena.stage.v1.Event.resource_sizes":

@@ -180,6 +180,9 @@ func (f *Flags) names() []string {
 	return names
 }
 
+// Print logs all flags at verbosity 1, as kube-apiserver does.
+func (f *Flags) Print() { cliflag.PrintFlags(f.all) }
+
 // List returns the flags that are set, as name=value, sorted by name. A flag that
 // takes several values is there once for each. Another process that parses them
 // arrives at the same configuration.

@@ -86,6 +86,9 @@ type Frontend struct {
 	chain, version atomic.Pointer[http.Handler]
 
 	paths atomic.Pointer[[]string]
+	// delegate is the chain, as the server has it; servers are those of SetServers.
+	delegate *chainDelegate
+	servers  atomic.Pointer[[]StageHandler]
 
 	// failed ends with the error that fail is called with.
 	failed context.Context
@@ -155,10 +158,11 @@ func (f *Frontend) build(ctx context.Context) error {
 	f.health.created, f.health.livezGrace = time.Now(), config.LivezGracePeriod
 	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return build(f.health.handler(f.withVersion(api)), config)
+		return build(f.health.handler(f.withVersion(everywhere{own: api, stages: &f.servers, serve: f.serveStages})), config)
 	}
 
-	delegate := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))
+	delegate := &chainDelegate{DelegationTarget: genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))}
+	f.delegate = delegate
 	f.server, err = config.Complete(f.informers).New("catena", delegate)
 	if err != nil {
 		return fmt.Errorf("build the server: %w", err)
@@ -172,6 +176,17 @@ func (f *Frontend) build(ctx context.Context) error {
 	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.health.listedPaths), listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil
 }
+
+// chainDelegate is the chain as the server's delegate.
+type chainDelegate struct {
+	genericapiserver.DelegationTarget
+	// paths are those that it lists while the server is prepared: /statusz shows the first of them, and itself, as in kube-apiserver, where
+	// the server downstream has a page of the same name. Later, the index asks the stages.
+	paths []string
+}
+
+// ListedPaths implements genericapiserver.DelegationTarget.
+func (d *chainDelegate) ListedPaths() []string { return d.paths }
 
 // listedPaths makes a function a routes.ListedPathProvider.
 type listedPaths func() []string

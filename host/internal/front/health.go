@@ -91,12 +91,15 @@ func (h *health) setReady() {
 	})
 }
 
+// servingCertificate is the check of Kubernetes' server that is not part of its readiness.
+const servingCertificate = "loopback-serving-certificate"
+
 // ownChecks returns the checks that Kubernetes' server has of itself.
 func (f *Frontend) ownChecks() []lifecycle.Check {
 	var checks []lifecycle.Check
 	for _, c := range f.server.HealthzChecks() {
 		checks = append(checks, lifecycle.Check{
-			Name: c.Name(), Healthz: true, Livez: true, Readyz: true, Required: true,
+			Name: c.Name(), Healthz: true, Livez: true, Readyz: c.Name() != servingCertificate, Required: true,
 			Boot: strings.HasPrefix(c.Name(), "poststarthook/"),
 			Run:  runner(c),
 		})
@@ -272,6 +275,11 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 		if slices.ContainsFunc(excluded, func(name string) bool { return isNamed(check, name) }) {
 			unknown = slices.DeleteFunc(unknown, func(name string) bool { return isNamed(check, name) })
 			fmt.Fprintf(&out, "[+]%s excluded: ok\n", check.Name)
+			continue
+		}
+		if check.Group != "" && slices.Contains(excluded, check.Group) {
+			unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == check.Group })
+			fmt.Fprintf(&out, "[+]%s excluded with %s: ok\n", check.Name, check.Group)
 			continue
 		}
 		var err error

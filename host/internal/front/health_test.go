@@ -2,11 +2,13 @@ package front_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
@@ -58,6 +60,57 @@ func fails(context.Context) error  { return errTest }
 
 func check(name string, run func(context.Context) error) lifecycle.Check {
 	return lifecycle.Check{Name: name, Healthz: true, Livez: true, Readyz: true, Required: true, OfServer: true, Run: run}
+}
+
+// A check is excluded with its group, as in kube-apiserver.
+func TestExcludedGroup(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	grouped := check("core/etcd-override-0", fails)
+	grouped.Group = "etcd"
+	s.SetChecks(func() []lifecycle.Check { return []lifecycle.Check{check("core/etcd", fails), grouped} })
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "start", func() bool { return admin.get(t, "/livez?exclude=etcd").code == http.StatusOK })
+	a := admin.get(t, "/livez?verbose&exclude=etcd")
+	if want := "[+]core/etcd excluded: ok\n[+]core/etcd-override-0 excluded with etcd: ok\n"; a.code != http.StatusOK || !strings.Contains(a.body, want) || strings.Contains(a.body, "warn") {
+		t.Errorf("%d %s, want %s", a.code, a.body, want)
+	}
+	if a := admin.get(t, "/livez?exclude=etcd-override-0"); a.code == http.StatusOK {
+		t.Errorf("etcd is excluded with another check: %s", a.body)
+	}
+}
+
+// What changes the process is done in each of the servers, or the response says which stays as it is.
+func TestEverywhere(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	var asked [2]string
+	code := http.StatusOK
+	stage := func(i int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			asked[i] += r.Method + " " + r.URL.Path + " " + string(body) + "\n"
+			w.WriteHeader(code)
+		})
+	}
+	s.SetServers([]front.StageHandler{{Name: "one", Handler: stage(0)}, {Name: "two", Handler: stage(1)}})
+	s.run(t)
+	s.waitReady(t)
+	admin := s.admin(t)
+	if a := admin.do(t, http.MethodDelete, "/metrics"); a.code != http.StatusOK || a.body != "metrics reset\n" {
+		t.Errorf("reset: %d %q", a.code, a.body)
+	}
+	if a := admin.do(t, http.MethodPut, "/debug/flags/v"); a.code != http.StatusBadRequest {
+		t.Errorf("a verbosity that is none: %d %q", a.code, a.body)
+	}
+	if want := "DELETE /metrics \n"; asked[0] != want || asked[1] != want {
+		t.Errorf("stages were asked for %q, each for %q", asked, want)
+	}
+	code = http.StatusServiceUnavailable
+	if a := admin.do(t, http.MethodDelete, "/metrics"); a.code != http.StatusInternalServerError || !strings.Contains(a.body, `stage "one"`) {
+		t.Errorf("a stage that is down: %d %q", a.code, a.body)
+	}
 }
 
 // Checks come and go with the stages, in the lists as well as by path.

@@ -20,6 +20,8 @@ type Check struct {
 	// ServerCheck is the name under which the host shows the check for the whole server,
 	// together with those of other stages; empty if it does not.
 	ServerCheck string
+	// Group names checks that clients exclude together; empty if the check is in none.
+	Group string
 	// Run returns nil if the check passes. It returns within a bounded time: an
 	// endpoint responds when all of its checks have returned.
 	Run func(context.Context) error

@@ -26,6 +26,8 @@ type chainState struct {
 	relay  *relay.Chain
 	claims *claimsFile
 	last   atomic.Pointer[[]supervisor.Published]
+	// listed are the paths that each stage listed when it knew all that it serves.
+	listed map[string][]string
 }
 
 // stages are those of the chain, head first; none before the first publication.
@@ -61,8 +63,34 @@ func (c *chainState) publish(stages []supervisor.Published, split *supervisor.Sp
 	} else {
 		c.front.SetVersion(nil)
 	}
-	c.front.SetListedPaths(c.listedPaths())
+	c.front.SetServers(c.servers(shown.stages))
+	c.front.SetListedPaths(c.index(shown.stages))
 	c.claims.save(saved)
+}
+
+// servers are the stages that are servers of Kubernetes.
+func (c *chainState) servers(stages []supervisor.Published) (all []front.StageHandler) {
+	for _, st := range stages {
+		if st.Grants.Trusted() && st.KubernetesVersion != "" {
+			all = append(all, front.StageHandler{Name: st.Name, Handler: c.relay.Only(st.Name)})
+		}
+	}
+	return all
+}
+
+// index are the paths of the index at /: what a stage has listed stays until the process that has taken its place knows all that it serves.
+func (c *chainState) index(stages []supervisor.Published) []string {
+	var paths []string
+	listed := make(map[string][]string, len(stages))
+	for _, st := range stages {
+		listed[st.Name] = st.Paths
+		if st.Incomplete || st.Socket == "" {
+			listed[st.Name] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(st.Paths, c.listed[st.Name]))))
+		}
+		paths = append(paths, listed[st.Name]...)
+	}
+	c.listed = listed
+	return paths
 }
 
 // publishSplit gives the relay both sides of a chain, and returns the one that counts for all else: the new one only when

@@ -66,6 +66,7 @@ func (r *run) parseFlags(ctx context.Context) error {
 		return err
 	}
 	r.logVersions()
+	r.flags.Print()
 	for _, warning := range r.flags.Deprecated() {
 		r.logs.host.Warn(warning)
 	}

@@ -49,13 +49,13 @@ func (s *Supervisor) checks(st *stage) []Check {
 		if hooks[c.GetName()] {
 			continue
 		}
-		serverCheck := ""
+		serverCheck, group := "", ""
 		if ofServer {
-			serverCheck = c.GetServerCheck()
+			serverCheck, group = c.GetServerCheck(), c.GetGroup()
 		}
 		checks = append(checks, Check{
 			Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(), Required: required,
-			Boot: c.GetStartup(), OfServer: ofServer, ServerCheck: serverCheck,
+			Boot: c.GetStartup(), OfServer: ofServer, ServerCheck: serverCheck, Group: group,
 			Run: func(ctx context.Context) error {
 				g, err := s.serving(st)
 				if err != nil {

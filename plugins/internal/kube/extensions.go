@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/http"
 
+	client "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	generatedopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apiserver/pkg/util/webhook"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 
+	"github.com/catena-dev/catena/plugins/internal/stuck"
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/apiserver"
 )
@@ -46,6 +48,13 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	if err := addDocumentsSignal(env, server); err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	definitions, err := client.NewForConfig(g.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	if err := stuck.TouchDefinitions(env, server, definitions.CustomResourceDefinitions()); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	handler, err := b.adapter.Serve(apiserver.Server{GenericAPIServer: server.GenericAPIServer})

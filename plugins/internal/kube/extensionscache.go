@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"net/http"
 	"time"
 
@@ -24,7 +25,11 @@ func waitForColdCaches(config *genericapiserver.Config, draining <-chan struct{}
 	}
 }
 
-// withColdCaches handles a list or watch again, for as long as it is refused with 429 and
+// cannotFill is in the text of the refusal if the cache has tried to fill, and why it could not follows: a converter is gone, for example. (ready.go of
+// k8s.io/apiserver/pkg/storage/cacher)
+const cannotFill = "storage is (re)initializing: "
+
+// withColdCaches handles a list or watch again, for as long as it is refused with 429, the cache has not failed to fill, and
 // timeout has not passed. Nothing else inside a stage has this status: limits are the host's.
 // When another process takes this one's place, as draining reports, the connection is
 // broken off without a response, on which the host sends the request to that process.
@@ -39,13 +44,17 @@ func withColdCaches(handler http.Handler, timeout time.Duration, draining <-chan
 		if closed(draining) {
 			deadline = time.Now()
 		}
-		for pause := 5 * time.Millisecond; time.Now().Before(deadline) && r.Context().Err() == nil; pause = min(2*pause, 200*time.Millisecond) {
+		failed := false
+		for pause := 5 * time.Millisecond; !failed && time.Now().Before(deadline) && r.Context().Err() == nil; pause = min(2*pause, 200*time.Millisecond) {
 			try := &attempt{ResponseWriter: w}
 			handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(try), r)
 			if !try.refused {
 				return
 			}
 			w.Header().Del("Retry-After")
+			if failed = bytes.Contains(try.text, []byte(cannotFill)); failed {
+				continue
+			}
 			select {
 			case <-draining:
 				panic(http.ErrAbortHandler)
@@ -56,6 +65,9 @@ func withColdCaches(handler http.Handler, timeout time.Duration, draining <-chan
 		handler.ServeHTTP(w, r)
 	})
 }
+
+// maxRefusal is how much of a refusal is looked at.
+const maxRefusal = 4 << 10
 
 func closed(c <-chan struct{}) bool {
 	select {
@@ -70,6 +82,8 @@ func closed(c <-chan struct{}) bool {
 type attempt struct {
 	http.ResponseWriter
 	refused bool
+	// text is the beginning of the refusal, in whatever format: all have the message as it is.
+	text []byte
 }
 
 // Unwrap is for responsewriter.WrapForHTTP1Or2.
@@ -87,6 +101,7 @@ func (a *attempt) WriteHeader(code int) {
 // Write implements http.ResponseWriter.
 func (a *attempt) Write(body []byte) (int, error) {
 	if a.refused {
+		a.text = append(a.text, body[:min(len(body), maxRefusal-len(a.text))]...)
 		return len(body), nil
 	}
 	return a.ResponseWriter.Write(body)

@@ -18,12 +18,14 @@ func TestColdCaches(t *testing.T) {
 		timeout  time.Duration
 		want     int
 		calls    int
+		text     string // of the refusals
 	}{
-		"a list waits":            {"list", 3, deadline, 200, 4},
-		"a watch waits":           {"watch", 3, deadline, 200, 4},
-		"a warm cache answers":    {"list", 0, deadline, 200, 1},
-		"a create is not tried":   {"create", 3, deadline, 429, 1},
-		"a cache that stays cold": {"watch", 1 << 30, 0, 429, 1},
+		"a list waits":            {"list", 3, deadline, 200, 4, ""},
+		"a watch waits":           {"watch", 3, deadline, 200, 4, ""},
+		"a warm cache answers":    {"list", 0, deadline, 200, 1, ""},
+		"a create is not tried":   {"create", 3, deadline, 429, 1, ""},
+		"a cache that stays cold": {"watch", 1 << 30, 0, 429, 1, ""},
+		"a cache that has failed": {"list", 1 << 30, deadline, 429, 2, ": failed to list example.com/v1, Kind=Thing: conversion webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +34,8 @@ func TestColdCaches(t *testing.T) {
 				if calls++; calls <= tc.refusals {
 					w.Header().Set("Retry-After", "1")
 					w.WriteHeader(429)
-					io.WriteString(w, "refused")
+					io.WriteString(w, "storage is (re)init")
+					io.WriteString(w, "ializing"+tc.text)
 					return
 				}
 				io.WriteString(w, "one ")
@@ -44,7 +47,7 @@ func TestColdCaches(t *testing.T) {
 			handler.ServeHTTP(rec, r.WithContext(request.WithRequestInfo(r.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: tc.verb})))
 			wantBody, wantAfter := "one two", ""
 			if tc.want == 429 {
-				wantBody, wantAfter = "refused", "1"
+				wantBody, wantAfter = "storage is (re)initializing"+tc.text, "1"
 			}
 			if rec.Code != tc.want || rec.Body.String() != wantBody || rec.Header().Get("Retry-After") != wantAfter || calls != tc.calls {
 				t.Errorf("%d %q %v after %d calls", rec.Code, rec.Body, rec.Header(), calls)
