@@ -56,6 +56,7 @@ type Config struct {
 	settings []Setting
 	origins  map[string]*layer
 	hidden   map[string]bool
+	loosened *Loosened
 }
 
 // Log is what the host writes to its log, and how.
@@ -192,6 +193,7 @@ func load(files []*layer, o Options, p *problems) (*Config, error) {
 	c, err := m.config()
 	if c != nil {
 		c.Files = slices.Clone(o.Files)
+		c.loosened = loosened(slices.Concat(files, env, flags), c.APIServerDefaults == KubernetesDefaults)
 	}
 	return c, err
 }
@@ -235,6 +237,9 @@ func (m *merger) config() (*Config, error) {
 	}
 	return c, err
 }
+
+// Loosened is the layer that takes back the authorization that an earlier one has set; nil if none does.
+func (c *Config) Loosened() *Loosened { return c.loosened }
 
 // Hides reports, for a configuration with errors, whether the intended value of a key is
 // unknown because its value, or that of a section around it, is wrong or misspelt.

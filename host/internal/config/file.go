@@ -123,7 +123,7 @@ func formatOf(file string) *format {
 func parseLayer(file string, data []byte, p *problems) *layer {
 	f := formatOf(file)
 	before := len(p.list)
-	l := &layer{source: file, lines: map[string]int{}}
+	l := &layer{source: file, lines: map[string]int{}, empty: map[string]bool{}}
 	ko := koanf.New(".")
 	if f.index != nil {
 		f.index(l, data, p)

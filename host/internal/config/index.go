@@ -76,6 +76,9 @@ func (x *index) yaml(n *yamlv3.Node, path []string) {
 			if key.Tag != "!!merge" {
 				x.note(at, key.Line)
 			}
+			if value.Kind == yamlv3.ScalarNode && value.Tag == "!!null" && value.Value == "" {
+				x.layer.empty[dotted(at)] = true
+			}
 			x.yaml(value, at)
 		}
 	}

@@ -14,6 +14,8 @@ type layer struct {
 	text bool
 	// lines are the lines of dotted keys in a file, if they are known.
 	lines map[string]int
+	// empty are the dotted keys of a file without a value: nothing has been written behind them, not even null.
+	empty map[string]bool
 	// complete is set if the source has to name apiVersion and kind.
 	complete bool
 }

@@ -81,6 +81,10 @@ func (n *normalizer) unknown(s *schema, path []string) {
 }
 
 func (n *normalizer) value(s *schema, path []string, raw any, text bool) (any, bool) {
+	if raw == nil && n.layer.empty[dotted(path)] {
+		n.fail(path, "%s", nothingWritten(s, path))
+		return nil, false
+	}
 	if raw == nil || text && raw == "null" {
 		return nil, true
 	}
@@ -98,6 +102,18 @@ func (n *normalizer) value(s *schema, path []string, raw any, text bool) (any, b
 		return nil, false
 	}
 	return v, true
+}
+
+// nothingWritten says what to do about a key without a value, as a section has whose keys are all comments: it could be meant as null, which
+// undoes what earlier layers say, and could be meant as nothing.
+func nothingWritten(s *schema, path []string) string {
+	switch {
+	case len(path) == 2 && path[0] == "stages":
+		return "has no keys: write {} for a stage without keys, or null to remove the stage"
+	case s.key == nil || s.key.Type == Object:
+		return "has no keys: write some below it, leave the line out, or write null to undo what earlier layers have here"
+	}
+	return "has no value: write one, leave the line out, or write null to undo that of an earlier layer"
 }
 
 func (n *normalizer) sectionValue(s *schema, path []string, raw any, text bool) (any, bool) {

@@ -55,6 +55,14 @@ func CheckFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
 	return flags, flags.Validate(ctx)
 }
 
+// warnLoosened logs that a layer of the configuration takes back the authorization of another.
+func warnLoosened(cfg *config.Config, log hclog.Logger) {
+	if l := cfg.Loosened(); l != nil {
+		log.Warn("everybody may do everything: a layer of the configuration takes back the authorization that an earlier one has set",
+			"authorization-mode", l.Mode, "layer", l.Source, "earlier", l.Before)
+	}
+}
+
 // parseFlags completes kube-apiserver's flags, for the front and all stages, and makes the
 // certificates and keys that they name.
 func (r *run) parseFlags(ctx context.Context) error {
@@ -65,6 +73,7 @@ func (r *run) parseFlags(ctx context.Context) error {
 	if err := klogr.Install(r.logs.libraries.Named("front"), r.flags.Value("v"), r.flags.Value("vmodule")); err != nil {
 		return err
 	}
+	warnLoosened(r.Config, r.logs.host)
 	r.logVersions()
 	r.flags.Print()
 	for _, warning := range r.flags.Deprecated() {
