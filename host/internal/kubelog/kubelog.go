@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // timeFormat is precise enough for klog's microseconds.
@@ -160,5 +162,5 @@ func (l line) json() []byte {
 	if err != nil { // it has been decoded from JSON
 		text, _ = json.Marshal(map[string]string{"msg": l.message, "err": err.Error()})
 	}
-	return append(text, '\n')
+	return append(printable.JSON(text), '\n')
 }

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // log writes a line of each kind.
@@ -61,6 +64,21 @@ func TestJSON(t *testing.T) {
 		if diff := cmp.Diff(want[i], got); diff != "" {
 			t.Error(diff)
 		}
+	}
+}
+
+// What a line has of others cannot control the terminal of who reads it, nor change its order.
+func TestJSONCanBePrinted(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	o := JSON(&out)
+	hclog.New(&o).Info("a\u009b31mb", "stage", "\u202etxt", "\u2066key", 1)
+	if text := strings.TrimSuffix(out.String(), "\n"); !printable.Is(text) {
+		t.Errorf("%q", text)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got["msg"] != "a\u009b31mb" || got["stage"] != "\u202etxt" {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

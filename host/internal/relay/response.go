@@ -24,8 +24,15 @@ func added(key string) bool {
 	return false
 }
 
+// ofOrigin reports whether a header of a response is about all that its origin serves: where clients find it, and what they keep of it. A stage that has no
+// paths of the Kubernetes API does not speak for that.
+func ofOrigin(key string) bool { return key == "Alt-Svc" || key == "Clear-Site-Data" }
+
 // passed reports whether a header of the response is for the client.
 func (x *request) passed(key string) bool {
+	if !x.kubernetes && ofOrigin(key) {
+		return false
+	}
 	connection, propagator := x.response.Connection, x.chain.config.Propagator
 	return (propagator == nil || !propagator.HostResponseHeader(key)) && !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !h1.Listed(connection, key))
 }

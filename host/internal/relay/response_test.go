@@ -57,6 +57,23 @@ func TestResponseHeaders(t *testing.T) {
 	}
 }
 
+// A stage that has no paths of the Kubernetes API says nothing of the whole origin: not where clients find it, and not what they forget of it.
+func TestHeadersOfTheOrigin(t *testing.T) {
+	t.Parallel()
+	for _, kubernetes := range []bool{false, true} {
+		socket := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nalt-svc: h3=\":1\"\r\nClear-Site-Data: *\r\n\r\n")
+		chain := newChain(t, Config{}, socket)
+		chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Kubernetes: kubernetes}})
+		rec := httptest.NewRecorder()
+		chain.ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
+		for _, key := range []string{"Alt-Svc", "Clear-Site-Data"} {
+			if _, has := rec.Header()[key]; has != kubernetes {
+				t.Errorf("of a stage with paths of Kubernetes, %t: %s %t", kubernetes, key, has)
+			}
+		}
+	}
+}
+
 // TestResponseShapes compares what a client gets through the relay with what it gets
 // from the handler itself.
 func TestResponseShapes(t *testing.T) {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"fmt"
+
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/process"
 )
@@ -13,15 +15,17 @@ func prepareRuntimeDir(dir, dataDir string, stages []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var first error
+	var all []error
 	for _, path := range choices {
 		err := process.PrepareRuntimeDir(path, stages)
 		if err == nil {
 			return path, nil
 		}
-		if first == nil {
-			first = err
-		}
+		all = append(all, err)
 	}
-	return "", first
+	if len(all) == 1 {
+		return "", all[0]
+	}
+	// The last one has a name that others can foresee, in a directory that may be theirs too.
+	return "", fmt.Errorf("%w; set runtimeDir to a directory that nobody else can write to (the one beside the data does not serve: %w)", all[len(all)-1], all[0])
 }

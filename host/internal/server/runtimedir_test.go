@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,5 +29,30 @@ func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
 	}
 	if _, err := prepareRuntimeDir(filepath.Join(deep, "run"), deep, []string{"core"}); err == nil || !strings.Contains(err.Error(), "runtimeDir") {
 		t.Errorf("a runtimeDir that is too deep: got %v", err)
+	}
+}
+
+// Somebody else may have a directory of the name that catena takes in one that is open to all. The error is about that, and not about the first choice.
+func TestRuntimeDirThatIsTaken(t *testing.T) {
+	tmp, err := os.MkdirTemp("", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	t.Setenv("XDG_RUNTIME_DIR", tmp)
+	deep := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
+	if err := os.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := prepareRuntimeDir("", deep, []string{"core"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(taken), os.WriteFile(taken, nil, 0o600)); err != nil { // as a directory of another user is, without being root
+		t.Fatal(err)
+	}
+	_, err = prepareRuntimeDir("", deep, []string{"core"})
+	if err == nil || !strings.HasPrefix(err.Error(), "runtime directory "+taken) || !strings.Contains(err.Error(), "set runtimeDir") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -65,6 +65,14 @@ func rules() []rule {
 			calls: "mbind set_mempolicy set_mempolicy_home_node get_mempolicy migrate_pages move_pages", verdict: refused,
 			why: "They decide on which processor's memory others lie, too.",
 		},
+		{
+			calls: "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents", verdict: absent,
+			why: "The machine has a number of contexts for it, `fs.aio-max-nr`, and one process can take them all. Programs use threads instead.",
+		},
+		{
+			calls: "sync syncfs", verdict: refused,
+			why: "They write what all have written, etcd too, and others wait for the disk meanwhile. `fsync` writes what is the stage's own.",
+		},
 		{calls: "file_setattr", verdict: refused, why: "It changes flags of files that others share."},
 		{calls: "clone3", verdict: absent, why: "Its flags are in memory, where the filter does not see them; the C library uses `clone` then."},
 		{calls: "openat2", verdict: absent, why: "The mode of the new file is in memory, where the filter does not see it; programs use `openat` then."},
@@ -125,7 +133,7 @@ const plain = `
 	fgetxattr flistxattr flock fork fstat fstatfs fsync ftruncate futex futex_waitv get_robust_list get_thread_area getcpu
 	getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid
 	getpriority getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid
-	getxattr inotify_init inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit
+	getxattr inotify_init inotify_init1 inotify_rm_watch
 	ioprio_get kill lgetxattr link linkat listen listxattr llistxattr lseek lstat madvise membarrier mkdir mkdirat mlock
 	mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_timedreceive mq_timedsend mremap msgctl
 	msgrcv msgsnd msync munlock munlockall munmap name_to_handle_at nanosleep newfstatat pause personality pidfd_open
@@ -136,6 +144,6 @@ const plain = `
 	sched_getscheduler sched_rr_get_interval sched_yield select semctl semop semtimedop sendfile sendmmsg sendmsg sendto
 	set_robust_list set_thread_area set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setregid setresgid
 	setresuid setreuid setrlimit setsid setsockopt setuid shmat shmctl shmdt shutdown sigaltstack signalfd signalfd4 splice
-	stat statfs statx symlink symlinkat sync sync_file_range syncfs sysinfo tee tgkill time timer_create timer_delete
+	stat statfs statx symlink symlinkat sync_file_range sysinfo tee tgkill time timer_create timer_delete
 	timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime times tkill umask uname
 	unlink unlinkat vfork vmsplice wait4 waitid write writev`
