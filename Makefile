@@ -57,7 +57,7 @@ UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./plugins/% ./examples/% ./test/c
 FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
 SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
 
-.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser chaos chaos-upgrade chaos-hosts rest fuzz-stage \
+.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser test-kubernetes chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -250,6 +250,19 @@ test-other-release: build tools ## core, and the moves to and from it, of anothe
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,conformance-1.36) --packages=./test/conformance -- -vet=off -count=1 -args -kube=1.36
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system-1.36) --packages=./test/system -- -vet=off -count=1 -run '$(OTHER_RELEASE)'
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos-1.36) --packages=./test/chaos -- -vet=off -count=1 -timeout $(TIMEOUT) -run '$(OTHER_RELEASE)'
+
+KUBERNETES_TESTS = $(CURDIR)/bin/tests/kubernetes
+
+test-kubernetes: build programs ## some of Kubernetes' integration tests, on Catena in the place of kube-apiserver; needs a network; TESTS=integration/secrets for some of them
+	rm -rf $(KUBERNETES_TESTS) && mkdir -p $(dir $(KUBERNETES_TESTS))
+	cp -r "$$($(GO) list -m -f '{{.Dir}}' k8s.io/kubernetes)" $(KUBERNETES_TESTS) && chmod -R u+w $(KUBERNETES_TESTS)
+	cd $(KUBERNETES_TESTS) && rm -rf go.work go.work.sum vendor && sed -i "s#=> ./staging/src/\\(k8s.io/[a-z0-9-]*\\)#=> \\1 $$(cd $(CURDIR) && $(GO) list -m -f '{{.Version}}' k8s.io/api)#" go.mod
+	cp test/kubernetes/testdata/testserver.go $(KUBERNETES_TESTS)/cmd/kube-apiserver/app/testing/
+	mkdir -p bin/tests/in-place && ln -sf $(CURDIR)/bin/catena bin/tests/in-place/kube-apiserver
+	cd $(KUBERNETES_TESTS) && grep '$(TESTS)' $(CURDIR)/test/kubernetes/tests.txt | while read package tests; do \
+		GOWORK=off GOFLAGS='$(GOFLAGS) -mod=mod -pgo=off' PATH="$(CURDIR)/bin/tools:$$PATH" KUBE_APISERVER=$(CURDIR)/bin/tests/in-place/kube-apiserver \
+			$(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -run "^($$tests)$$" ./test/$$package </dev/null || exit 1; \
+	done
 
 test-thirdparty: build ## what "catena stage new" writes, in a module of its own
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./test/thirdparty

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -333,6 +334,25 @@ var kernelAttempts = []attempt{
 	}},
 	{"300 MiB in /tmp", func(*attacker) string { return write("/tmp/hostile", 300<<20) }},
 	{"100,000 files in /tmp", func(*attacker) string { return files("/tmp/hostile-files", 100_000) }},
+	{"contexts of asynchronous I/O, of which the machine has a number", func(*attacker) string {
+		var context uintptr
+		_, _, errno := unix.Syscall(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&context)), 0)
+		if errno == 0 {
+			_, _, errno = unix.Syscall(unix.SYS_IO_DESTROY, context, 0, 0)
+		}
+		if errno != 0 {
+			return ""
+		}
+		return "done"
+	}},
+	{"writing what others have written", func(*attacker) string {
+		f, err := os.Open(".")
+		if err != nil {
+			return ""
+		}
+		defer f.Close()
+		return done(unix.Syncfs(int(f.Fd())))
+	}},
 	{"memory that no process has", func(*attacker) string {
 		if fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC); err == nil {
 			return done(unix.Close(fd))
