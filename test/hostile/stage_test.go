@@ -153,33 +153,27 @@ func (s *stage) crowd(_ http.ResponseWriter, _ *http.Request, o order) any {
 
 // flood connects to the host, and closes the connections, by many threads at once.
 func (s *stage) flood(_ http.ResponseWriter, r *http.Request, o order) any {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	var all sync.WaitGroup
-	for range o.Count {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				if conn, err := net.Dial("unix", s.env.Host().Socket); err == nil {
-					_ = conn.Close()
-				}
-			}
-		})
-	}
-	wait(o, ctx.Done())
-	cancel()
-	all.Wait()
-	return ""
+	return repeat(r, o, func() {
+		if conn, err := net.Dial("unix", s.env.Host().Socket); err == nil {
+			_ = conn.Close()
+		}
+	})
 }
 
 // loop asks for what it serves by asking for it again, from many threads.
 func (s *stage) loop(_ http.ResponseWriter, r *http.Request, o order) any {
+	return repeat(r, o, func() { s.again(nil, nil, o) })
+}
+
+// repeat does something in as many threads as it is told, for as long.
+func repeat(r *http.Request, o order, do func()) any {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	var all sync.WaitGroup
 	for range o.Count {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				s.again(nil, nil, o)
+				do()
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func TestServerPages(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = events.Stop(false) })
 	p := startPair(t, cluster.Options{Flags: map[string]string{
-		"v": "1", "etcd-servers-overrides": "/events#unix://" + filepath.Join(events.Dir, "etcd.sock"),
+		"v": "1", "enable-logs-handler": "true", "etcd-servers-overrides": "/events#unix://" + filepath.Join(events.Dir, "etcd.sock"),
 	}})
 	said := map[string]map[string]string{}
 	p.each(func(name string, s *cluster.Server) {

@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// Name is that of the priority level and of the flow schema.
-	Name = "catena-stages"
-	// Group is the group of stages' users by default.
-	Group = "system:catena:stages"
+	name  = "catena-stages"        // of the priority level and of the flow schema
+	group = "system:catena:stages" // of stages' users by default
 
 	precedence = 1000 // after Kubernetes' own components, before service accounts and users
 	shares     = 10   // of the 245 that Kubernetes' levels have
@@ -69,7 +67,7 @@ func (l *Level) Run(ctx context.Context, ready func() bool) {
 			if ctx.Err() != nil {
 				return
 			}
-			l.log.Warn("requests of stages have no priority level of their own yet", "name", Name, "error", err)
+			l.log.Warn("requests of stages have no priority level of their own yet", "name", name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -94,7 +92,7 @@ func (l *Level) make(ctx context.Context) error {
 // level lends half of its seats, and borrows as many as it has.
 func level() *flowcontrolv1.PriorityLevelConfiguration {
 	return &flowcontrolv1.PriorityLevelConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: Name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
 			Type: flowcontrolv1.PriorityLevelEnablementLimited,
 			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
@@ -113,13 +111,13 @@ func level() *flowcontrolv1.PriorityLevelConfiguration {
 func schema() *flowcontrolv1.FlowSchema {
 	all := []string{"*"}
 	return &flowcontrolv1.FlowSchema{
-		ObjectMeta: metav1.ObjectMeta{Name: Name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: Name},
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: name},
 			MatchingPrecedence:         precedence,
 			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:         []flowcontrolv1.Subject{{Kind: rbacv1.GroupKind, Group: &flowcontrolv1.GroupSubject{Name: Group}}},
+				Subjects:         []flowcontrolv1.Subject{{Kind: rbacv1.GroupKind, Group: &flowcontrolv1.GroupSubject{Name: group}}},
 				ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
 				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
 			}},

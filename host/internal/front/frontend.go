@@ -86,9 +86,8 @@ type Frontend struct {
 	chain, version atomic.Pointer[http.Handler]
 
 	paths atomic.Pointer[[]string]
-	// delegate is the chain, as the server has it; servers are those of SetServers.
-	delegate *chainDelegate
-	servers  atomic.Pointer[[]StageHandler]
+	// servers are those of SetServers.
+	servers atomic.Pointer[[]StageHandler]
 
 	// failed ends with the error that fail is called with.
 	failed context.Context
@@ -161,8 +160,7 @@ func (f *Frontend) build(ctx context.Context) error {
 		return build(f.health.handler(f.withVersion(everywhere{own: api, stages: &f.servers, serve: f.serveStages})), config)
 	}
 
-	delegate := &chainDelegate{DelegationTarget: genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain))}
-	f.delegate = delegate
+	delegate := chainDelegate{genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(f.serveChain)), f.listedPaths}
 	f.server, err = config.Complete(f.informers).New("catena", delegate)
 	if err != nil {
 		return fmt.Errorf("build the server: %w", err)
@@ -173,20 +171,19 @@ func (f *Frontend) build(ctx context.Context) error {
 		f.requests.hold = f.holdUntilReady(config.LoopbackClientConfig.BearerToken)
 	}
 	f.server.Handler.FullHandlerChain = &f.requests
-	routes.Index{}.Install(routes.ListedPathProviders{f.server, listedPaths(f.health.listedPaths), listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
+	routes.Index{}.Install(routes.ListedPathProviders{f.server.Handler, listedPaths(f.health.listedPaths), listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil
 }
 
 // chainDelegate is the chain as the server's delegate.
 type chainDelegate struct {
 	genericapiserver.DelegationTarget
-	// paths are those that it lists while the server is prepared: /statusz shows the first of them, and itself, as in kube-apiserver, where
-	// the server downstream has a page of the same name. Later, the index asks the stages.
-	paths []string
+	paths func() []string
 }
 
-// ListedPaths implements genericapiserver.DelegationTarget.
-func (d *chainDelegate) ListedPaths() []string { return d.paths }
+// ListedPaths implements genericapiserver.DelegationTarget. /statusz shows the first elements of these paths, and itself, since in kube-apiserver
+// the server downstream has a page of that name too.
+func (d chainDelegate) ListedPaths() []string { return append(slices.Clone(d.paths()), "/statusz") }
 
 // listedPaths makes a function a routes.ListedPathProvider.
 type listedPaths func() []string

@@ -14,7 +14,9 @@ var unlisted = []string{
 
 // OwnPaths returns the paths that the front itself serves, whatever stages claim. A path
 // that ends with a slash, except "/", includes all paths below it.
-func (f *Frontend) OwnPaths() []string { return slices.Concat(f.server.ListedPaths(), unlisted) }
+func (f *Frontend) OwnPaths() []string {
+	return slices.Concat(f.server.Handler.ListedPaths(), unlisted)
+}
 
 // Serves reports whether the front itself serves a path.
 func (f *Frontend) Serves(path string) bool {

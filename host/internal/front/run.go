@@ -40,10 +40,7 @@ func (f *Frontend) Run(ctx context.Context) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	go f.closeIdleConnections(ended)
-	f.delegate.paths = append(f.listedPaths(), "/statusz")
-	prepared := f.server.PrepareRun()
-	f.delegate.paths = nil
-	if err := prepared.RunWithContext(ctx); err != nil {
+	if err := f.server.PrepareRun().RunWithContext(ctx); err != nil {
 		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}
 	<-followed

@@ -8,18 +8,25 @@ import (
 	"testing"
 )
 
-// A data directory may lie deeper than the path of a Unix socket can be long.
-func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
-	tmp, err := os.MkdirTemp("", "run")
+// deepData returns a data directory whose path is too long for sockets below it, and the directory for those of this user.
+func deepData(t *testing.T) (runtime, data string) {
+	t.Helper()
+	runtime, err := os.MkdirTemp("", "run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(tmp)
-	t.Setenv("XDG_RUNTIME_DIR", tmp)
-	deep := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
-	if err := os.MkdirAll(deep, 0o700); err != nil {
+	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	data = filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
+	if err := os.MkdirAll(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	return runtime, data
+}
+
+// A data directory may lie deeper than the path of a Unix socket can be long.
+func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
+	tmp, deep := deepData(t)
 	got, err := prepareRuntimeDir("", deep, []string{"core"})
 	if err != nil || filepath.Dir(got) != tmp {
 		t.Errorf("got %q, %v; want a directory in %s", got, err, tmp)
@@ -34,16 +41,7 @@ func TestRuntimeDirOfADeepDataFolder(t *testing.T) {
 
 // Somebody else may have a directory of the name that catena takes in one that is open to all. The error is about that, and not about the first choice.
 func TestRuntimeDirThatIsTaken(t *testing.T) {
-	tmp, err := os.MkdirTemp("", "run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(tmp)
-	t.Setenv("XDG_RUNTIME_DIR", tmp)
-	deep := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
-	if err := os.MkdirAll(deep, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	_, deep := deepData(t)
 	taken, err := prepareRuntimeDir("", deep, []string{"core"})
 	if err != nil {
 		t.Fatal(err)
