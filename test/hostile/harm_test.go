@@ -231,6 +231,7 @@ func (r *run) crowd(t *testing.T, stage string, got got) {
 	var ignored string
 	r.must(t, stage, "crowd", order{Count: 20_000}, &ignored)
 	got[crowding] = r.responds(t)
+	r.must(t, stage, "release", order{}, &ignored)
 }
 
 // flood has a stage connect to its socket all the time. The socket of another stage takes connections as ever.
@@ -279,24 +280,18 @@ func (r *run) loop(t *testing.T, stage string, got got) {
 			t.Fatalf("%s: %d %s, %v", path, code, text, err)
 		}
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if code, body, err := r.order(t.Context(), stage, "loop", order{Count: 500, Seconds: 10}); code != http.StatusOK {
-			t.Errorf("loop of %s: %d %s, %v", stage, code, body, err)
-		}
-	}()
-	defer func() { <-ended }()
+	var ignored string
+	r.must(t, stage, "loop", order{Count: 500, Seconds: patience.Seconds()}, &ignored)
+	defer r.must(t, stage, "release", order{}, &ignored)
 	got[looping] = ""
-	eventually(t, "requests of the stage have seats of their own", func() bool { return r.seats(t, "catena-stages") > 0 })
-	for asked := 0; ; asked++ {
-		select {
-		case <-ended:
-			if asked < 10 {
-				got[looping] = fmt.Sprintf("a user was served %d times", asked)
-			}
+	deadline, ownSeats := time.Now().Add(patience), 0 // how often the stage had any
+	for asked := 0; asked < 10 || ownSeats == 0; asked++ {
+		if time.Now().After(deadline) {
+			t.Errorf("loop of %s: a user was served %d times in %s; the requests of the stage had seats of stages %d times", stage, asked, patience, ownSeats)
 			return
-		default:
+		}
+		if r.seats(t, "catena-stages") > 0 {
+			ownSeats++
 		}
 		if code, body, err := send(t.Context(), r.Config(cluster.Alice), http.MethodGet, "/version", ""); code != http.StatusOK {
 			got[looping] = fmt.Sprintf("a user got %d %s, %v", code, body, err)

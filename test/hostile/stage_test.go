@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,11 @@ type order struct {
 	Token   string   `json:"token"` // of another process
 }
 
+func (o order) duration() time.Duration {
+	seconds, _ := o.Seconds.(float64)
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // stage is the hostile stage in Go.
 type stage struct {
 	env     *sdk.Env
@@ -45,6 +51,8 @@ type stage struct {
 	// crowded are connections to the host that stay open.
 	crowded []net.Conn
 	once    sync.Once
+	// loopEnds is when requests for itself end, in nanoseconds since 1970.
+	loopEnds atomic.Int64
 }
 
 func newStage(env *sdk.Env) (http.Handler, error) {
@@ -160,9 +168,17 @@ func (s *stage) flood(_ http.ResponseWriter, r *http.Request, o order) any {
 	})
 }
 
-// loop asks for what it serves by asking for it again, from many threads.
-func (s *stage) loop(_ http.ResponseWriter, r *http.Request, o order) any {
-	return repeat(r, o, func() { s.again(nil, nil, o) })
+// loop begins to ask for what it serves by asking for it again, from many threads.
+func (s *stage) loop(_ http.ResponseWriter, _ *http.Request, o order) any {
+	s.loopEnds.Store(time.Now().Add(o.duration()).UnixNano())
+	for range o.Count {
+		go func() {
+			for time.Now().UnixNano() < s.loopEnds.Load() {
+				s.again(nil, nil, o)
+			}
+		}()
+	}
+	return ""
 }
 
 // repeat does something in as many threads as it is told, for as long.
@@ -183,26 +199,36 @@ func repeat(r *http.Request, o order, do func()) any {
 	return ""
 }
 
-// again asks for itself, and does not say why.
+// again asks for itself until the loop ends, and does not say why.
 func (s *stage) again(http.ResponseWriter, *http.Request, order) any {
-	if resp, err := s.env.Client().Get("http://catena/hostile/again"); err == nil {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, s.loopEnds.Load()))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://catena/hostile/again", nil)
+	if err != nil {
+		return err.Error()
+	}
+	if resp, err := s.env.Client().Do(req); err == nil {
 		_ = resp.Body.Close()
 	}
 	return ""
 }
 
-// free lets the heads end.
+// free lets the heads end, the connections and the loop.
 func (s *stage) free(http.ResponseWriter, *http.Request, order) any {
+	s.loopEnds.Store(0)
 	s.once.Do(func() { close(s.release) })
+	for _, conn := range s.crowded {
+		_ = conn.Close()
+	}
+	s.crowded = nil
 	return ""
 }
 
 // wait returns when it is over, or released.
 func wait(o order, release <-chan struct{}) {
-	seconds, _ := o.Seconds.(float64)
 	select {
 	case <-release:
-	case <-time.After(time.Duration(seconds) * time.Second):
+	case <-time.After(o.duration()):
 	}
 }
 
