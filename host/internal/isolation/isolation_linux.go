@@ -175,9 +175,6 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !pl.namespaces {
-		view = exposed(view, p.Binary)
-	}
 	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), binary: p.Binary, dir: p.Dir, net: p.Network, files: p.OpenFiles}
 	if l.files == 0 && !p.ManyFiles {
 		l.files = bounds.OpenFiles

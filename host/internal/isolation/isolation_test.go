@@ -2,6 +2,8 @@ package isolation
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,44 +93,104 @@ func TestViewIsSorted(t *testing.T) {
 	}
 }
 
-// Without a view of its own, there is what a directory holds besides something hidden in the place of that directory.
-func TestExposed(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	for _, path := range []string{"opt/catena/data/stages/a", "opt/catena/secret", "opt/catena/other", "opt/tool", "usr"} {
-		if err := os.MkdirAll(filepath.Join(base, path), 0o755); err != nil {
+// tree makes directories, files and links (PATH -> WHERE IT LEADS) in a directory, and returns what makes a path of a name in it.
+func tree(t *testing.T, names ...string) func(name string) string {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(base, name) }
+	for _, name := range names {
+		name, to, link := strings.Cut(name, " -> ")
+		err := os.MkdirAll(filepath.Dir(in(name)), 0o755)
+		switch {
+		case link:
+			err = errors.Join(err, os.Symlink(to, in(name)))
+		case strings.HasSuffix(name, "/"):
+			err = errors.Join(err, os.MkdirAll(in(name), 0o755))
+		default:
+			err = errors.Join(err, os.WriteFile(in(name), nil, 0o644))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	in := func(path string) string { return filepath.Join(base, path) }
-	view := sortView([]entry{
+	return in
+}
+
+// In the place of a directory that holds something hidden, there is what else it holds.
+func TestWithoutHidden(t *testing.T) {
+	t.Parallel()
+	in := tree(t, "opt/catena/data/stages/a/", "opt/catena/secret", "opt/catena/catena-stage-a", "opt/catena/module", "opt/link -> /elsewhere", "opt/tool", "usr/",
+		"etc/certs -> ../real", "real/one.pem", "real/key.pem")
+	got, err := withoutHidden(sortView([]entry{
 		{Path: in("opt"), Access: readOnly}, {Path: in("opt/catena/data"), Access: hidden}, {Path: in("opt/catena/secret"), Access: hidden},
 		{Path: in("opt/catena"), Access: readOnly}, {Path: in("opt/catena/data/stages/a"), Access: readWrite}, {Path: in("usr"), Access: readOnly},
-	})
-	got := exposed(view, in("opt/catena/catena-stage-a"))
+		{Path: in("etc/certs"), Access: readOnly}, {Path: in("real"), Access: readOnly}, {Path: in("real/key.pem"), Access: hidden},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := func(path, real string) entry {
+		return entry{Path: in(path), Access: readOnly, Optional: true, Real: in(real)}
+	}
+	link := beside("opt/link", "opt/link")
+	link.Link = "/elsewhere"
+	dir := func(path string) entry { return entry{Path: in(path), Access: partial} }
 	want := []entry{
-		{Path: in("opt/catena/other"), Access: readOnly, Optional: true}, {Path: in("opt/tool"), Access: readOnly, Optional: true},
-		{Path: in("opt/catena/catena-stage-a"), Access: readOnly}, {Path: in("opt/catena/data/stages/a"), Access: readWrite}, {Path: in("usr"), Access: readOnly},
+		dir("etc/certs"), beside("etc/certs/one.pem", "real/one.pem"),
+		dir("opt"), link, beside("opt/tool", "opt/tool"),
+		dir("opt/catena"), beside("opt/catena/catena-stage-a", "opt/catena/catena-stage-a"), beside("opt/catena/module", "opt/catena/module"), {Path: in("opt/catena/data/stages/a"), Access: readWrite},
+		dir("real"), beside("real/one.pem", "real/one.pem"),
+		{Path: in("usr"), Access: readOnly},
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// A directory that holds something hidden and cannot be shown without it is an error, or left out if it need not be there.
+func TestWithoutHiddenOfMany(t *testing.T) {
+	t.Parallel()
+	in := tree(t, "many/secret")
+	for i := range maxEntries {
+		if err := os.Symlink("x", in(fmt.Sprintf("many/%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := entry{Path: in("many/secret"), Access: hidden}
+	if _, err := withoutHidden([]entry{{Path: in("many"), Access: readOnly}, secret}); err == nil || !strings.Contains(err.Error(), in("many/secret")) {
+		t.Errorf("got %v", err)
+	}
+	missing := entry{Path: in("missing"), Access: readOnly}
+	secret.Path = in("missing/secret")
+	if _, err := withoutHidden([]entry{missing, secret}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	missing.Optional = true
+	if got, err := withoutHidden([]entry{missing, secret}); len(got) != 0 || err != nil {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 
 // What is hidden is in reach where it, or a directory above it, is granted. The host's own directories are not.
 func TestViewOfGrants(t *testing.T) {
 	t.Parallel()
+	in := tree(t, "srv/egress/proxy.key", "srv/egress/other", "srv/egress/data/pki/", "srv/keys/one.key", "srv/keys/two.key", "srv/keys/other",
+		"srv/linked/v1/secret", "srv/linked/v1/other", "srv/linked/secret -> v1/secret", "srv/linked/tool", "opt/p/")
 	p := Process{
-		Spec: Spec{Files: []string{"/srv/egress", "/srv/keys/one.key:rw"}}, Binary: "/opt/p/catena-stage-x",
-		Own: []string{"/srv/egress/data"}, Hidden: []string{"/srv/egress/proxy.key", "/srv/keys/one.key", "/srv/keys/two.key", "/usr/share/x/secret"},
+		Spec: Spec{Files: []string{in("srv/egress"), in("srv/keys/one.key:rw"), in("srv/linked/tool")}}, Binary: in("opt/p/catena-stage-x"),
+		Own: []string{in("srv/egress/data")}, Hidden: []string{in("srv/egress/proxy.key"), in("srv/keys/one.key"), in("srv/keys/two.key"), in("srv/linked/secret")},
 	}
 	view, err := p.view(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{
-		"/srv/egress/proxy.key": true, "/srv/egress/other": true, "/srv/egress/data/pki": false, "/srv/keys/one.key": true,
-		"/srv/keys/two.key": false, "/srv/keys/other": false, "/usr/share/x/secret": false, "/usr/share/x/beside": false, "/usr/share/y": true,
+		in("srv/egress/proxy.key"): true, in("srv/egress/other"): true, in("srv/egress/data/pki"): false, in("srv/keys/one.key"): true,
+		in("srv/keys/two.key"): false, in("srv/keys/other"): false, in("srv/linked/secret"): false, in("srv/linked/v1/secret"): false, in("srv/linked/v1/other"): false,
+		in("srv/linked/tool"): true, "/usr/share/y": true,
 	} {
 		if shows(view, path) != want {
 			t.Errorf("%s: not %v in %v", path, want, view)
@@ -139,16 +201,7 @@ func TestViewOfGrants(t *testing.T) {
 // A grant leads nowhere by a link that it would not lead to by name.
 func TestGrantedLink(t *testing.T) {
 	t.Parallel()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := func(path string) string { return filepath.Join(base, path) }
-	for _, dir := range []string{"data/pki", "data/stages/x", "shared", "etc/catena", "srv"} {
-		if err := os.MkdirAll(in(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	in := tree(t, "data/pki/", "data/stages/x/", "shared/", "etc/catena/", "srv/")
 	p := Process{Binary: "/opt/p/catena-stage-x", DataDir: in("data/stages/x"), Own: []string{in("data")}, Hidden: []string{in("etc/catena/catena.yaml")}}
 	for to, allowed := range map[string]bool{"srv": true, "data/stages/x": true, "data/pki": false, "data": false, ".": false, "etc/catena": false, "etc": false} {
 		link := in("shared/link-" + strings.ReplaceAll(to, "/", "-"))

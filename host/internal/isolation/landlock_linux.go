@@ -46,6 +46,9 @@ func landlockRules(l *launch) []landlock.Rule {
 		view = append(view, entry{Path: "/proc/self", Access: readOnly})
 	}
 	for _, e := range view {
+		if e.Link != "" {
+			continue // where it leads is in the view, or is not allowed
+		}
 		info, err := os.Stat(e.Path)
 		if err != nil {
 			continue // it is optional, or has been found missing before
@@ -59,7 +62,7 @@ func landlockRules(l *launch) []landlock.Rule {
 
 func landlockRule(l *launch, e entry, isDir bool) (landlock.FSRule, bool) {
 	switch {
-	case e.Access == hidden, e.Access == private && !l.Namespaces:
+	case e.Access == partial, e.Access == private && !l.Namespaces:
 		return landlock.FSRule{}, false
 	case e.Access == readOnly && isDir:
 		return landlock.RODirs(e.Path), true

@@ -3,6 +3,7 @@ package isolation
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,8 @@ type access string
 const (
 	readOnly  access = "ro"
 	readWrite access = "rw"
-	hidden    access = "hidden"  // an empty directory, or an empty file in the place of one
+	hidden    access = "hidden"  // not to be seen
+	partial   access = "partial" // a directory of what is shown below it, and of nothing else
 	private   access = "private" // an empty directory of its own, to write
 	device    access = "device"
 )
@@ -28,6 +30,8 @@ type entry struct {
 	Optional bool `json:"optional,omitempty"`
 	// Real is where the path has to lead, if that matters: others may change links on the way.
 	Real string `json:"real,omitempty"`
+	// Link is set if the path is a symbolic link, which is shown as one: where it leads.
+	Link string `json:"link,omitempty"`
 }
 
 // system is what every process reads: programs, libraries, configuration of the machine with
@@ -97,11 +101,14 @@ func (p Process) view(env []string) ([]entry, error) {
 			add(path, hidden, true)
 		}
 	}
-	for _, path := range p.Hidden {
-		if dir := filepath.Dir(path); !isCommon(dir) {
-			hide(dir)
+	for _, named := range p.Hidden {
+		real, _ := filepath.EvalSymlinks(named)
+		for _, path := range []string{named, cmp.Or(real, named)} {
+			if dir := filepath.Dir(path); !isCommon(dir) {
+				hide(dir)
+			}
+			hide(path)
 		}
-		hide(path)
 	}
 	add(filepath.Dir(p.Binary), readOnly, false)
 	add(p.DataDir, readWrite, false)
@@ -122,7 +129,7 @@ func (p Process) view(env []string) ([]entry, error) {
 			all = append(all, entry{Path: path, Access: a, Real: real})
 		}
 	}
-	return sortView(all), nil
+	return withoutHidden(sortView(all))
 }
 
 // leadsTo returns where a granted path leads. By links on the way, which another stage may have made, it must not lead to what it does not name itself: what is the host's own,
@@ -187,54 +194,78 @@ func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// exposed returns the entries without what is hidden, for a process that gets no view of its own: nothing can be taken out of
-// a directory there. In the place of one that holds something hidden there is what else it holds; in the
-// place of the directory of the binary, there is the binary alone then.
-func exposed(view []entry, binary string) []entry {
-	var hide []string
+// maxEntries bounds what stands in the place of one directory: each is a mount, and a rule of Landlock.
+const maxEntries = 4096
+
+// withoutHidden returns the entries that show something. In the place of a directory that holds something hidden there is what else it holds:
+// nothing can be taken out of what Landlock allows, and what is mounted over a file is gone when the file is replaced. What comes
+// into such a directory later is not shown.
+func withoutHidden(view []entry) ([]entry, error) {
+	w := &showing{named: map[string]bool{}}
 	for _, e := range view {
-		if e.Access == hidden {
-			hide = append(hide, e.Path)
+		if w.named[e.Path] = true; e.Access == hidden {
+			w.hidden = append(w.hidden, e.Path)
 		}
 	}
-	var kept []entry
 	for _, e := range view {
-		switch {
-		case e.Access == hidden:
-		case e.Path == filepath.Dir(binary) && holds(e.Path, hide):
-			kept = append(kept, entry{Path: binary, Access: readOnly})
+		switch e.Access {
+		case hidden:
+		case readOnly, readWrite:
+			if err := w.add(e, e.Optional); err != nil {
+				return nil, err
+			}
 		default:
-			kept = append(kept, without(e, hide)...)
+			w.shown = append(w.shown, e)
 		}
 	}
-	return kept
+	return w.shown, nil
 }
 
-// holds reports whether a directory has something hidden in it.
-func holds(dir string, hide []string) bool {
-	return slices.ContainsFunc(hide, func(path string) bool { return path != dir && within(path, dir) })
+// showing is a view that is made of another.
+type showing struct {
+	hidden []string
+	named  map[string]bool // the paths that have an entry
+	shown  []entry
 }
 
-// maxEntries bounds what stands in the place of one directory: one with more is left out.
-const maxEntries = 1000
-
-// without returns an entry, or those of what it holds besides what is hidden.
-func without(e entry, hide []string) []entry {
-	if !holds(e.Path, hide) {
-		return []entry{e}
+// add adds an entry, or those of what it holds besides what is hidden. A directory that cannot be listed is an error, or left out.
+func (w *showing) add(e entry, leaveOut bool) error {
+	real := cmp.Or(e.Real, e.Path)
+	if leads, err := filepath.EvalSymlinks(e.Path); err == nil {
+		real = leads
 	}
-	inside, err := os.ReadDir(e.Path)
-	if err != nil || len(inside) > maxEntries {
+	i := slices.IndexFunc(w.hidden, func(path string) bool { return path != real && within(path, real) })
+	if i < 0 {
+		w.shown = append(w.shown, e)
 		return nil
 	}
-	var kept []entry
+	inside, err := os.ReadDir(real)
+	switch {
+	case err != nil && leaveOut:
+		return nil
+	case err != nil:
+		return fmt.Errorf("show %s without %s, which is hidden from stages: %w", e.Path, w.hidden[i], err)
+	case len(inside) > maxEntries:
+		return fmt.Errorf("show %s without %s, which is hidden from stages: it has %d entries, and %d can be shown: move what is hidden to a directory of its own",
+			e.Path, w.hidden[i], len(inside), maxEntries)
+	}
+	w.shown = append(w.shown, entry{Path: e.Path, Access: partial})
 	for _, f := range inside {
-		path := filepath.Join(e.Path, f.Name())
-		if !slices.Contains(hide, path) {
-			kept = append(kept, without(entry{Path: path, Access: e.Access, Optional: true}, hide)...)
+		child := entry{Path: filepath.Join(e.Path, f.Name()), Access: e.Access, Optional: true, Real: filepath.Join(real, f.Name())}
+		if w.named[child.Path] || slices.Contains(w.hidden, child.Real) {
+			continue
+		}
+		if f.Type()&fs.ModeSymlink != 0 {
+			if child.Link, err = os.Readlink(child.Real); err == nil {
+				w.shown = append(w.shown, child)
+			}
+			continue
+		}
+		if err := w.add(child, leaveOut); err != nil {
+			return err
 		}
 	}
-	return kept
+	return nil
 }
 
 // temporary returns an environment with a directory for temporary files that is in reach: /tmp in

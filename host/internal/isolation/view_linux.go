@@ -17,9 +17,8 @@ import (
 // source is what is mounted at the path of an entry.
 type source struct {
 	entry
-	fd   int    // of a mount that is attached nowhere
-	dir  bool   // whether it is a directory
-	link string // what a symbolic link is, in the place of a mount
+	fd  int  // of a mount that is attached nowhere
+	dir bool // whether it is a directory
 }
 
 // maxFiles is an option of directories in memory: the kernel has memory for each file, which is that of no process.
@@ -70,7 +69,7 @@ func enterView(l *launch) error {
 		}
 	}
 	for _, s := range sources {
-		if s.Access == hidden && s.dir {
+		if s.Access == partial {
 			if err := setAttributes(unix.AT_FDCWD, s.Path, 0, unix.MOUNT_ATTR_RDONLY); err != nil {
 				return fmt.Errorf("%s: %w", s.Path, err)
 			}
@@ -82,26 +81,25 @@ func enterView(l *launch) error {
 // openSource opens what an entry shows, as a copy of its mounts with the rights of the entry.
 func openSource(e entry) (source, error) {
 	s := source{entry: e, fd: -1}
+	if e.Link != "" {
+		return s, nil
+	}
 	info, err := os.Lstat(e.Path)
 	if err != nil {
 		return s, err
 	}
 	if e.Access == readOnly && info.Mode()&fs.ModeSymlink != 0 && filepath.Dir(e.Path) == "/" {
-		s.link, err = os.Readlink(e.Path)
+		s.Link, err = os.Readlink(e.Path)
 		return s, err
 	}
 	if info, err = os.Stat(e.Path); err != nil {
 		return s, err
 	}
 	s.dir = info.IsDir() || e.Access == private
-	path := e.Path
-	switch {
-	case s.dir && (e.Access == hidden || e.Access == private):
+	if e.Access == private || e.Access == partial {
 		return s, nil
-	case e.Access == hidden:
-		path = os.DevNull
 	}
-	handle, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	handle, err := unix.Open(e.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return s, err
 	}
@@ -119,7 +117,7 @@ func openSource(e entry) (source, error) {
 		attributes |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV
 	case readWrite:
 		attributes |= unix.MOUNT_ATTR_NODEV
-	case device, hidden:
+	case device:
 		attributes |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC
 	}
 	return s, setAttributes(s.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attributes)
@@ -127,8 +125,11 @@ func openSource(e entry) (source, error) {
 
 // attach puts the source to its place in the new root.
 func (s source) attach() error {
-	if s.link != "" {
-		return os.Symlink(s.link, s.Path)
+	if s.Link != "" {
+		if err := os.MkdirAll(filepath.Dir(s.Path), 0o755); err != nil {
+			return err
+		}
+		return os.Symlink(s.Link, s.Path)
 	}
 	if err := makePlace(s.Path, s.dir); err != nil {
 		return err

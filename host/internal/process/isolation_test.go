@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +59,14 @@ func try(verb, with string) error {
 	switch verb {
 	case "read":
 		_, err := os.ReadFile(with)
+		return err
+	case "replaced": // read it, once it has been replaced
+		dir, path, _ := strings.Cut(with, ":")
+		if err := os.WriteFile(filepath.Join(dir, "asks"), nil, 0o600); err != nil {
+			return err
+		}
+		await(func() bool { return exists(filepath.Join(dir, "replaced")) })
+		_, err := os.ReadFile(path)
 		return err
 	case "list":
 		entries, err := os.ReadDir(with)
@@ -134,6 +143,18 @@ func try(verb, with string) error {
 		return nil
 	}
 	return fmt.Errorf("no attempt is named %s", verb)
+}
+
+// await waits for a condition, as long as that may take.
+func await(f func() bool) {
+	for end := time.Now().Add(patience); !f() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // hostOrder is what a host is told that starts an isolated stage.
@@ -411,6 +432,53 @@ func TestIsolatedStage(t *testing.T) {
 					if slices.Contains(report.Means, means) != (mode != isolation.Off) {
 						t.Errorf("%s in %v", means, report.Means)
 					}
+				}
+			})
+		}
+	}
+}
+
+// A file that is hidden stays hidden when another is renamed to its name, and so does one that was not there.
+func TestHiddenFileIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"tokens.csv", "link.csv", "later.csv"} {
+		for _, noNamespaces := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%t", name, noNamespaces), func(t *testing.T) {
+				t.Parallel()
+				f := newIsolationFixture(t, os.Geteuid())
+				dir := filepath.Dir(f.order.Binary)
+				path := filepath.Join(dir, name)
+				switch name {
+				case "tokens.csv":
+					write(t, path, []byte("one"), 0o644)
+				case "link.csv":
+					if err := os.Symlink("private/secret", path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.order.Hidden = append(f.order.Hidden, path)
+				f.order.NoNamespaces, f.order.Spec.Mode = noNamespaces, isolation.Auto
+				f.order.Try = attempts{"replaced": f.order.DataDir + ":" + path, "list own": dir}
+				if noNamespaces {
+					delete(f.order.Try, "list own")
+				}
+				go func() {
+					await(func() bool { return exists(filepath.Join(f.order.DataDir, "asks")) })
+					other := filepath.Join(filepath.Dir(dir), "new")
+					err := os.WriteFile(other, []byte("two"), 0o644)
+					if err = errors.Join(err, os.Rename(other, path), os.WriteFile(filepath.Join(f.order.DataDir, "replaced"), nil, 0o644)); err != nil {
+						t.Error(err)
+					}
+				}()
+				report := f.run(t)
+				if report.Error != "" {
+					t.Fatal(report.Error)
+				}
+				if got := report.Results["replaced"]; got == "done" || got == "" {
+					t.Errorf("the stage has read the file that replaced %s: %q", name, got)
+				}
+				if got, listed := report.Results["list own"]; listed && got != "done" {
+					t.Errorf("what is beside it: %s", got)
 				}
 			})
 		}

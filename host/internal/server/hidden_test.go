@@ -9,32 +9,44 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 )
 
-// What flags and the configuration name is hidden, in lists too, and nothing that is no file.
+// What flags and the configuration name is hidden, in lists, without a directory and before it exists too, and nothing that is no file.
 func TestHiddenFiles(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
+	t.Chdir(dir)
 	path := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{"catena.yaml", "etcd.key", "sa.key", "sa-old.key", "tls.key", "sni.key"} {
+	for _, name := range []string{"catena.yaml", "etcd.key", "sa.key", "sa-old.key", "tls.key", "sni.key", "tokens.csv", "true"} {
 		if err := os.WriteFile(path(name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(path("conf.d"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"conf.d", "certs"} {
+		if err := os.Mkdir(path(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cfg := &config.Config{
-		Files: []string{path("catena.yaml")},
+		Files: []string{"catena.yaml"},
 		APIServer: map[string][]string{
 			"service-account-key-file": {path("sa.key"), path("sa-old.key")},
 			"tls-sni-cert-key":         {path("missing") + "," + path("sni.key") + ":example.com,*.example.com"},
+			"token-auth-file":          {"tokens.csv"},
+			"cert-dir":                 {"certs"},
+			"audit-policy-file":        {path("later.yaml")},
+			"allow-privileged":         {"true"},
+			"runtime-config":           {"api/all=true"},
 			"service-cluster-ip-range": {"10.0.0.0/24"},
 			"service-account-issuer":   {"https://kubernetes.default.svc"},
 			"some-root":                {"/"},
 		},
 		Stages: map[string]config.Stage{"core": {APIServer: map[string][]string{"tls-private-key-file": {path("tls.key")}}}},
 	}
-	cfg.Store.KeyFile = path("etcd.key")
-	want := []string{path("catena.yaml"), path("conf.d"), path("etcd.key"), path("sa-old.key"), path("sa.key"), path("sni.key"), path("tls.key")}
+	cfg.Store.KeyFile = "etcd.key"
+	var want []string
+	for _, name := range []string{
+		"catena.yaml", "certs", "conf.d", "etcd.key", "later.yaml", "missing", "sa-old.key", "sa.key", "sni.key", "tls.key", "tokens.csv",
+	} {
+		want = append(want, path(name))
+	}
 	if got := hiddenFiles(cfg); !slices.Equal(got, want) {
 		t.Errorf("hidden are %q, and should be %q", got, want)
 	}
