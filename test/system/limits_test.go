@@ -2,10 +2,14 @@ package system
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -86,5 +90,50 @@ func occupy(t *testing.T, c *cluster.Catena, method, path string) (release func(
 	return func() {
 		cancel()
 		<-done
+	}
+}
+
+// Clients without credentials who send half of a head, and another when their connection is closed, keep nobody from sending a large request.
+func TestHalfHeads(t *testing.T) {
+	c := smallCatena(t, "", nil, "hello")
+	const clients = 150
+	half := []byte("GET / HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 1_000_000))
+	address, ended := strings.TrimPrefix(c.URL, "https://"), t.Context().Done()
+	var holding atomic.Int64
+	for range clients {
+		go func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+				if err != nil {
+					continue
+				}
+				stop := context.AfterFunc(t.Context(), func() { conn.Close() })
+				if _, err := conn.Write(half); err == nil {
+					holding.Add(1)
+					_, _ = io.Copy(io.Discard, conn)
+					holding.Add(-1)
+				}
+				stop()
+				conn.Close()
+			}
+		}()
+	}
+	refused := func() float64 { return counter(t, c.Config(cluster.Admin), "catena_connections_refused_total", `bound="heads"`) }
+	eventually(t, "the heads have come to the bound", func() bool { return refused() > 0 })
+	body := strings.Repeat("b", 60_000)
+	for range 30 {
+		config := rest.CopyConfig(c.Config(cluster.Admin))
+		config.Dial = new(net.Dialer).DialContext // its own connection
+		if got := do(t, config, http.MethodPost, "/stage/hello", body); got.code != http.StatusOK {
+			t.Errorf("%d %s", got.code, got.body)
+		}
+	}
+	if n := holding.Load(); n < clients/2 {
+		t.Errorf("%d clients hold half a head", n)
 	}
 }

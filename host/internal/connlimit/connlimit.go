@@ -5,6 +5,8 @@ package connlimit
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -35,8 +37,9 @@ type Options struct {
 	// Connections is how many there may be; 0 is no bound. Unbounded reports whether it does not hold at present; nil if it does.
 	Connections int
 	Unbounded   func() bool
-	// Heads is how many bytes the heads of requests may hold at once, besides the first 8 KiB of each; 0 is no bound.
-	// Requests have to be marked with Begin and End then.
+	// Heads is how many bytes the heads of requests may hold at once, besides the first 8 KiB of each; 0 is no bound. Requests have to
+	// be marked with Begin and End then. Where it is reached, those connections are closed that have held most for the longest time, in bytes
+	// times seconds, and whose heads are not complete, until an eighth is free: who sends a head at once is not in their way.
 	Heads int64
 	// Refused is called when a bound is exceeded, with one of the reasons; it may be nil.
 	Refused func(reason string)
@@ -48,7 +51,8 @@ type Listener struct {
 	opts  Options
 	limit atomic.Uint64 // of descriptors
 
-	heads atomic.Int64
+	heads    atomic.Int64
+	clearing sync.Mutex // of what heads hold
 
 	mu   sync.Mutex
 	open map[*Conn]struct{}
@@ -112,17 +116,45 @@ func (l *Listener) refused(reason string) {
 // closeIdle closes those of the connections without a request that have had none for the longest time, a twentieth of them,
 // and reports whether there were any.
 func (l *Listener) closeIdle() bool {
-	var idle []*Conn
-	for _, c := range l.Open() {
-		if c.active.Load() == 0 {
-			idle = append(idle, c)
+	idle := l.idle(func(c *Conn) float64 { return -float64(c.last.Load()) })
+	closed := 0
+	for _, c := range idle[:(len(idle)+19)/20] {
+		if c.claim() {
+			_ = c.Close()
+			closed++
 		}
 	}
-	slices.SortFunc(idle, func(a, b *Conn) int { return cmp.Compare(a.last.Load(), b.last.Load()) })
-	for _, c := range idle[:(len(idle)+19)/20] {
-		_ = c.Close()
+	return closed > 0
+}
+
+// makeRoom closes connections whose heads are not complete, until an eighth of what heads may hold is free.
+func (l *Listener) makeRoom() {
+	l.clearing.Lock()
+	defer l.clearing.Unlock()
+	if l.heads.Load() <= l.opts.Heads {
+		return // another has made it
 	}
-	return len(idle) > 0
+	now := time.Now().UnixNano()
+	for _, c := range l.idle(func(c *Conn) float64 { return float64(counted(c.head.Load())) * float64(max(1, now-c.began.Load())) }) {
+		if l.heads.Load() <= l.opts.Heads-l.opts.Heads/8 {
+			return
+		}
+		if counted(c.head.Load()) > 0 && c.claim() {
+			l.refused(Heads)
+			_ = c.Close()
+		}
+	}
+}
+
+// idle returns the connections that have no request, those of the highest rank first.
+func (l *Listener) idle(rank func(*Conn) float64) []*Conn {
+	ranks := map[*Conn]float64{}
+	for _, c := range l.Open() {
+		if c.active.Load() == 0 {
+			ranks[c] = rank(c)
+		}
+	}
+	return slices.SortedFunc(maps.Keys(ranks), func(a, b *Conn) int { return cmp.Compare(ranks[b], ranks[a]) })
 }
 
 // Open returns the connections that are open.
@@ -150,9 +182,10 @@ type Conn struct {
 	address string
 	closed  atomic.Bool
 
-	active atomic.Int64 // requests
+	active atomic.Int64 // requests; negative when the connection is closed for want of room
 	last   atomic.Int64 // when one has ended, or the connection was opened
 	head   atomic.Int64 // bytes that were read while there was no request
+	began  atomic.Int64 // when the first of them was
 }
 
 // freeHead is how many bytes of a head are not counted: buffers that every connection has hold them.
@@ -165,29 +198,41 @@ var errHeads = errors.New("the heads of requests that are being read hold too mu
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.l.opts.Heads > 0 && c.active.Load() == 0 && !c.count(int64(n)) {
-		c.l.refused(Heads)
 		return 0, errors.Join(errHeads, c.Close())
 	}
 	return n, err
 }
 
-// count counts bytes of a head.
+// count counts bytes of a head. It reports whether there is room for them.
 func (c *Conn) count(n int64) bool {
 	before := c.head.Load()
+	if before == 0 {
+		c.began.Store(time.Now().UnixNano())
+	}
 	c.head.Store(before + n)
-	over := counted(before+n) - counted(before)
-	return over == 0 || c.l.heads.Add(over) <= c.l.opts.Heads
+	if over := counted(before+n) - counted(before); over > 0 && c.l.heads.Add(over) > c.l.opts.Heads {
+		c.l.makeRoom()
+		if !c.closed.Load() && c.l.heads.Load() > c.l.opts.Heads {
+			c.l.refused(Heads)
+			return false
+		}
+	}
+	if c.closed.Load() { // meanwhile
+		c.forget()
+		return false
+	}
+	return true
 }
 
 // counted are the bytes of a head that count.
 func counted(n int64) int64 { return max(0, n-freeHead) }
 
-// Begin marks that a request has begun: its head has been read. The head counts until End. A nil Conn is none that counts.
-func (c *Conn) Begin() {
-	if c != nil {
-		c.active.Add(1)
-	}
-}
+// Begin marks that a request has begun: its head has been read. The head counts until End. It reports false if the connection is being closed for want
+// of room: the request is not to be served. A nil Conn is none that counts.
+func (c *Conn) Begin() bool { return c == nil || c.active.Add(1) > 0 }
+
+// claim reports whether the connection has no request, and then gets none.
+func (c *Conn) claim() bool { return c.active.CompareAndSwap(0, math.MinInt64/2) }
 
 // End marks that a request has ended.
 func (c *Conn) End() {

@@ -53,7 +53,9 @@ func serve(t *testing.T, network string, o Options) *fixture {
 		ConnContext:    func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, key{}, c) },
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			c := r.Context().Value(key{}).(*Conn)
-			c.Begin()
+			if !c.Begin() {
+				panic(http.ErrAbortHandler)
+			}
 			defer c.End()
 			_, _ = io.Copy(io.Discard, r.Body)
 			if r.URL.Path == "/wait" {
@@ -174,6 +176,69 @@ func TestHeads(t *testing.T) {
 	}
 	if _, err := http.ReadResponse(bufio.NewReader(third), nil); err != nil {
 		t.Errorf("after the first has ended: %v", err)
+	}
+}
+
+// Heads that are not complete make room for one that is sent at once, whichever is larger; a request that is served keeps its own.
+func TestHeadsMakeRoom(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{20, 60} { // KB
+		t.Run(fmt.Sprintf("%d KB", size), func(t *testing.T) {
+			t.Parallel()
+			const bound = 400 << 10
+			f := serve(t, "unix", Options{Heads: bound})
+			lines := func(n int) string { return strings.Repeat("A: "+strings.Repeat("a", 994)+"\r\n", n) }
+			served := f.dial(t)
+			if _, err := io.WriteString(served, "GET /wait HTTP/1.1\r\nHost: x\r\n"+lines(60)+"\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the request has not begun", func() bool { return len(f.Open()) == 1 && f.Open()[0].active.Load() == 1 })
+			var halves []net.Conn
+			for f.heads.Load()+int64(size)<<10 <= bound {
+				half, before := f.dial(t), f.heads.Load()
+				if _, err := io.WriteString(half, "GET / HTTP/1.1\r\nHost: x\r\n"+lines(size)); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "half a head does not count", func() bool { return f.heads.Load() >= before+int64(size-9)*1000 })
+				halves = append(halves, half)
+			}
+			for range 20 {
+				c := f.dial(t)
+				if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n"+lines(70)+"\r\n"); err != nil { // more than there is room for
+					t.Fatal(err)
+				}
+				if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatalf("a head that is sent at once: %v", err)
+				}
+			}
+			if !ended(halves[0]) {
+				t.Error("the first of the half heads stays open")
+			}
+			close(f.release)
+			if _, err := http.ReadResponse(bufio.NewReader(served), nil); err != nil {
+				t.Errorf("the request that was served meanwhile: %v", err)
+			}
+			for _, c := range f.Open() {
+				c.Close()
+			}
+			eventually(t, "what heads held is not given back", func() bool { return f.heads.Load() == 0 })
+		})
+	}
+}
+
+// A connection is closed for want of room, or serves its request: never both.
+func TestBeginOrClaim(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		c := &Conn{}
+		var began, claimed bool
+		var both sync.WaitGroup
+		both.Go(func() { began = c.Begin() })
+		both.Go(func() { claimed = c.claim() })
+		both.Wait()
+		if began == claimed {
+			t.Fatalf("a request has begun: %t; the connection is being closed: %t", began, claimed)
+		}
 	}
 }
 

@@ -160,7 +160,9 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count.Add(1)
 	defer h.count.Add(-1)
 	conn := h.connections.From(r.RemoteAddr)
-	conn.Begin()
+	if !conn.Begin() {
+		panic(http.ErrAbortHandler) // the connection is being closed
+	}
 	defer conn.End()
 	if h.hold != nil && !h.hold(w, r) {
 		return

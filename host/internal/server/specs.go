@@ -133,7 +133,7 @@ func Isolation(cfg *config.Config, stage string) (isolation.Process, error) {
 		}
 		p.Own = append(p.Own, abs)
 	}
-	p.Hidden = hiddenFiles(cfg)
+	p.Hidden = cfg.NamedFiles()
 	return p, nil
 }
 

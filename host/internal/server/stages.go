@@ -57,7 +57,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host)
 	r.stages, err = supervisor.New(supervisor.Options{
-		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return hiddenFiles(r.reloader.current.Load()) },
+		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return r.reloader.current.Load().NamedFiles() },
 		Machine: sync.OnceValue(func() *isolation.Machine {
 			m := isolation.Detect(ctx)
 			m.Users = r.processes.users

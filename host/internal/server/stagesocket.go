@@ -145,7 +145,9 @@ type counted struct{ http.Handler }
 
 func (h counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := callFrom(r.Context())
-	c.conn.Begin()
+	if !c.conn.Begin() {
+		panic(http.ErrAbortHandler) // the connection is being closed
+	}
 	defer c.conn.End()
 	h.Handler.ServeHTTP(w, r)
 }

@@ -1,16 +1,14 @@
-package server
+package config
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/catena-dev/catena/host/internal/config"
 )
 
-// What flags and the configuration name is hidden, in lists, without a directory and before it exists too, and nothing that is no file.
-func TestHiddenFiles(t *testing.T) {
+// What flags and the configuration name is named, in lists, without a directory and before it exists too, and nothing that is no file.
+func TestNamedFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -24,7 +22,7 @@ func TestHiddenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg := &config.Config{
+	cfg := &Config{
 		Files: []string{"catena.yaml"},
 		APIServer: map[string][]string{
 			"service-account-key-file": {path("sa.key"), path("sa-old.key")},
@@ -38,7 +36,7 @@ func TestHiddenFiles(t *testing.T) {
 			"service-account-issuer":   {"https://kubernetes.default.svc"},
 			"some-root":                {"/"},
 		},
-		Stages: map[string]config.Stage{"core": {APIServer: map[string][]string{"tls-private-key-file": {path("tls.key")}}}},
+		Stages: map[string]Stage{"core": {APIServer: map[string][]string{"tls-private-key-file": {path("tls.key")}}}},
 	}
 	cfg.Store.KeyFile = "etcd.key"
 	var want []string
@@ -47,7 +45,7 @@ func TestHiddenFiles(t *testing.T) {
 	} {
 		want = append(want, path(name))
 	}
-	if got := hiddenFiles(cfg); !slices.Equal(got, want) {
-		t.Errorf("hidden are %q, and should be %q", got, want)
+	if got := cfg.NamedFiles(); !slices.Equal(got, want) {
+		t.Errorf("named are %q, and should be %q", got, want)
 	}
 }

@@ -1,32 +1,30 @@
-package server
+package config
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/catena-dev/catena/host/internal/config"
 )
 
-// hiddenFiles are what isolated stages do not see unless it is granted, wherever it lies: the configuration, and each file and
-// directory that a flag of kube-apiserver or the configuration of the store names, also if it does not exist yet.
-func hiddenFiles(cfg *config.Config) []string {
+// NamedFiles returns the absolute paths of the configuration itself and of each file and directory that a flag of kube-apiserver or the
+// configuration of the store names, also if it does not exist yet; sorted. Isolated stages do not see them unless they are granted.
+func (c *Config) NamedFiles() []string {
 	var paths []string
 	add := func(name string) {
 		if path, err := filepath.Abs(name); err == nil && name != "" && path != "/" {
 			paths = append(paths, path)
 		}
 	}
-	for _, file := range cfg.Files {
+	for _, file := range c.Files {
 		add(file)
 		add(filepath.Join(filepath.Dir(file), "conf.d"))
 	}
-	for _, file := range []string{cfg.Store.CAFile, cfg.Store.CertFile, cfg.Store.KeyFile} {
+	for _, file := range []string{c.Store.CAFile, c.Store.CertFile, c.Store.KeyFile} {
 		add(file)
 	}
-	all := []map[string][]string{cfg.APIServer}
-	for _, st := range cfg.Stages {
+	all := []map[string][]string{c.APIServer}
+	for _, st := range c.Stages {
 		all = append(all, st.APIServer)
 	}
 	for _, flags := range all {
