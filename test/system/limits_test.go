@@ -123,7 +123,9 @@ func TestHalfHeads(t *testing.T) {
 			}
 		}()
 	}
-	refused := func() float64 { return counter(t, c.Config(cluster.Admin), "catena_connections_refused_total", `bound="heads"`) }
+	refused := func() float64 {
+		return counter(t, c.Config(cluster.Admin), "catena_connections_refused_total", `bound="heads"`)
+	}
 	eventually(t, "the heads have come to the bound", func() bool { return refused() > 0 })
 	body := strings.Repeat("b", 60_000)
 	for range 30 {
