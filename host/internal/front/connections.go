@@ -152,6 +152,9 @@ type requests struct {
 	count atomic.Int64
 	// hold returns when a request may be served, and false if it is not to be; nil if all may at once.
 	hold func(w http.ResponseWriter, r *http.Request) bool
+	// lost is set when no request can be served any more, and writer responds then.
+	lost   atomic.Bool
+	writer errorWriter
 	// connections are those that requests come on.
 	connections *connections
 }
@@ -164,6 +167,10 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the connection is being closed
 	}
 	defer conn.End()
+	if h.lost.Load() {
+		h.writer.lost(w, r)
+		return
+	}
 	if h.hold != nil && !h.hold(w, r) {
 		return
 	}

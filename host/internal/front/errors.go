@@ -90,3 +90,8 @@ func (e errorWriter) write(w http.ResponseWriter, r *http.Request, err error) {
 func (e errorWriter) starting(w http.ResponseWriter, r *http.Request) {
 	e.write(w, r, retryAfter(apierrors.NewServiceUnavailable("the server is starting"), 1))
 }
+
+// lost responds to requests that come when there is no store any more.
+func (e errorWriter) lost(w http.ResponseWriter, r *http.Request) {
+	e.write(w, r, retryAfter(apierrors.NewServiceUnavailable("the store has failed, and the server ends"), 5))
+}

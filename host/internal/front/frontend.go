@@ -166,7 +166,7 @@ func (f *Frontend) build(ctx context.Context) error {
 		return fmt.Errorf("build the server: %w", err)
 	}
 	f.installMetrics(config)
-	f.requests.Handler = f.server.Handler.FullHandlerChain
+	f.requests.Handler, f.requests.writer = f.server.Handler.FullHandlerChain, f.writer
 	if f.opts.HoldUntilReady {
 		f.requests.hold = f.holdUntilReady(config.LoopbackClientConfig.BearerToken)
 	}

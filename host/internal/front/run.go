@@ -22,7 +22,9 @@ func (f *Frontend) Run(ctx context.Context) error {
 	var hooksErr error
 	err := f.server.AddPreShutdownHook("catena", func() error {
 		defer close(hooksDone)
-		hooksErr = f.runPreShutdownHooks()
+		if !f.requests.lost.Load() {
+			hooksErr = f.runPreShutdownHooks()
+		}
 		return nil
 	})
 	if err != nil {
@@ -48,8 +50,19 @@ func (f *Frontend) Run(ctx context.Context) error {
 }
 
 // Fail ends Run, which returns the error after its shutdown; so does a Run that is
-// yet to come. The first error counts.
-func (f *Frontend) Fail(err error) { f.fail(err) }
+// yet to come. The first error counts. See Lost.
+func (f *Frontend) Fail(err error) {
+	if lost := (Lost{}); errors.As(err, &lost) {
+		f.requests.lost.Store(true)
+	}
+	f.fail(err)
+}
+
+// Lost is an error for Fail: what all requests need is gone. From then on they get 503, and no pre-shutdown hook runs.
+type Lost struct{ Err error }
+
+func (l Lost) Error() string { return l.Err.Error() }
+func (l Lost) Unwrap() error { return l.Err }
 
 // Abort ends all connections and takes no new one, for a server that is not to wait for
 // its requests. Run goes on, and is not worth waiting for.

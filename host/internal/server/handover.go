@@ -55,7 +55,7 @@ func (r *run) upgradeHost(ctx context.Context, req admin.HostUpgradeRequest) err
 	r.logs.host.Info("the host hands over to another program", "binary", h.Program, "by", h.By)
 	r.notifier.handOver()
 	r.front.HandOver()
-	r.handOver(h)
+	r.end(h)
 	return nil
 }
 

@@ -91,8 +91,8 @@ type run struct {
 	commands     *commands
 	shutdown     *shutdown
 	notifier     *notifier
-	// handOver ends the run so that another program goes on.
-	handOver func(*handover.Handover)
+	// end ends the run: with a *handover.Handover, another program goes on.
+	end context.CancelCauseFunc
 }
 
 // Run runs the server until ctx ends, or until something fails that it cannot do without. The error is a *handover.Handover if
@@ -103,7 +103,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	defer close(r.ended)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	r.handOver = func(h *handover.Handover) { end(h) }
+	r.end = end
 	defer func() {
 		err = errors.Join(err, r.undo.close())
 		if next := (*handover.Handover)(nil); errors.As(context.Cause(ctx), &next) {
@@ -119,6 +119,9 @@ func Run(ctx context.Context, opts Options) (err error) {
 		if err := step(ctx); err != nil {
 			if r.interrupted(ctx) {
 				return nil
+			}
+			if lost := (front.Lost{}); errors.As(context.Cause(ctx), &lost) {
+				return lost
 			}
 			return err
 		}
@@ -194,7 +197,7 @@ func (r *run) openFront(ctx context.Context) error {
 		return err
 	}
 	r.handlePages()
-	r.shutdown = &shutdown{front: r.front, force: r.Force}
+	r.shutdown = &shutdown{front: r.front, force: r.Force, lost: make(chan struct{})}
 	r.undo.add(r.shutdown.closeFront)
 	return nil
 }
@@ -212,6 +215,7 @@ func (r *run) openStore(ctx context.Context) error {
 		defer cancel()
 		return r.store.Close(ctx)
 	})
+	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store.Failed(), r.ended, r.end, r.logs.host) })
 	return nil
 }
 
@@ -265,13 +269,6 @@ func (r *run) serve(ctx context.Context) error {
 	if err := r.registerStages(); err != nil {
 		return err
 	}
-	r.background(ctx, func(ctx context.Context) {
-		select {
-		case err := <-r.store.Failed():
-			r.front.Fail(fmt.Errorf("store: %w", err))
-		case <-ctx.Done():
-		}
-	})
 	r.background(ctx, r.recordKeysLater)
 	r.background(ctx, r.monitorStore)
 	r.background(ctx, r.announce)

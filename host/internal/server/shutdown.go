@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -17,6 +18,10 @@ const (
 	// upgradeGrace is how long connections whose protocol was switched may outlast all
 	// other requests at the end of the server.
 	upgradeGrace = time.Second
+	// lostGrace is how long requests and stages may go on when the store has failed, lostEnd how long the front may take to end thereafter.
+	// Whatever waits for the store does so in vain, and nothing starts the server again before it has ended.
+	lostGrace = 2 * time.Second
+	lostEnd   = time.Second
 )
 
 var errForced = errors.New("ended by a second signal: requests may have been cut off")
@@ -26,6 +31,9 @@ type shutdown struct {
 	front  *front.Frontend
 	stages *supervisor.Supervisor
 	force  <-chan struct{}
+	lost   chan struct{} // closed when the store has failed, after lostGrace
+
+	lostErr error // with which it has; set before lost is closed
 
 	drained  chan struct{} // closed when the stages have been drained
 	endDrain func()        // ends the drain before that
@@ -45,6 +53,14 @@ func (s *shutdown) runFront(ctx context.Context) error {
 		s.front.Abort()
 		s.endDrain()
 		err = errForced
+	case <-s.lost:
+		s.front.Abort()
+		s.endDrain()
+		select {
+		case err = <-ended:
+		case <-time.After(lostEnd):
+			err = s.lostErr
+		}
 	}
 	s.awaitDrain()
 	return err
@@ -85,6 +101,27 @@ func (s *shutdown) endByForce(over <-chan struct{}, log hclog.Logger) {
 	case <-s.force:
 		log.Warn("second signal: not waiting for requests any longer")
 		s.stages.Kill(forcedStop)
+	case <-s.lost:
+		s.stages.Kill(forcedStop)
+	case <-over:
+	}
+}
+
+// followStore ends the run when its store has failed: within a few seconds, whatever waits for it.
+func (s *shutdown) followStore(failed <-chan error, over <-chan struct{}, end context.CancelCauseFunc, log hclog.Logger) {
+	select {
+	case err := <-failed:
+		lost := front.Lost{Err: fmt.Errorf("store: %w", err)}
+		log.Error("the store has failed: the server ends", "error", err)
+		s.lostErr = lost
+		s.front.Fail(lost)
+		end(lost)
+	case <-over:
+		return
+	}
+	select {
+	case <-time.After(lostGrace):
+		close(s.lost)
 	case <-over:
 	}
 }

@@ -72,7 +72,10 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	}
 	started.Store(true)
 	watch, cancel := context.WithCancel(context.Background())
-	go reportFailure(watch, etcd, fatal, unserved, failed)
+	go reportFailure(watch, etcd, fatal, unserved, func(err error) {
+		ending.Store(true) // what etcd logs from now on has this cause
+		failed(err)
+	})
 	return &embedded{etcd: etcd, grpc: clients, unwatch: cancel, ending: ending}, nil
 }
 

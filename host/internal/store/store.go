@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -59,6 +60,7 @@ type Store struct {
 	lock     *DirLock // nil if it is the caller's
 	embedded *embedded
 	failed   chan error
+	lost     atomic.Bool        // whether it has failed
 	unwatch  context.CancelFunc // ends the goroutine that watches the data directory
 }
 
@@ -198,18 +200,28 @@ func (s *Store) Failed() <-chan error { return s.failed }
 
 // fail keeps the first error: the others are its consequences.
 func (s *Store) fail(err error) {
+	s.lost.Store(true)
 	select {
 	case s.failed <- err:
 	default:
 	}
 }
 
+// lostCloseTimeout bounds the end of an embedded server that has failed: one that has lost a goroutine does not end.
+const lostCloseTimeout = time.Second
+
 // Close ends the embedded server and unlocks the data directory. It gives up waiting
 // when ctx ends; the directory is then locked until the process ends.
 func (s *Store) Close(ctx context.Context) error {
 	s.unwatch()
 	if s.embedded != nil {
-		if err := s.embedded.close(ctx); err != nil {
+		lost := s.lost.Load()
+		if lost {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, lostCloseTimeout)
+			defer cancel()
+		}
+		if err := s.embedded.close(ctx); err != nil && !lost {
 			return fmt.Errorf("close embedded etcd: %w", err)
 		}
 	}
