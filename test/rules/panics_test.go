@@ -42,7 +42,6 @@ var uncontained = map[string]string{
 	"store.serve":              "gRPC, whose calls are contained",
 	"store.serveClients":       "etcd's own calls, of stages that are granted the registry",
 	"store.startEmbedded":      "waits",
-	"store.startEtcd":          "etcd",
 }
 
 // TestPanicsAreContained shows that what runs for a stage or a connection cannot end the host: each goroutine of the host says what becomes of a

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
@@ -50,6 +52,10 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
+	applied, err := checkDatabase(dir)
+	if err != nil {
+		return nil, damaged(o.Dir, err)
+	}
 	fatal := make(chan error, 1)
 	started, ending := new(atomic.Bool), new(atomic.Bool)
 	cfg := embeddedConfig(dir, o)
@@ -60,7 +66,10 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 		default:
 		}
 	}))
-	etcd, err := startEtcd(ctx, cfg, fatal)
+	etcd, err := startEtcd(ctx, cfg, applied, fatal)
+	if err != nil && applied > 0 && ctx.Err() == nil {
+		err = damaged(o.Dir, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -155,16 +164,20 @@ func checkSocket(path string) error {
 }
 
 // startEtcd starts etcd in a goroutine of its own, because etcd's fatal errors
-// end the goroutine.
-func startEtcd(ctx context.Context, cfg *embed.Config, fatal <-chan error) (*embed.Etcd, error) {
+// end the goroutine. applied is the last entry that its database has.
+func startEtcd(ctx context.Context, cfg *embed.Config, applied uint64, fatal <-chan error) (*embed.Etcd, error) {
 	type result struct {
 		etcd *embed.Etcd
 		err  error
 	}
 	started := make(chan result, 1)
 	go func() {
-		etcd, err := embed.StartEtcd(cfg)
-		started <- result{etcd, err}
+		var r result
+		r.err = panics.Call(func() (err error) { // it panics if a file is empty
+			r.etcd, err = embed.StartEtcd(cfg)
+			return err
+		})
+		started <- r
 	}()
 	select {
 	case err := <-fatal:
@@ -173,23 +186,32 @@ func startEtcd(ctx context.Context, cfg *embed.Config, fatal <-chan error) (*emb
 		if r.err != nil {
 			return nil, r.err
 		}
-		return awaitReady(ctx, r.etcd, fatal)
+		return awaitReady(ctx, r.etcd, applied, fatal)
 	}
 }
 
 // awaitReady returns when the member leads its cluster of one.
-func awaitReady(ctx context.Context, etcd *embed.Etcd, fatal <-chan error) (*embed.Etcd, error) {
-	select {
-	case <-etcd.Server.ReadyNotify():
-		return etcd, nil
-	case err := <-fatal:
-		return nil, err // a server that has lost a goroutine cannot be closed
-	case err := <-etcd.Err():
-		etcd.Close()
-		return nil, err
-	case <-ctx.Done():
-		etcd.Close()
-		return nil, context.Cause(ctx)
+func awaitReady(ctx context.Context, etcd *embed.Etcd, applied uint64, fatal <-chan error) (*embed.Etcd, error) {
+	began, look := time.Now(), time.NewTicker(logCheck)
+	defer look.Stop()
+	for {
+		select {
+		case <-etcd.Server.ReadyNotify():
+			return etcd, nil
+		case err := <-fatal:
+			return nil, err // a server that has lost a goroutine cannot be closed
+		case err := <-etcd.Err():
+			etcd.Close()
+			return nil, err
+		case <-look.C:
+			if err := checkLog(etcd.Config().Dir, applied, time.Since(began)); err != nil {
+				etcd.Close()
+				return nil, err
+			}
+		case <-ctx.Done():
+			etcd.Close()
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 

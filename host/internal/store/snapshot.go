@@ -55,6 +55,9 @@ func HasData(dir string) bool {
 
 // Data returns what the embedded server, which must not run, has in the data directory.
 func Data(dir string) (Contents, error) {
+	if _, err := checkDatabase(DataDir(dir)); err != nil {
+		return Contents{}, err
+	}
 	return ReadSnapshot(filepath.Join(DataDir(dir), "member", "snap", "db"))
 }
 

@@ -126,6 +126,9 @@ func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 	if err := checkRestored(o.Dir); err != nil {
 		return err
 	}
+	if err := checkExpected(o.Dir); err != nil {
+		return err
+	}
 	dir := DataDir(o.Dir)
 	_, statErr := os.Stat(dir)
 	e, err := startEmbedded(ctx, dir, o, s.fail)
@@ -138,7 +141,7 @@ func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 		return fmt.Errorf("start embedded etcd in %s: %w", dir, err)
 	}
 	s.embedded = e
-	return nil
+	return expect(o.Dir)
 }
 
 // Flags returns the flags of kube-apiserver, by name without dashes, with which it
