@@ -24,6 +24,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/panics"
+	"github.com/catena-dev/catena/host/internal/store/etcdfiles"
 )
 
 // maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
@@ -52,7 +53,7 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	applied, err := checkDatabase(dir)
+	applied, err := etcdfiles.Check(dir)
 	if err != nil {
 		return nil, damaged(o.Dir, err)
 	}

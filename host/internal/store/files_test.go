@@ -12,6 +12,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/catena-dev/catena/host/internal/store/etcdfiles"
 )
 
 // written makes a data directory with keys. Copies of it are damaged.
@@ -132,11 +134,11 @@ func TestLogLacksFewEntries(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(log), os.CopyFS(log, os.DirFS(older))); err != nil {
 		t.Fatal(err)
 	}
-	last, err := lastEntry(DataDir(dir))
+	last, err := etcdfiles.LastEntry(DataDir(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := checkDatabase(DataDir(dir))
+	applied, err := etcdfiles.Check(DataDir(dir))
 	if err != nil || last >= applied {
 		t.Fatalf("the log ends with entry %d, the database has %d, %v", last, applied, err)
 	}

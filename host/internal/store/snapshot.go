@@ -10,6 +10,8 @@ import (
 	clientsnapshot "go.etcd.io/etcd/client/v3/snapshot"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
+
+	"github.com/catena-dev/catena/host/internal/store/etcdfiles"
 )
 
 const (
@@ -55,7 +57,7 @@ func HasData(dir string) bool {
 
 // Data returns what the embedded server, which must not run, has in the data directory.
 func Data(dir string) (Contents, error) {
-	if _, err := checkDatabase(DataDir(dir)); err != nil {
+	if _, err := etcdfiles.Check(DataDir(dir)); err != nil {
 		return Contents{}, err
 	}
 	return ReadSnapshot(filepath.Join(DataDir(dir), "member", "snap", "db"))
