@@ -32,6 +32,7 @@ type Metrics struct {
 	hops, swaps, reloads, refusals, limits, shadows, connections *metrics.CounterVec
 	starts                                                       *metrics.HistogramVec
 	configured                                                   *metrics.Gauge
+	certificates                                                 *metrics.GaugeVec
 }
 
 // newMetrics registers the metrics that the flags do not disable.
@@ -75,9 +76,13 @@ func newMetrics() *Metrics {
 			Name: "catena_config_last_reload_success_timestamp_seconds", Help: "When the configuration that is in effect was read.",
 			StabilityLevel: metrics.ALPHA,
 		}),
+		certificates: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "catena_certificate_expiration_timestamp_seconds", Help: "When the certificate in the file that a flag names ends; of several, the first that is valid.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"flag"}),
 	}
 	m.registry.CustomMustRegister(m.stages)
-	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.connections, m.starts, m.configured)
+	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.connections, m.starts, m.configured, m.certificates)
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -149,6 +154,11 @@ func (m *Metrics) ObserveReload(result string, at time.Time) {
 
 // ObserveConfig records when the configuration that is in effect was read.
 func (m *Metrics) ObserveConfig(at time.Time) { m.configured.Set(float64(at.UnixMilli()) / 1000) }
+
+// ObserveCertificate records when the certificates in the file that a flag names end.
+func (m *Metrics) ObserveCertificate(flag string, end time.Time) {
+	m.certificates.WithLabelValues(flag).Set(float64(end.Unix()))
+}
 
 // SetSupervision sets the source of the metrics about the states of stages.
 func (m *Metrics) SetSupervision(source Supervision) { m.stages.source.Store(&source) }

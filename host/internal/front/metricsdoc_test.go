@@ -34,6 +34,8 @@ func TestMetricsDocumentation(t *testing.T) {
 	m.refusals.WithLabelValues("core", "rewrite")
 	m.ObserveShadow("core", "equal")
 	m.ObserveStart("core", time.Second)
+	m.ObserveCertificate("client-ca-file", time.Now())
+	m.observeConnection("heads")
 	families, err := metrics.New(metrics.Options{Own: m.registry, Log: hclog.NewNullLogger(), Stages: func() []metrics.Source {
 		return []metrics.Source{{Stage: "core", Gather: func(context.Context, io.Writer) error { return nil }}}
 	}}).Gather()

@@ -23,7 +23,7 @@ type Keys struct {
 	Verifying []string `json:"verifying,omitempty"`
 	// Issuers are those of the tokens, that of new ones first.
 	Issuers []string `json:"issuers,omitempty"`
-	// ClientCAs are the authorities of client certificates.
+	// ClientCAs are the authorities of client certificates, each by its certificate, and by its name and key: signed anew, it is the same.
 	ClientCAs []string `json:"clientCAs,omitempty"`
 }
 
@@ -78,7 +78,7 @@ func ReadKeys(f Files) (Keys, error) {
 			return k, fmt.Errorf("%s: %w", f.ClientCA, err)
 		}
 		for _, cert := range certs {
-			k.ClientCAs = append(k.ClientCAs, id(cert.Raw))
+			k.ClientCAs = append(k.ClientCAs, id(cert.Raw), id(append(slices.Clone(cert.RawSubject), cert.RawSubjectPublicKeyInfo...)))
 		}
 	}
 	return k.normal(), nil

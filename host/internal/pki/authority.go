@@ -81,7 +81,7 @@ func loadAuthority(certFile, keyFile string, now func() time.Time) (*authority, 
 		return nil, fmt.Errorf("%s is not the key of %s: restore the pair from a backup; %s", keyFile, certFile, startOver(certFile, keyFile))
 	}
 	if err := checkValidity(certFile, cert, now()); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, startOver(certFile, keyFile))
+		return nil, fmt.Errorf("%w: sign it anew with its own key, which keeps what it has signed, as docs/operations.md says; or, %s", err, startOver(certFile, keyFile))
 	}
 	return a, nil
 }

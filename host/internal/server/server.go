@@ -19,6 +19,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
 	"github.com/catena-dev/catena/host/internal/panics"
+	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -279,6 +280,8 @@ func (r *run) serve(ctx context.Context) error {
 	r.commands.serving.Store(true)
 	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
 	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
+	ends := &pki.Ends{Files: certificateFiles(r.flags), Observe: r.front.Metrics().ObserveCertificate, Log: r.logs.host}
+	r.background(ctx, ends.Follow)
 	if r.certificates != nil {
 		r.background(ctx, r.certificates.renew)
 	}
