@@ -3,8 +3,6 @@ package pki
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,10 +16,10 @@ const (
 	endsAgain    = 24 * time.Hour
 )
 
-// Ends says when certificates end.
+// Ends says when the certificates end that flags of kube-apiserver name.
 type Ends struct {
-	// Files are those with the certificates, by the flags that name them. Those without a name are left out.
-	Files map[string]string
+	// File returns the file that a flag names, or "".
+	File func(flag string) string
 	// Observe is called for each flag at each look.
 	Observe func(flag string, end time.Time)
 	// Log gets one line about those that end within 30 days: they would be renewed by now if this package did that. The line comes
@@ -46,8 +44,11 @@ func (e *Ends) Follow(ctx context.Context) {
 
 func (e *Ends) look(now time.Time) {
 	var soon []string
-	for _, flag := range slices.Sorted(maps.Keys(e.Files)) {
-		file := e.Files[flag]
+	for _, flag := range []string{
+		"client-ca-file", "etcd-cafile", "etcd-certfile", "kubelet-certificate-authority", "kubelet-client-certificate", "proxy-client-cert-file",
+		"requestheader-client-ca-file", "tls-cert-file",
+	} {
+		file := e.File(flag)
 		if file == "" {
 			continue
 		}

@@ -38,7 +38,8 @@ func TestEnds(t *testing.T) {
 	const day = 24 * time.Hour
 	var log bytes.Buffer
 	var observed time.Time
-	e := &Ends{Files: map[string]string{"client-ca-file": file, "tls-cert-file": "", "etcd-cafile": filepath.Join(dir, "missing")},
+	files := map[string]string{"client-ca-file": file, "etcd-cafile": filepath.Join(dir, "missing")}
+	e := &Ends{File: func(flag string) string { return files[flag] },
 		Observe: func(_ string, end time.Time) { observed = end }, Log: hclog.New(&hclog.LoggerOptions{Output: &log})}
 	look := func(after time.Duration, end time.Duration, line bool) {
 		t.Helper()

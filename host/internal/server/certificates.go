@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/pki"
 )
 
@@ -38,16 +37,4 @@ func (c *certificates) renew(ctx context.Context) {
 			c.log.Error("certificates could not be renewed", "error", err)
 		}
 	}
-}
-
-// certificateFiles are those with certificates that end, by the flags that name them.
-func certificateFiles(flags *front.Flags) map[string]string {
-	files := map[string]string{}
-	for _, flag := range []string{
-		"client-ca-file", "etcd-cafile", "etcd-certfile", "kubelet-certificate-authority", "kubelet-client-certificate", "proxy-client-cert-file",
-		"requestheader-client-ca-file", "tls-cert-file",
-	} {
-		files[flag] = flags.Value(flag)
-	}
-	return files
 }

@@ -280,7 +280,7 @@ func (r *run) serve(ctx context.Context) error {
 	r.commands.serving.Store(true)
 	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
 	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
-	ends := &pki.Ends{Files: certificateFiles(r.flags), Observe: r.front.Metrics().ObserveCertificate, Log: r.logs.host}
+	ends := &pki.Ends{File: r.flags.Value, Observe: r.front.Metrics().ObserveCertificate, Log: r.logs.host}
 	r.background(ctx, ends.Follow)
 	if r.certificates != nil {
 		r.background(ctx, r.certificates.renew)
