@@ -198,6 +198,14 @@ const (
 	LeaseTTL = 24 * 60 * 60
 )
 
+// What the host needs: files and connections that it may have open, for itself, etcd and some clients, and for each stage that is as powerful as the
+// server. The watches of such a stage are connections to the host, and from the host to the stage that it watches: with the three of
+// Kubernetes, a host without clients has 450.
+const (
+	HostDescriptors  = 256
+	StageDescriptors = 160
+)
+
 // What a process that is isolated gets of the kernel.
 const (
 	// OpenFiles bounds the files that a process may have open, unless limits.openFiles says otherwise, and Processes the processes and

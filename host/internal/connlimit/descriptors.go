@@ -1,6 +1,7 @@
 package connlimit
 
 import (
+	"fmt"
 	"net"
 	"syscall"
 )
@@ -10,6 +11,15 @@ import (
 func CheckMade(c net.Conn, share int) error {
 	if beyond(c, descriptorLimit(), share) {
 		return syscall.EMFILE
+	}
+	return nil
+}
+
+// CheckLimit returns an error if this process may have fewer descriptors than it needs.
+func CheckLimit(need int) error {
+	if limit := descriptorLimit(); limit > 0 && limit < uint64(need) {
+		return fmt.Errorf("this process may have %d files and connections open, and needs %d with these stages, besides those of many clients: "+
+			"raise the limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of a container)", limit, need)
 	}
 	return nil
 }

@@ -337,6 +337,20 @@ func (f *isolationFixture) run(t *testing.T) hostReport {
 	return report
 }
 
+// oomScore is what is added to the score by which the kernel chooses what to end for want of memory.
+func oomScore(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	score, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return score
+}
+
 // bystander starts a process of the user that a stage could disturb.
 func bystander(t *testing.T, uid int) int {
 	t.Helper()
@@ -414,6 +428,9 @@ func TestIsolatedStage(t *testing.T) {
 					t.Fatal(report.Error)
 				}
 				defer os.Remove(allowed["write tmp"])
+				if own, of := oomScore(t, os.Getpid()), oomScore(t, report.PID); of != min(own+otherScore, maxScore) {
+					t.Errorf("the stage has the score %d where the host has %d: the kernel may end the host first", of, own)
+				}
 				for name := range denied {
 					if got := report.Results[name]; (got == "done") != (mode == isolation.Off) {
 						t.Errorf("%s: %s", name, got)

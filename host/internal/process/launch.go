@@ -61,6 +61,9 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		return launchProblem(err)
 	}
 	_ = p.limitFiles() // enforceLimits reports the error
+	if err := endFirst(p.PID(), p.spec.Trusted); err != nil {
+		p.spec.Logger.Debug("for want of memory, the kernel may end the host before the stage", "error", err)
+	}
 	return nil
 }
 

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
@@ -26,7 +28,13 @@ func (r *run) check(ctx context.Context) error {
 	var err error
 	r.specs, err = specs(r.Config, r.Attach)
 	_, flagsErr := CheckFlags(ctx, r.Config)
-	return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr)))
+	need := bounds.HostDescriptors
+	for _, s := range r.specs {
+		if s.Grants.Trusted() {
+			need += bounds.StageDescriptors
+		}
+	}
+	return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr), connlimit.CheckLimit(need)))
 }
 
 // specs is what the supervisor makes the stages from. The error joins what is wrong with
