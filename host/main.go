@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/catena-dev/catena/host/internal/cli"
+	_ "github.com/catena-dev/catena/host/internal/hangup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/plugins/builtin"

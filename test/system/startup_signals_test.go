@@ -1,6 +1,8 @@
 package system
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +27,49 @@ func TestSignalDuringStart(t *testing.T) {
 			h.ends(t)
 			s.nothingLeft(t)
 			s.works(t, s.args()...)
+		})
+	}
+}
+
+// SIGHUP ends no start, at any moment: the configuration is that of when it is read, or is read again.
+func TestHangupDuringStart(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 80 * time.Millisecond, 120 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+		t.Run(after.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			h := s.start(t, s.args()...)
+			time.Sleep(after) // the moment is what is tested
+			if err := h.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			h.awaitReady(t)
+			h.stop(t)
+		})
+	}
+}
+
+// What has the place of a socket and is none is not deleted: the start ends with its path.
+func TestFileInThePlaceOfASocket(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"admin.sock", "etcd.sock", "hello.host.sock"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			path := filepath.Join(s.data, "run", name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(s.data, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.refused(t, runCatena(t, s.args()...), path+" is in the place of a socket, and is none: remove it")
+			if text, err := os.ReadFile(path); string(text) != "mine" {
+				t.Errorf("the file has %q: %v", text, err)
+			}
 		})
 	}
 }

@@ -128,6 +128,8 @@ func (k *kubeAPIServer) run(ctx context.Context) error {
 
 // serve runs the server on its data directory.
 func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
+	reload, stopReload := hangups() // before the configuration is read
+	defer stopReload()
 	options := k.options(data.path)
 	load := func() (*config.Config, error) { return config.Load(options) }
 	cfg, err := load()
@@ -148,8 +150,6 @@ func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
 	}
 	ctx, force, stop := shutdownContext(ctx)
 	defer stop()
-	reload, stopReload := hangups()
-	defer stopReload()
 	return server.Run(ctx, server.Options{
 		Config: cfg, Source: admin.Source{Dir: dir, Files: options.Files, Env: catenaVariables(options.Env), Flags: options.Flags},
 		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Systemd: service, Handover: inherited, Version: k.version,

@@ -48,6 +48,8 @@ comes up and, when the server is ready, the lines to paste for a first session.`
   catena serve --config configs/hello.yaml --attach hello`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			reload, stopReload := hangups() // before the configuration is read
+			defer stopReload()
 			for _, name := range slices.Sorted(maps.Keys(servingFlags)) {
 				if f := cmd.Flags().Lookup(name); f.Changed {
 					flags.more = append(flags.more, config.CommandFlag{Name: "--" + name, Key: "apiserver." + name, Value: f.Value.String()})
@@ -67,8 +69,6 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			}
 			ctx, force, stop := shutdownContext(cmd.Context())
 			defer stop()
-			reload, stopReload := hangups()
-			defer stopReload()
 			source, err := flags.source()
 			if err != nil {
 				return err

@@ -222,8 +222,12 @@ func (h *health) handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		var results []<-chan error
 		for _, c := range checks {
-			if err := h.run(r.Context(), endpoint, c); err != nil {
+			results = append(results, h.start(r.Context(), endpoint, c))
+		}
+		for _, result := range results {
+			if err := <-result; err != nil {
 				http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 				return
 			}
@@ -270,7 +274,15 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 	excluded = slices.Compact(slices.Sorted(slices.Values(excluded)))
 	unknown := slices.Clone(excluded)
 	checks := h.of(endpoint)
-	optional := h.runOptional(ctx, endpoint, checks)
+	isExcluded := func(c lifecycle.Check) bool {
+		return slices.ContainsFunc(excluded, func(name string) bool { return isNamed(c, name) || c.Group != "" && c.Group == name })
+	}
+	results := make([]<-chan error, len(checks))
+	for i, check := range checks { // all at once: each may take as long as etcd does not respond
+		if !isExcluded(check) {
+			results[i] = h.start(ctx, endpoint, check)
+		}
+	}
 	for i, check := range checks {
 		if slices.ContainsFunc(excluded, func(name string) bool { return isNamed(check, name) }) {
 			unknown = slices.DeleteFunc(unknown, func(name string) bool { return isNamed(check, name) })
@@ -282,12 +294,7 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 			fmt.Fprintf(&out, "[+]%s excluded with %s: ok\n", check.Name, check.Group)
 			continue
 		}
-		var err error
-		if check.Required {
-			err = h.run(ctx, endpoint, check)
-		} else {
-			err = <-optional[i]
-		}
+		err := <-results[i]
 		result := slis.Success
 		switch {
 		case err == nil:
@@ -316,22 +323,34 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 // optionalWait bounds how long an endpoint waits for checks that are not required: nobody is kept waiting for what does not count.
 const optionalWait = 200 * time.Millisecond
 
-// runOptional runs the checks that are not required, all at once. The results come in the channels of their indexes.
-func (h *health) runOptional(ctx context.Context, endpoint string, checks []lifecycle.Check) map[int]chan error {
-	results := map[int]chan error{}
-	for i, check := range checks {
-		if check.Required {
-			continue
-		}
-		result := make(chan error, 1)
-		results[i] = result
-		go func() {
-			ctx, cancel := context.WithTimeout(ctx, optionalWait)
+// start runs a check on a goroutine of its own. The result comes in the channel.
+func (h *health) start(ctx context.Context, endpoint string, check lifecycle.Check) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		if !check.Required {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, optionalWait)
 			defer cancel()
-			result <- panics.Call(func() error { return h.run(ctx, endpoint, check) })
-		}()
+		}
+		result <- panics.Call(func() error { return h.run(ctx, endpoint, check) })
+	}()
+	return result
+}
+
+// RunChecks runs checks at once, and returns the error of the first that fails, in their order, with its name.
+func RunChecks(ctx context.Context, checks []lifecycle.Check) error {
+	errs := make([]error, len(checks))
+	var all sync.WaitGroup
+	for i, c := range checks {
+		all.Go(func() { errs[i] = panics.Call(func() error { return c.Run(ctx) }) })
 	}
-	return results
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", checks[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // counted reports whether there are metrics of a check. Kubernetes' metrics keep all names that there ever were, and processes of a stage may

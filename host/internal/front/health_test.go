@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -52,6 +53,40 @@ func TestChecks(t *testing.T) {
 		t.Errorf("single check: %d", a.code)
 	}
 	failing.Store(false)
+	s.waitReady(t)
+}
+
+// The checks of an endpoint run at once: each of these takes as long as the others need to begin.
+func TestChecksRunAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, open(t))
+	names := []string{"core/one", "core/two", "core/three"}
+	var begun atomic.Int64
+	all := make(chan struct{})
+	var checks []lifecycle.Check
+	for _, name := range names {
+		var once sync.Once
+		checks = append(checks, lifecycle.Check{Name: name, Readyz: true, Required: true, Run: func(ctx context.Context) error {
+			once.Do(func() {
+				if begun.Add(1) == int64(len(names)) {
+					close(all)
+				}
+			})
+			select {
+			case <-all:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}})
+	}
+	s.SetChecks(func() []lifecycle.Check { return checks })
+	s.run(t)
+	admin := s.admin(t)
+	eventually(t, "response", func() bool { return admin.get(t, "/version").code == http.StatusOK })
+	if a := admin.get(t, "/readyz?verbose"); strings.Contains(a.body, "[-]core") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
 	s.waitReady(t)
 }
 

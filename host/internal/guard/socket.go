@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 )
@@ -16,6 +17,9 @@ func Listen(path string) (net.Listener, error) { return ListenFor(path, Own) }
 // changed; the directory goes on keeping out all for whom the socket is not mounted elsewhere. Where the system does not
 // tell who connects, admit is not asked.
 func ListenFor(path string, admit func(Peer) error) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s is in the place of a socket, and is none: remove it", path)
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -44,7 +45,7 @@ func withServerChecks(checks []lifecycle.Check) []lifecycle.Check {
 		}
 		if parts[c.ServerCheck] == nil {
 			all = append(all, lifecycle.Check{Name: c.ServerCheck, Required: true, Run: func(ctx context.Context) error {
-				return runAll(ctx, parts[c.ServerCheck])
+				return front.RunChecks(ctx, parts[c.ServerCheck])
 			}})
 		}
 		parts[c.ServerCheck] = append(parts[c.ServerCheck], c)
@@ -56,13 +57,4 @@ func withServerChecks(checks []lifecycle.Check) []lifecycle.Check {
 		}
 	}
 	return all
-}
-
-func runAll(ctx context.Context, checks []lifecycle.Check) error {
-	for _, c := range checks {
-		if err := c.Run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
-		}
-	}
-	return nil
 }

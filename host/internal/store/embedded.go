@@ -96,7 +96,7 @@ func serveClients(etcd *embed.Etcd, o Options, unserved chan<- error) (*grpc.Ser
 	if admit == nil {
 		admit = guard.Own
 	}
-	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeSocket(o.Socket); err != nil {
 		return nil, err
 	}
 	l, err := guard.ListenFor(o.Socket, admit)
@@ -114,6 +114,14 @@ func serveClients(etcd *embed.Etcd, o Options, unserved chan<- error) (*grpc.Ser
 		}
 	}()
 	return server, nil
+}
+
+// removeSocket removes a socket, and nothing else that has its path.
+func removeSocket(path string) error {
+	if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSocket == 0 {
+		return nil // listening says what is wrong
+	}
+	return os.Remove(path)
 }
 
 // keepaliveOptions returns how a server of etcd finds connections whose clients are gone, and how often it lets clients ask for that. gRPC's

@@ -133,7 +133,7 @@ func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 	_, statErr := os.Stat(dir)
 	e, err := startEmbedded(ctx, dir, o, s.fail)
 	if err != nil {
-		_ = os.Remove(o.Socket)
+		_ = removeSocket(o.Socket)
 		if errors.Is(statErr, fs.ErrNotExist) {
 			// With incomplete files, such as after a full disk, etcd would crash at the next start.
 			_ = os.RemoveAll(dir)
