@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
@@ -51,6 +52,9 @@ func Remarks(s supervisor.Status) []string {
 	if s.Emulates != "" {
 		lines = append(lines, fmt.Sprintf("%s serves as Kubernetes %s until catena upgrade finalize %[1]s", s.Stage, s.Emulates))
 	}
+	if s.OtherRelease != "" {
+		lines = append(lines, s.Stage+" was "+s.OtherRelease)
+	}
 	if s.StandbyFailure != "" {
 		lines = append(lines, fmt.Sprintf("%s has no standby: %s", s.Stage, s.StandbyFailure))
 	}
@@ -61,11 +65,8 @@ func Remarks(s supervisor.Status) []string {
 			s.Stage, time.Until(p.Until).Round(time.Second), p.Failed, p.Requests, p.From))
 	}
 	if l := s.LastSwap; l != nil {
-		line := fmt.Sprintf("last swap of %s %s ago: %s", s.Stage, Age(l.At), l.Result)
-		if l.Reason != "" {
-			line += ": " + l.Reason
-		}
-		lines = append(lines, line)
+		line := fmt.Sprintf("last swap of %s %s ago: %s: %s", s.Stage, Age(l.At), l.Result, l.Reason)
+		lines = append(lines, strings.TrimSuffix(line, ": "))
 	}
 	if s.Failure != "" {
 		lines = append(lines, "last failure of "+s.Failure)

@@ -120,7 +120,7 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 
 func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
 	cfg := c.reloader.config()
-	opts := supervisor.SwapOptions{Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Canary: req.Canary}
+	opts := supervisor.SwapOptions{Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Canary: req.Canary, Allow: req.Allow}
 	if err := c.stages.UnderCanary(); err != nil {
 		return nil, err
 	}
@@ -139,23 +139,20 @@ func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 	if err == nil && req.Emulate {
 		change, err = c.emulating(req.Stage, change)
 	}
+	var serving string
+	if err == nil {
+		serving, err = c.stages.Release(req.Stage)
+	}
 	if err == nil && req.Finalize {
-		change, err = finalizing(cfg, all[i], change)
+		change, err = finalizing(cfg, all[i], serving, change)
 	}
 	if err != nil {
 		c.stages.SwapRefused(req.Stage, err)
 		return nil, err
 	}
-	if req.Binary != "" {
-		to, err := c.checkRelease(ctx, req)
-		if err != nil {
-			c.stages.SwapRefused(req.Stage, err)
-			return nil, err
-		}
-		// Back at the release that was emulated, nothing is: a later swap to a newer release would emulate it unasked.
-		if !req.Emulate && minorOf(to) == all[i].Emulates() && len(cfg.Stages[req.Stage].APIServer[supervisor.EmulatedVersion]) == 0 {
-			change = asItself(change)
-		}
+	// Where what is emulated is the release that serves, nothing is: another binary would emulate it unasked.
+	if req.Binary != "" && !req.Emulate && supervisor.Emulates(all[i].Process, serving) == "" && len(cfg.Stages[req.Stage].APIServer[supervisor.EmulatedVersion]) == 0 {
+		change = asItself(change)
 	}
 	opts.Change = func(spec *supervisor.Spec) {
 		if req.Binary != "" || spec.Binary == all[i].Binary { // which it is not if a rollback has just brought back another

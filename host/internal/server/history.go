@@ -91,6 +91,8 @@ func describe(e supervisor.Event) (admin.Event, bool) {
 		d.Text = "process " + e.Generation + " has ended: " + failureOf(e)
 	case supervisor.Restarted:
 		d.Text = "restarted: process " + e.To + " serves"
+	case supervisor.ReleaseChanged:
+		d.Text, d.Bad = e.Reason, true
 	case supervisor.TookOver:
 		d.Text = "the standby " + e.To + " has taken over"
 	case supervisor.SwapBegun:

@@ -80,6 +80,8 @@ func kubeEvent(e supervisor.Event) (kubeevents.Event, bool) {
 		}
 	case supervisor.Restarted:
 		return normal("StageRestarted", "another process serves")
+	case supervisor.ReleaseChanged:
+		return warning("ReleaseChanged", "%s", e.Reason)
 	case supervisor.TookOver:
 		return normal("StandbyTookOver", "the standby serves")
 	case supervisor.Refused:

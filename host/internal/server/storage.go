@@ -53,7 +53,7 @@ func (r *run) swapAll(ctx context.Context) {
 				break
 			}
 			if !errors.Is(err, supervisor.ErrBusy) {
-				r.logs.host.Error("stage not swapped", "stage", spec.Name, "error", err)
+				r.logs.host.Error("stage not swapped: what it knows of etcd is of before the restore, until catena swap succeeds", "stage", spec.Name, "error", err)
 				break
 			}
 			select {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
@@ -32,14 +31,6 @@ func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upg
 		return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
 	}
 	defer c.upgrading.Unlock()
-	return c.plan(ctx, req, func(upgrade.Input) bool { return true })
-}
-
-// errUpgrading is why there is no plan, or no swap to another binary. It could be had a moment later.
-var errUpgrading = fmt.Errorf("a plan of an upgrade, a swap to another binary or the start of a shadow is under way: %w", supervisor.ErrBusy)
-
-// plan makes a plan if that is wanted of the two binaries; it is nil otherwise.
-func (c *commands) plan(ctx context.Context, req admin.PlanRequest, wanted func(upgrade.Input) bool) (*upgrade.Plan, error) {
 	cfg := c.reloader.config()
 	change, err := toBinary(cfg, req.Stage, req.Binary, req.SHA256)
 	if err != nil {
@@ -66,22 +57,41 @@ func (c *commands) plan(ctx context.Context, req admin.PlanRequest, wanted func(
 	if err != nil {
 		return nil, err
 	}
-	in := upgrade.Input{
-		Stage: req.Stage, Flags: flags, Failure: failure, Sample: req.Sample, Clients: c.clients, Emulated: emulated,
-		Old:    upgrade.Side{Release: trial.Serving.GetKubernetes(), Get: c.getFrom(req.Stage, "")},
-		New:    upgrade.Side{Release: trial.Description().GetKubernetes()},
-		Beside: c.beside(req.Stage), Chain: c.get,
-		Stored: func(ctx context.Context, found func(string, []byte)) error {
-			return c.eachStored(ctx, cfg.Store.Prefix, found)
-		},
-	}
-	if failure == nil {
-		in.New.Get = c.getFrom(req.Stage, trial.Socket())
-	}
-	if !wanted(in) {
-		return nil, nil
+	in := c.input(supervisor.Move{Stage: req.Stage, From: trial.Serving, To: trial.Description(), Flags: flags, Emulates: emulated, Socket: trial.Socket()})
+	in.Sample, in.Failure = req.Sample, failure
+	if failure != nil {
+		in.New.Get = nil
 	}
 	return upgrade.Make(ctx, in)
+}
+
+// errUpgrading is why there is no plan, or no swap to another binary. It could be had a moment later.
+var errUpgrading = fmt.Errorf("a plan of an upgrade, a swap to another binary or the start of a shadow is under way: %w", supervisor.ErrBusy)
+
+// admit returns why a stage cannot go to another minor release of Kubernetes: something is in the way, and is not allowed. No objects are
+// compared: how they differ does not keep a stage from another release.
+func (c *commands) admit(ctx context.Context, m supervisor.Move) error {
+	in := c.input(m)
+	if !in.Crosses() {
+		return nil
+	}
+	plan, err := upgrade.Make(ctx, in)
+	if err != nil {
+		return err
+	}
+	return plan.Check(m.Allow)
+}
+
+func (c *commands) input(m supervisor.Move) upgrade.Input {
+	return upgrade.Input{
+		Stage: m.Stage, Flags: m.Flags, Clients: c.clients, Emulated: m.Emulates,
+		Old:    upgrade.Side{Release: m.From.GetKubernetes(), Get: c.getFrom(m.Stage, "")},
+		New:    upgrade.Side{Release: m.To.GetKubernetes(), Get: c.getFrom(m.Stage, m.Socket)},
+		Beside: c.beside(m.Stage), Chain: c.get,
+		Stored: func(ctx context.Context, found func(string, []byte)) error {
+			return c.eachStored(ctx, c.reloader.config().Store.Prefix, found)
+		},
+	}
 }
 
 // beside are the parts of the server that stay as they are when a stage is swapped.
@@ -95,24 +105,6 @@ func (c *commands) beside(stage string) []upgrade.Neighbour {
 	return all
 }
 
-// checkRelease returns the release of Kubernetes to which a swap would take a stage, "" if it is of none. It is an error if that is
-// another minor release, and something that is not allowed is in the way.
-func (c *commands) checkRelease(ctx context.Context, req admin.SwapRequest) (to string, err error) {
-	serving, err := c.stages.Release(req.Stage)
-	if err != nil || serving == "" {
-		return "", err
-	}
-	// No objects are compared: how they differ does not keep a stage from another release.
-	plan, err := c.plan(ctx, admin.PlanRequest{Stage: req.Stage, Binary: req.Binary, SHA256: req.SHA256, Emulate: req.Emulate}, func(in upgrade.Input) bool {
-		to = in.New.Release.GetRelease()
-		return in.Crosses()
-	})
-	if plan == nil {
-		return to, err
-	}
-	return to, plan.Check(req.Allow)
-}
-
 // minor is the minor release that a stage serves, or serves as.
 func (c *commands) minor(stage string) (string, error) {
 	for _, st := range c.chain.stages() {
@@ -121,15 +113,6 @@ func (c *commands) minor(stage string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("stage %q serves no release of Kubernetes that another could serve as", stage)
-}
-
-// minorOf returns the minor release of a release, "" if it is none.
-func minorOf(release string) string {
-	v, err := version.ParseSemantic(release)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
 }
 
 // emulating returns a change after which the stage serves as the release that it serves now.
@@ -146,12 +129,12 @@ func (c *commands) emulating(stage string, change func(*supervisor.Spec)) (func(
 	}, err
 }
 
-// finalizing returns a change after which the stage serves as its own release.
-func finalizing(cfg *config.Config, spec supervisor.Spec, change func(*supervisor.Spec)) (func(*supervisor.Spec), error) {
+// finalizing returns a change after which the stage, which serves a release, serves as that.
+func finalizing(cfg *config.Config, spec supervisor.Spec, release string, change func(*supervisor.Spec)) (func(*supervisor.Spec), error) {
 	switch {
 	case len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0:
 		return nil, fmt.Errorf("stages.%s.apiserver.%s is set: remove it and run catena reload", spec.Name, supervisor.EmulatedVersion)
-	case spec.Emulates() == "":
+	case supervisor.Emulates(spec.Process, release) == "":
 		return nil, fmt.Errorf("stage %q serves as its own release: there is nothing to finalize", spec.Name)
 	}
 	return asItself(change), nil

@@ -60,6 +60,8 @@ type SwapOptions struct {
 	Rollback Rollback
 	// Canary says how the requests move step by step; nil if all do at once.
 	Canary *canary.Plan
+	// Allow names what may be in the way of another release, see Move.
+	Allow []string
 }
 
 // Swapped says how a swap went.
@@ -111,7 +113,7 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 			opts.Change(&specs[i])
 		}
 	}
-	r := request{specs: specs, swap: name, canary: opts.Canary}
+	r := request{specs: specs, swap: name, canary: opts.Canary, allow: opts.Allow}
 	if opts.Canary != nil {
 		r.also = upstream(specs, name)
 	}

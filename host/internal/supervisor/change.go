@@ -34,6 +34,8 @@ type request struct {
 	rollback *Rollback
 	// canary is how the requests move, nil if all do at once.
 	canary *canary.Plan
+	// allow names what may be in the way of another release.
+	allow []string
 }
 
 // change is a planned change of the chain under way: a rollout of stages beside those that
@@ -148,7 +150,7 @@ func (s *Supervisor) adopt(specs []Spec) {
 // brought up by others.
 func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change, error) {
 	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
-	c.rollout = &rollout{supervisor: s, ready: true, outdated: c.cascade, prepared: c.makeReachable, tolerate: c.tolerable}
+	c.rollout = &rollout{supervisor: s, ready: true, outdated: c.cascade, prepared: c.makeReachable, admit: c.admit, tolerate: c.tolerable}
 	for _, spec := range r.specs {
 		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
 		err := c.find(m, slices.Contains(p.added, spec.Name))
@@ -355,6 +357,7 @@ func (c *change) move() (*probation, error) {
 		if err := s.serve(m.stage, m.generation, m.stage.state.Current()); err != nil {
 			return nil, err // cannot be: it was asked before
 		}
+		m.stage.otherRelease = ""
 		m.stage.failures = 0 // of other processes: a start of this one need not wait for them
 		m.stage.spec = m.spec
 		m.generation.Stage(nil)

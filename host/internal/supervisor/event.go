@@ -11,6 +11,8 @@ const (
 	StateChanged EventKind = "state"
 	// Restarted: another generation, To, is in the place of one that has ended, after Took.
 	Restarted EventKind = "restarted"
+	// ReleaseChanged: To, which is in the place of From after its end, is of another release of Kubernetes, as Reason says.
+	ReleaseChanged EventKind = "release-changed"
 	// TookOver: the standby, To, is in the place of a generation that has ended, after Took.
 	TookOver EventKind = "took-over"
 	// SwapBegun, SwapDone, SwapFailed and SwapRolledBack tell of a generation, To, that

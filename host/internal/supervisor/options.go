@@ -58,6 +58,9 @@ type Options struct {
 	// Approve is asked whether the file of a locked stage may be executed that has another
 	// digest than its Spec. nil approves none.
 	Approve func(stage, binary string, c process.Contents) error
+	// Admit is asked by each planned change, before a hook of the new process runs; an error leaves everything as it was. It must not change
+	// the chain. nil admits all. The restart of a process that has ended is not asked for.
+	Admit func(ctx context.Context, m Move) error
 	// Events is called with what happens to the stages, if it is not nil. Calls come one
 	// after the other, in the order of the events; they must return soon.
 	Events func(Event)

@@ -121,6 +121,7 @@ func (s *Supervisor) takeOver(st *stage, dead *generation.Generation, ended time
 		took := time.Since(ended)
 		st.log.Info("standby has taken over", "from", dead.ID(), "to", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
 		s.announce(Event{Kind: TookOver, Stage: st.name, From: dead.ID(), To: g.ID(), Took: took})
+		st.cameBack(s, dead, g)
 		s.forget(st, dead)
 		return lifecycle.Nothing
 	}
@@ -264,6 +265,7 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation.Generation) error {
 	took := time.Since(began)
 	st.log.Info("stage is back", "generation", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
 	s.announce(Event{Kind: Restarted, Stage: st.name, From: id(dead), To: g.ID(), Took: took})
+	st.cameBack(s, dead, g)
 	if hooksDue {
 		s.goFor(g, func() { s.runHooksOrKill(st, g) })
 	}

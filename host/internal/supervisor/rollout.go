@@ -28,6 +28,8 @@ type rollout struct {
 	outdated func(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error
 	// prepared, if not nil, is called as soon as a generation is prepared.
 	prepared func(m *member) error
+	// admit, if not nil, is asked for each generation when all are prepared, before their post-start hooks.
+	admit func(ctx context.Context, m *member) error
 	// tolerate, if not nil, gets the errors of a member, and returns nil if the rollout is to
 	// go on without it.
 	tolerate func(m *member, err error) error
@@ -80,6 +82,11 @@ func (r *rollout) run(ctx context.Context) error {
 	}
 	if err := lifecycle.Build(ctx, members); err != nil || !r.ready {
 		return err
+	}
+	if r.admit != nil {
+		if err := r.all(func(m *member) error { return r.admit(ctx, m) }); err != nil {
+			return err
+		}
 	}
 	return r.all(func(m *member) error { return m.awaitReady(ctx) })
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"strings"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
@@ -12,6 +13,16 @@ type Process = generation.Spec
 
 // EmulatedVersion is the flag by which a stage serves as an older release of Kubernetes.
 const EmulatedVersion = generation.EmulatedVersion
+
+// Emulates is the minor release as which a stage serves whose binary is of a release; empty if it is that of the binary, whatever flag it has, or
+// that of all stages.
+func Emulates(p Process, release string) string {
+	minor := p.Emulates()
+	if strings.HasPrefix(strings.TrimPrefix(release, "v"), minor+".") {
+		return ""
+	}
+	return minor
+}
 
 // Spec is one stage of the chain as the configuration declares it.
 type Spec struct {

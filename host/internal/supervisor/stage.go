@@ -41,6 +41,7 @@ type stage struct {
 	failure            string // why the last generation ended
 	wasComplete        bool   // a generation has known all of its paths
 	lastSwap           *SwapResult
+	otherRelease       string // that it has come back from a binary of another, since the latest planned change
 	// used is what was measured of the processes that have not ended, and cpu the time of
 	// those that have.
 	used map[*generation.Generation]measurement

@@ -25,7 +25,7 @@ const envStage = "SUPERVISOR_TEST_STAGE"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(envStage); name != "" {
-		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: constructor(os.Getenv(envFault)), Validate: validateTestStage, ConfigSchema: os.Getenv(envSchema)})
+		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: constructor(os.Getenv(envFault)), Validate: validateTestStage, ConfigSchema: os.Getenv(envSchema), Kubernetes: describedRelease()})
 		os.Exit(0)
 	}
 	os.Exit(m.Run())

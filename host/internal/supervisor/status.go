@@ -29,6 +29,9 @@ type Status struct {
 	Version        string   `json:"version,omitempty"`
 	// Emulates is the minor release of Kubernetes as which the process serves, empty if it is that of Version.
 	Emulates string `json:"emulates,omitempty"`
+	// OtherRelease says that the process has come back, after an end, from a binary of another release of Kubernetes: no change of
+	// the chain has decided that.
+	OtherRelease string `json:"otherRelease,omitempty"`
 	// Usage is what the process used when that was last measured.
 	Usage  *Usage    `json:"usage,omitempty"`
 	Binary string    `json:"binary"`
@@ -144,7 +147,7 @@ func (s *stage) status() Status {
 	st := Status{
 		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, NextStart: s.nextStart, Failure: s.failure,
 		Isolation: []string{}, Grants: s.spec.Grants,
-		Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
+		OtherRelease: s.otherRelease, Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}
 	if g := s.current(); g != nil {
 		last := s.state.Last(g.ID())
@@ -152,7 +155,7 @@ func (s *stage) status() Status {
 		st.Isolation, st.IsolationLacks = append(st.Isolation, g.Isolation()...), g.IsolationLacks()
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
 		st.Usage = s.usageOf(g)
-		st.Emulates = g.Spec().Emulates()
+		st.Emulates = Emulates(g.Spec(), g.Description().GetKubernetes().GetRelease())
 		if s.state.Requests() == lifecycle.Refused {
 			st.State = Down
 		}
