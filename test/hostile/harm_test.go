@@ -127,6 +127,22 @@ func (r *run) pid(t *testing.T, stage string) int {
 	return 0
 }
 
+// settled reports whether a stage serves, and has no other process.
+func (r *run) settled(t *testing.T, stage string) bool {
+	t.Helper()
+	status, err := r.Status(t.Context())
+	if err != nil {
+		t.Log(err)
+		return false
+	}
+	for _, s := range status.Stages {
+		if s.Stage == stage {
+			return s.State == "serving" && len(s.Others) == 0
+		}
+	}
+	return false
+}
+
 // attack has a stage make all attempts.
 func (r *run) attack(t *testing.T, stage string) got {
 	t.Helper()
@@ -339,7 +355,8 @@ func (r *run) hog(t *testing.T, stage string, got got) {
 	} else {
 		got[hogging] = r.responds(t)
 	}
-	eventually(t, stage+" is started again", func() bool { return r.pid(t, stage) != 0 })
+	// The host may have begun to swap it for its memory before: the process that serves goes once more then.
+	eventually(t, stage+" is started again, and no other process comes or goes", func() bool { return r.settled(t, stage) })
 }
 
 // spawn has a stage start many processes, and ends the stage.
