@@ -43,10 +43,11 @@ func endFirst(pid int, trusted bool) error {
 	if err != nil {
 		return err
 	}
-	if score += otherScore; trusted {
-		score += trustedScore - otherScore
+	above := otherScore
+	if trusted {
+		above = trustedScore
 	}
-	err = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(min(score, maxScore))), 0)
+	err = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(min(score+above, maxScore))), 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) { // it has ended
 		return nil
 	}

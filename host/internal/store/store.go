@@ -140,8 +140,11 @@ func (s *Store) openEmbedded(ctx context.Context, o Options) error {
 		}
 		return fmt.Errorf("start embedded etcd in %s: %w", dir, err)
 	}
+	if err := expect(o.Dir); err != nil {
+		return errors.Join(err, e.close(ctx))
+	}
 	s.embedded = e
-	return expect(o.Dir)
+	return nil
 }
 
 // Flags returns the flags of kube-apiserver, by name without dashes, with which it

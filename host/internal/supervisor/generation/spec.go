@@ -84,7 +84,7 @@ func (s Spec) Clone() Spec {
 // EmulatedVersion is the flag by which a stage serves as an older release of Kubernetes.
 const EmulatedVersion = "emulated-version"
 
-// Emulates is the minor release as which the stage serves, empty if it is its own, or that of all stages.
+// Emulates is the minor release that the stage's flag names, which can be that of its binary; empty if it has none.
 func (s Spec) Emulates() string {
 	if values := s.Flags[EmulatedVersion]; len(values) > 0 {
 		return strings.TrimPrefix(values[0], "kube=")
