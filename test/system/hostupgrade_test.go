@@ -218,7 +218,7 @@ func TestHostUpgradeThatFails(t *testing.T) {
 	if out, err := c.Command(t.Context(), "swap", "extensions", "--probation", "10m"); err != nil {
 		t.Fatal(out, err)
 	}
-	if out, err := c.Command(t.Context(), "upgrade"); err == nil || !strings.Contains(err.Error(), "a swap is on probation") {
+	if out, err := c.Command(t.Context(), "upgrade"); err == nil || !strings.Contains(err.Error(), `a swap of stage "extensions" is on probation`) {
 		t.Errorf("during a probation: %v\n%s", err, out)
 	}
 	if out, err := c.Command(t.Context(), "swap", "extensions", "--promote"); err != nil {

@@ -159,7 +159,7 @@ func TestShadow(t *testing.T) {
 
 	wants(1, "controllers that write", "shadow", "aggregator", "--binary", filepath.Join(bin, "plugins", "catena-stage-aggregator"))
 	wants(0, "on probation", "swap", "core", "--rollback-on", "health", "--probation", "1h")
-	wants(1, "a swap is on probation", "shadow", "core", "--binary", same)
+	wants(1, `a swap of stage "core" is on probation`, "shadow", "core", "--binary", same)
 }
 
 // others are the processes of core that do not serve.

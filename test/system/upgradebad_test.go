@@ -102,26 +102,40 @@ func TestUpgradeBadInput(t *testing.T) {
 	}
 	unchanged("a plan that takes longer than its time")
 
-	first := catenaCommand(t, "upgrade", "plan", "core", "--binary", slow, "--data-dir", c.DataDir())
-	var out strings.Builder
-	first.Stdout, first.Stderr = &out, &out
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the process that is tried", func() bool { return len(c.StageProcesses()) > len(before) })
-	for _, second := range [][]string{
-		{"upgrade", "plan", "core", "--binary", unlike}, {"upgrade", "plan", "extensions", "--binary", unlike},
-		{"swap", "core", "--binary", unlike}, {"upgrade", "finalize", "core"},
-	} {
-		if r := command(second...); r.code != 1 || !strings.Contains(r.stderr, "a plan of an upgrade, a swap to another binary or the start of a shadow is under way") {
-			t.Errorf("%v beside a plan: exit code %d\n%s%s", second, r.code, r.stdout, r.stderr)
+	// A process comes up slowly, and what may not be beside that is refused.
+	mayComeUp := filepath.Join(filepath.Dir(slow), comeUp)
+	comesUp := func(words string, refused [][]string, first ...string) run {
+		t.Helper()
+		done := make(chan run, 1)
+		go func() { done <- command(first...) }()
+		eventually(t, "the process that is tried", func() bool { return len(c.StageProcesses()) > len(before) })
+		for _, second := range refused {
+			if r := command(second...); r.code != 1 || !strings.Contains(r.stderr, words+" is under way: try again") {
+				t.Errorf("%v beside %v: exit code %d\n%s%s", second, first, r.code, r.stdout, r.stderr)
+			}
 		}
+		if err := os.WriteFile(mayComeUp, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return <-done
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(slow), comeUp), nil, 0o644); err != nil {
-		t.Fatal(err)
+	another := [][]string{
+		{"upgrade", "plan", "core", "--binary", unlike}, {"upgrade", "plan", "extensions", "--binary", unlike},
+		{"swap", "core", "--binary", unlike}, {"upgrade", "finalize", "core"}, {"shadow", "extensions", "--binary", unlike}, {"upgrade"},
 	}
-	if err := first.Wait(); first.ProcessState.ExitCode() != 2 || !strings.Contains(out.String(), "→ "+slowRelease) {
-		t.Errorf("the first of two plans: %v\n%s", err, out.String())
+	if r := comesUp(`a plan of an upgrade of stage "core"`, another, "upgrade", "plan", "core", "--binary", slow); r.code != 2 || !strings.Contains(r.stdout, "→ "+slowRelease) {
+		t.Errorf("the first of two plans: %+v", r)
 	}
 	unchanged("two at once")
+	if err := os.Remove(mayComeUp); err != nil {
+		t.Fatal(err)
+	}
+	another = append(another, []string{"swap", "core"}, []string{"swap", "extensions"})
+	if r := comesUp(`the start of a shadow of stage "core"`, another, "shadow", "core", "--binary", slow); r.code != 0 {
+		t.Errorf("the shadow: %+v", r)
+	}
+	if r := command("shadow", "stop"); r.code == 1 {
+		t.Errorf("the end of the shadow: %+v", r)
+	}
+	unchanged("a shadow")
 }

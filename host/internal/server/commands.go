@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +46,6 @@ type commands struct {
 	upgradeHost func(context.Context, admin.HostUpgradeRequest) error
 	// serving reports whether the chain is up, so that it can be changed.
 	serving atomic.Bool
-	// upgrading is held while a plan of an upgrade is made or a shadow starts, and by a swap to another binary or release.
-	upgrading sync.Mutex
 }
 
 var _ admin.Host = (*commands)(nil)
@@ -120,46 +116,40 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 
 func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
 	cfg := c.reloader.config()
-	opts := supervisor.SwapOptions{Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Canary: req.Canary, Allow: req.Allow}
-	if err := c.stages.UnderCanary(); err != nil {
-		return nil, err
+	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
+		Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Canary: req.Canary, Allow: req.Allow,
+		Other:  req.Binary != "" || req.Emulate || req.Finalize,
+		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
+	})
+}
+
+// swapped makes of what a stage is made from what a swap makes of it.
+func (c *commands) swapped(cfg *config.Config, req admin.SwapRequest, spec *supervisor.Spec) error {
+	if req.Binary == "" && spec.Attach != "" {
+		return nil // there is no file, and the swap is refused
 	}
-	all := c.stages.Specs()
-	i := slices.IndexFunc(all, func(spec supervisor.Spec) bool { return spec.Name == req.Stage })
-	if i < 0 || req.Binary == "" && all[i].Attach != "" {
-		return c.stages.Swap(ctx, req.Stage, opts) // which says why not
-	}
-	if req.Binary != "" || req.Emulate || req.Finalize {
-		if !c.upgrading.TryLock() {
-			return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
-		}
-		defer c.upgrading.Unlock()
-	}
-	change, err := toBinary(cfg, req.Stage, cmp.Or(req.Binary, all[i].Binary), req.SHA256)
-	if err == nil && req.Emulate {
-		change, err = c.emulating(req.Stage, change)
-	}
-	var serving string
-	if err == nil {
-		serving, err = c.stages.Release(req.Stage)
-	}
-	if err == nil && req.Finalize {
-		change, err = finalizing(cfg, all[i], serving, change)
-	}
+	serving, err := c.stages.Release(spec.Name)
 	if err != nil {
-		c.stages.SwapRefused(req.Stage, err)
-		return nil, err
+		return err
 	}
+	emulates := supervisor.Emulates(spec.Process, serving) != ""
+	if err := toBinary(cfg, spec, cmp.Or(req.Binary, spec.Binary), req.SHA256); err != nil {
+		return err
+	}
+	switch configured := len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0; {
+	case req.Emulate:
+		minor, err := c.minor(spec.Name)
+		emulate(spec, minor)
+		return err
+	case req.Finalize && configured:
+		return fmt.Errorf("stages.%s.apiserver.%s is set: remove it and run catena reload", spec.Name, supervisor.EmulatedVersion)
+	case req.Finalize && !emulates:
+		return fmt.Errorf("stage %q serves as its own release: there is nothing to finalize", spec.Name)
 	// Where what is emulated is the release that serves, nothing is: another binary would emulate it unasked.
-	if req.Binary != "" && !req.Emulate && supervisor.Emulates(all[i].Process, serving) == "" && len(cfg.Stages[req.Stage].APIServer[supervisor.EmulatedVersion]) == 0 {
-		change = asItself(change)
+	case req.Finalize, req.Binary != "" && !emulates && !configured:
+		emulate(spec, "")
 	}
-	opts.Change = func(spec *supervisor.Spec) {
-		if req.Binary != "" || spec.Binary == all[i].Binary { // which it is not if a rollback has just brought back another
-			change(spec)
-		}
-	}
-	return c.stages.Swap(ctx, req.Stage, opts)
+	return nil
 }
 
 // Conclude ends the probation or the canary of a swap.
@@ -170,14 +160,15 @@ func (c *commands) Conclude(_ context.Context, req admin.ConcludeRequest) error 
 	return c.stages.Conclude(req.Stage, req.Keep)
 }
 
-// toBinary returns what makes a stage one of the binary at path, which has been checked.
-func toBinary(cfg *config.Config, stage, path, sha256 string) (func(*supervisor.Spec), error) {
+// toBinary makes a stage one of the binary at path, which has been checked.
+func toBinary(cfg *config.Config, spec *supervisor.Spec, path, sha256 string) error {
 	b, err := process.Check(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	digest, err := swapDigest(cfg, stage, b.Path, sha256)
-	return func(spec *supervisor.Spec) { spec.Binary, spec.Digest = b.Path, digest }, err
+	spec.Binary = b.Path
+	spec.Digest, err = swapDigest(cfg, spec.Name, b.Path, sha256)
+	return err
 }
 
 // swapDigest returns the digest of the binary that a stage is to be swapped to. That of a locked

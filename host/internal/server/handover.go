@@ -16,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 const (
@@ -34,22 +35,16 @@ var errNotReady = fmt.Errorf("the server was not ready %s after it had taken ove
 
 // upgradeHost ends the run so that another program goes on in this process. An error leaves all as it is.
 func (r *run) upgradeHost(ctx context.Context, req admin.HostUpgradeRequest) error {
-	c := r.commands
-	if !c.serving.Load() || !r.front.WasReady() {
+	if !r.commands.serving.Load() || !r.front.WasReady() {
 		return admin.ErrStarting
 	}
-	if !c.upgrading.TryLock() {
-		return errUpgrading
-	}
-	release, err := r.stages.Hold()
+	end, err := r.stages.Begin(ctx, supervisor.UpgradeHost, "")
 	if err != nil {
-		c.upgrading.Unlock()
 		return err
 	}
 	h, err := r.prepareHandover(ctx, req)
 	if err != nil {
-		release()
-		c.upgrading.Unlock()
+		end()
 		return err
 	}
 	r.logs.host.Info("the host hands over to another program", "binary", h.Program, "by", h.By)

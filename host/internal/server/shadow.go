@@ -34,8 +34,6 @@ type shadows struct {
 	admit func(guard.Peer) error
 
 	mu sync.Mutex
-	// starting is the stage whose process is being brought up; empty if there is none.
-	starting string
 	// latest is the comparison under way, or the one that was under way last; nil if there was none.
 	latest *shadow.Shadow
 	// running are processes that have not been ended.
@@ -48,25 +46,6 @@ var (
 	errRemoved  = errors.New("the stage was removed from the chain")
 	errShutdown = errors.New("the server is shutting down")
 )
-
-// begin keeps others from beginning until done is called.
-func (s *shadows) begin(stage string) (done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.starting != "":
-		return nil, fmt.Errorf("stage %q: a shadow of stage %q is starting", stage, s.starting)
-	case s.latest != nil && s.latest.Summary() != nil:
-		now := s.latest.Summary()
-		return nil, fmt.Errorf("stage %q: stage %q is shadowed by %s until %s: catena shadow stop ends that", stage, now.Stage, now.Binary, now.Until.Format(time.RFC3339))
-	}
-	s.starting = stage
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.starting = ""
-	}, nil
-}
 
 // end ends the comparison of a stage, or of any if it is empty, and returns at once.
 func (s *shadows) end(stage string, why error) {
@@ -99,27 +78,20 @@ func (c *commands) Shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 	if !c.serving.Load() {
 		return nil, admin.ErrStarting
 	}
-	done, err := c.shadows.begin(req.Stage)
+	end, err := c.stages.Begin(ctx, supervisor.StartShadow, req.Stage)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	if !c.upgrading.TryLock() {
-		return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
+	defer end()
+	if now := c.shadows.summary(); now != nil {
+		return nil, fmt.Errorf("stage %q: stage %q is shadowed by %s until %s: catena shadow stop ends that", req.Stage, now.Stage, now.Binary, now.Until.Format(time.RFC3339))
 	}
-	defer c.upgrading.Unlock()
-	if err := c.stages.Busy(req.Stage); err != nil {
-		return nil, err
-	}
+	c.shadows.running.Wait() // the process of the one before ends
 	return c.shadow(ctx, req)
 }
 
 func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
 	cfg := c.reloader.config()
-	change, err := toBinary(cfg, req.Stage, req.Binary, req.SHA256)
-	if err != nil {
-		return nil, err
-	}
 	if len(c.flagOf(cfg, req.Stage, "etcd-servers-overrides")) > 0 {
 		return nil, fmt.Errorf("stage %q: apiserver.etcd-servers-overrides is set: a process that can only read the store has no way to these servers", req.Stage)
 	}
@@ -127,9 +99,10 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 	if err != nil {
 		return nil, fmt.Errorf("store for the shadow of stage %q: %w", req.Stage, err)
 	}
-	trial, err := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) {
-		change(spec)
+	trial, err := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
+		err := toBinary(cfg, spec, req.Binary, req.SHA256)
 		readOnly(spec, c.shadows.socket)
+		return err
 	})
 	if err == nil {
 		err = startInformers(ctx, trial)

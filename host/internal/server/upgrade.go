@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/catena-dev/catena/host/internal/admin"
-	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -24,28 +23,20 @@ func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upg
 	if !c.serving.Load() {
 		return nil, admin.ErrStarting
 	}
-	if err := c.stages.UnderCanary(); err != nil {
-		return nil, err
-	}
-	if !c.upgrading.TryLock() {
-		return nil, fmt.Errorf("stage %q: %w", req.Stage, errUpgrading)
-	}
-	defer c.upgrading.Unlock()
-	cfg := c.reloader.config()
-	change, err := toBinary(cfg, req.Stage, req.Binary, req.SHA256)
+	end, err := c.stages.Begin(ctx, supervisor.PlanUpgrade, req.Stage)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	emulated := ""
-	if req.Emulate {
-		if change, err = c.emulating(req.Stage, change); err != nil {
-			return nil, err
+	trial, failure := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
+		err := toBinary(c.reloader.config(), spec, req.Binary, req.SHA256)
+		if err == nil && req.Emulate {
+			emulated, err = c.minor(req.Stage)
+			emulate(spec, emulated)
 		}
-		if emulated, err = c.minor(req.Stage); err != nil {
-			return nil, err
-		}
-	}
-	trial, failure := c.stages.Try(ctx, req.Stage, change)
+		return err
+	})
 	if trial == nil {
 		return nil, failure
 	}
@@ -64,9 +55,6 @@ func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upg
 	}
 	return upgrade.Make(ctx, in)
 }
-
-// errUpgrading is why there is no plan, or no swap to another binary. It could be had a moment later.
-var errUpgrading = fmt.Errorf("a plan of an upgrade, a swap to another binary or the start of a shadow is under way: %w", supervisor.ErrBusy)
 
 // admit returns why a stage cannot go to another minor release of Kubernetes: something is in the way, and is not allowed. No objects are
 // compared: how they differ does not keep a stage from another release.
@@ -115,38 +103,15 @@ func (c *commands) minor(stage string) (string, error) {
 	return "", fmt.Errorf("stage %q serves no release of Kubernetes that another could serve as", stage)
 }
 
-// emulating returns a change after which the stage serves as the release that it serves now.
-func (c *commands) emulating(stage string, change func(*supervisor.Spec)) (func(*supervisor.Spec), error) {
-	minor, err := c.minor(stage)
-	return func(spec *supervisor.Spec) {
-		change(spec)
-		flags := maps.Clone(spec.Flags)
-		if flags == nil {
-			flags = map[string][]string{}
-		}
+// emulate makes a stage serve as a minor release, or as its own if that is empty.
+func emulate(spec *supervisor.Spec, minor string) {
+	flags := map[string][]string{}
+	maps.Copy(flags, spec.Flags)
+	delete(flags, supervisor.EmulatedVersion)
+	if minor != "" {
 		flags[supervisor.EmulatedVersion] = []string{"kube=" + minor}
-		spec.Flags = flags
-	}, err
-}
-
-// finalizing returns a change after which the stage, which serves a release, serves as that.
-func finalizing(cfg *config.Config, spec supervisor.Spec, release string, change func(*supervisor.Spec)) (func(*supervisor.Spec), error) {
-	switch {
-	case len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0:
-		return nil, fmt.Errorf("stages.%s.apiserver.%s is set: remove it and run catena reload", spec.Name, supervisor.EmulatedVersion)
-	case supervisor.Emulates(spec.Process, release) == "":
-		return nil, fmt.Errorf("stage %q serves as its own release: there is nothing to finalize", spec.Name)
 	}
-	return asItself(change), nil
-}
-
-// asItself returns a change after which a stage serves as its own release.
-func asItself(change func(*supervisor.Spec)) func(*supervisor.Spec) {
-	return func(spec *supervisor.Spec) {
-		change(spec)
-		spec.Flags = maps.Clone(spec.Flags)
-		delete(spec.Flags, supervisor.EmulatedVersion)
-	}
+	spec.Flags = flags
 }
 
 func (c *commands) clients(group, version, resource string) []upgrade.Client {

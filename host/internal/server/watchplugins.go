@@ -47,16 +47,16 @@ func (p *pluginWatcher) unused(f pluginwatch.File, err error) {
 // swap starts a stage from its new binary.
 func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest string) error {
 	cfg := p.reloader.config()
-	b, err := process.Check(f.Path)
-	if err == nil && cfg.NeedsLock(f.Stage) {
-		err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
-	}
-	if err != nil {
-		p.stages.SwapRefused(f.Stage, err)
-		return err
-	}
-	_, err = p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) {
+	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) error {
+		b, err := process.Check(f.Path)
+		if err == nil && cfg.NeedsLock(f.Stage) {
+			err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
+		}
+		if err != nil {
+			return err
+		}
 		spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[f.Stage].Sha256
+		return nil
 	}})
 	return err
 }

@@ -25,14 +25,11 @@ type Applied struct {
 // stage, leaves everything as it was. Apply waits for a change that is under way, and ends
 // the probation of an earlier one.
 func (s *Supervisor) Apply(ctx context.Context, specs []Spec) (Applied, error) {
-	if !s.begin() {
-		return Applied{}, errStopping
+	end, err := s.Begin(ctx, applyChain, "")
+	if err != nil {
+		return Applied{}, fmt.Errorf("nothing has changed: %w", err)
 	}
-	defer s.running.Done()
-	if err := acquire(ctx, s.changing); err != nil {
-		return Applied{}, fmt.Errorf("nothing has changed: another change of the chain is under way: %w", err)
-	}
-	defer s.changing.Release(1)
+	defer end()
 	c, err := s.change(ctx, request{specs: specs})
 	if err != nil {
 		return Applied{}, fmt.Errorf("nothing has changed: %w", err)
@@ -53,8 +50,11 @@ func (c *change) applied() Applied {
 
 // SwapOptions say how a stage is swapped.
 type SwapOptions struct {
-	// Change gets what the stage is made from, to change it; nil changes nothing.
-	Change func(*Spec)
+	// Change gets what the stage is made from, to change it; nil changes nothing. An error refuses the swap. It is called again if
+	// the stage has meanwhile got its old generation back.
+	Change func(*Spec) error
+	// Other says that the stage becomes one of another binary or release: nobody compares such a process with the one that serves meanwhile.
+	Other bool
 	// Rollback says when the old generation gets its place back. It takes the place of
 	// that of the Spec if it is not zero.
 	Rollback Rollback
@@ -94,24 +94,19 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	if !s.begin() {
-		return nil, errStopping
+	operation := swapStage
+	if opts.Other {
+		operation = swapOther
 	}
-	defer s.running.Done()
-	if !s.changing.TryAcquire(1) {
-		return nil, fmt.Errorf("stage %q: %w", name, ErrBusy)
-	}
-	defer s.changing.Release(1)
-	if err := s.UnderCanary(); err != nil {
+	end, err := s.Begin(ctx, operation, name)
+	if err != nil {
 		return nil, err
 	}
-	s.endProbation(anotherChange)
-	specs := s.Specs()
-	for i := range specs {
-		if specs[i].Name == name && opts.Change != nil {
-			specs[i].Process = specs[i].Process.Clone()
-			opts.Change(&specs[i])
-		}
+	defer end()
+	specs, err := s.changed(name, opts.Change)
+	if err != nil {
+		s.swapRefused(name, err)
+		return nil, err
 	}
 	r := request{specs: specs, swap: name, canary: opts.Canary, allow: opts.Allow}
 	if opts.Canary != nil {
@@ -125,6 +120,23 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 		return nil, fmt.Errorf("stage %q goes on with its old generation: %w", name, err)
 	}
 	return c.swapped(), nil
+}
+
+// changed returns what the stages are to be made from. There is no probation any more then that could make them another.
+func (s *Supervisor) changed(name string, change func(*Spec) error) ([]Spec, error) {
+	for {
+		p, specs := s.probation.Load(), s.Specs()
+		i := slices.IndexFunc(specs, func(spec Spec) bool { return spec.Name == name })
+		if i >= 0 && change != nil {
+			specs[i].Process = specs[i].Process.Clone()
+			if err := change(&specs[i]); err != nil {
+				return nil, err
+			}
+		}
+		if p == nil || p.accept(anotherChange) {
+			return specs, nil
+		}
+	}
 }
 
 // upstream are the stages before one that the host starts. In a canary each side has its own: what they know of a stage downstream,

@@ -63,11 +63,6 @@ func newCanaryRun(c *change, p *probation) *canaryRun {
 	return run
 }
 
-// busy is why the chain cannot be changed.
-func (r *canaryRun) busy() error {
-	return fmt.Errorf("a canary of stage %q is under way, which \"catena swap %[1]s --promote\" or \"--rollback\" ends: %w", r.stage, ErrBusy)
-}
-
 // share is that of the present step. The caller holds the lock.
 func (r *canaryRun) share() float64 { return r.plan.Shares[r.step] }
 
@@ -87,31 +82,6 @@ func (s *Supervisor) main(st *stage) *generation.Generation {
 		}
 	}
 	return st.current()
-}
-
-// UnderCanary returns an error if a canary is under way.
-func (s *Supervisor) UnderCanary() error {
-	if p := s.probation.Load(); p != nil && p.canary != nil {
-		return p.canary.busy()
-	}
-	return nil
-}
-
-// Hold lets no change of the chain begin until release is called. It returns an error if one, a probation or a canary is under way.
-func (s *Supervisor) Hold() (release func(), err error) {
-	if !s.changing.TryAcquire(1) {
-		return nil, ErrBusy
-	}
-	release = func() { s.changing.Release(1) }
-	if err := s.UnderCanary(); err != nil {
-		release()
-		return nil, err
-	}
-	if s.probation.Load() != nil {
-		release()
-		return nil, fmt.Errorf("a swap is on probation, which \"catena swap STAGE --promote\" or \"--rollback\" ends: %w", ErrBusy)
-	}
-	return release, nil
 }
 
 // EndCanary takes a canary back if one is under way.

@@ -15,9 +15,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
-// ErrBusy is why a swap is refused that could be had a moment later.
-var ErrBusy = errors.New("another swap, restart or change of the chain is under way, try again when it is over")
-
 var errAttached = errors.New("it is a process that was started by hand: end it and start another, the host attaches to that")
 
 // request is a change of the chain that is asked for.
@@ -67,7 +64,7 @@ type moved struct {
 	process Process
 }
 
-// change does what is asked for. The caller holds s.changing. An error leaves the chain as
+// change does what is asked for. The caller has begun an operation that has the chain. An error leaves the chain as
 // it was.
 func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
 	p, err := s.plan(r)
@@ -83,7 +80,7 @@ func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
 	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
 	c, err := s.newChange(ctx, p, r)
 	if err != nil {
-		s.SwapRefused(r.swap, err)
+		s.swapRefused(r.swap, err)
 		return nil, err
 	}
 	defer c.release()
@@ -109,7 +106,7 @@ func (s *Supervisor) plan(r request) (plan, error) {
 		return p, err
 	}
 	if on.canary != nil {
-		return p, on.canary.busy()
+		return p, on.busy()
 	}
 	s.endProbation(anotherChange)
 	return r.plan(s.standing())
@@ -207,7 +204,7 @@ func attached(m *member) bool { return m.spec.Attach != "" && m.stage.spec.Attac
 func (c *change) hold(ctx context.Context, st *stage) error {
 	if st.name == c.swap {
 		if !st.launching.TryAcquire(1) {
-			return fmt.Errorf("stage %q: %w", st.name, ErrBusy)
+			return fmt.Errorf("stage %q: a restart is under way: %w", st.name, ErrBusy)
 		}
 	} else if err := acquire(ctx, st.launching); err != nil {
 		return fmt.Errorf("stage %q: a restart is under way: %w", st.name, err)
@@ -427,9 +424,9 @@ func (s *Supervisor) swapEnded(st *stage, kind EventKind, from, to, reason strin
 	s.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: now, Took: took})
 }
 
-// SwapRefused takes note of a swap that was asked for and has not begun, because of what
+// swapRefused takes note of a swap that was asked for and has not begun, because of what
 // it was to swap to. One that could be had a moment later does not count.
-func (s *Supervisor) SwapRefused(name string, err error) {
+func (s *Supervisor) swapRefused(name string, err error) {
 	s.lock()
 	defer s.unlock()
 	if st, unknown := s.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {

@@ -46,7 +46,7 @@ func TestProcessThatDiesDuringAChangeThatHangs(t *testing.T) {
 					tc.change(&specs[1], file)
 					_, err = f.Apply(ctx, specs)
 				} else {
-					_, err = f.Swap(ctx, "b", SwapOptions{Change: func(s *Spec) { tc.change(s, file) }})
+					_, err = f.Swap(ctx, "b", SwapOptions{Change: changing(func(s *Spec) { tc.change(s, file) })})
 				}
 				done <- err
 			}()

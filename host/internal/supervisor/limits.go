@@ -281,16 +281,12 @@ func (l *limiter) kill(x limited, bytes int64) {
 // It does not disturb a change that is under way or on probation. The swap is final: the same
 // binary, with less memory, has nothing to prove.
 func (s *Supervisor) swapFor(x limited, reason string) bool {
-	if s.probation.Load() != nil || !s.begin() {
-		return false
-	}
-	if !s.changing.TryAcquire(1) {
-		s.running.Done()
+	end, err := s.Begin(s.background, swapForLimit, x.stage.name)
+	if err != nil {
 		return false
 	}
 	s.goFor(nil, func() {
-		defer s.running.Done()
-		defer s.changing.Release(1)
+		defer end()
 		s.lock()
 		serves := x.stage.current() == x.Generation && x.stage.state.State(x.ID()) == lifecycle.Serving
 		s.unlock()

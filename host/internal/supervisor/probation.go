@@ -216,6 +216,14 @@ func (p *probation) result() string {
 	return "on probation"
 }
 
+// busy is why an operation is refused beside it.
+func (p *probation) busy() error {
+	if p.canary != nil {
+		return fmt.Errorf("a canary of stage %q is under way, which \"catena swap %[1]s --promote\" or \"--rollback\" ends: %w", p.canary.stage, ErrBusy)
+	}
+	return fmt.Errorf("a swap of stage %q is on probation, which \"catena swap %[1]s --promote\" or \"--rollback\" ends: %w", p.moved[0].stage.name, ErrBusy)
+}
+
 // endProbation makes the latest change final, if it is on probation.
 func (s *Supervisor) endProbation(reason string) {
 	if p := s.probation.Load(); p != nil {

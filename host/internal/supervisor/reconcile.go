@@ -11,14 +11,12 @@ func (s *Supervisor) reconcile() {
 	}
 	s.goFor(nil, func() {
 		defer s.running.Done()
-		if acquire(s.background, s.changing) != nil {
-			return
+		end, err := s.Begin(s.background, reconcileChain, "")
+		if err != nil {
+			return // beside a canary: it is done when that ends
 		}
-		defer s.changing.Release(1)
+		defer end()
 		if len(s.outdated()) > 0 {
-			if s.UnderCanary() != nil {
-				return // it is done when that ends
-			}
 			s.endProbation(anotherChange)
 		}
 		names := s.outdated()

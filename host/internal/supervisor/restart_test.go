@@ -83,7 +83,7 @@ func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
 	})
 	// What keeps crashing can be swapped for what does not.
 	self, _ := os.Executable()
-	if _, err := f.swap(t, "b", SwapOptions{Change: func(s *Spec) { s.Binary = self }}); err != nil {
+	if _, err := f.swap(t, "b", SwapOptions{Change: changing(func(s *Spec) { s.Binary = self })}); err != nil {
 		t.Fatal(err)
 	}
 	if body, err := f.get("b"); err != nil || body == "" {

@@ -48,12 +48,12 @@ func TestSwapForgetsFailures(t *testing.T) {
 func TestRefusedSwap(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	f.SwapRefused("b", ErrBusy)
-	f.SwapRefused("nobody", errors.New("it is none"))
+	f.swapRefused("b", ErrBusy)
+	f.swapRefused("nobody", errors.New("it is none"))
 	if st := f.Status()[1]; st.LastSwap != nil || len(f.kinds(SwapFailed)) != 0 {
 		t.Errorf("last swap %+v", st.LastSwap)
 	}
-	f.SwapRefused("b", errors.New("it is no program"))
+	f.swapRefused("b", errors.New("it is no program"))
 	if st := f.Status()[1]; st.LastSwap == nil || st.LastSwap.Result != "failed" || st.LastSwap.Reason != "it is no program" || len(f.kinds(SwapFailed)) != 1 {
 		t.Errorf("last swap %+v", st.LastSwap)
 	}

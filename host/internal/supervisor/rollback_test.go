@@ -21,8 +21,8 @@ func (f *fixture) serves(pid int) bool {
 }
 
 // responding makes a stage respond with a status.
-func responding(code int) func(*Spec) {
-	return func(s *Spec) { s.Config = map[string]any{"log": s.Config["log"], "status": code} }
+func responding(code int) func(*Spec) error {
+	return changing(func(s *Spec) { s.Config = map[string]any{"log": s.Config["log"], "status": code} })
 }
 
 // TestSwapIsRolledBack gives a stage a generation that turns out bad in its probation.
@@ -45,7 +45,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 		},
 		"health": {
 			SwapOptions{
-				Change:   func(s *Spec) { s.Config = map[string]any{"log": s.Config["log"], "sick": sick} },
+				Change:   changing(func(s *Spec) { s.Config = map[string]any{"log": s.Config["log"], "sick": sick} }),
 				Rollback: Rollback{Health: true, Probation: time.Minute},
 			},
 			func(t *testing.T, _ *fixture) {

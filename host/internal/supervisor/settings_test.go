@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func TestSwapDuringARollback(t *testing.T) {
 	p, _, done := f.rollingBack(t)
 	swap := make(chan error, 1)
 	go func() {
-		swapped, err := f.Swap(t.Context(), "c", SwapOptions{Change: func(*Spec) { <-p.over }})
+		swapped, err := f.Swap(t.Context(), "c", SwapOptions{Change: changing(func(*Spec) { <-p.over })})
 		if err == nil && len(swapped.Also) > 0 {
 			t.Errorf("also swapped %q", swapped.Also)
 		}
@@ -82,6 +83,37 @@ func TestSwapDuringARollback(t *testing.T) {
 	}
 	if f.current("b") != p.moved[0].old || f.Specs()[1].Config["status"] != nil {
 		t.Errorf("b is made from %v", f.Specs()[1].Config)
+	}
+}
+
+// TestRollbackDuringASwap changes what there is after the rollback, and not what there was when the swap was asked for.
+func TestRollbackDuringASwap(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Rollback: Rollback{Probation: time.Minute}, Change: responding(201)}); err != nil {
+		t.Fatal(err)
+	}
+	p := f.Supervisor.probation.Load()
+	bad := errors.New("there is no such file")
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(*Spec) error { return bad }}); !errors.Is(err, bad) {
+		t.Fatal(err)
+	}
+	if f.Supervisor.probation.Load() != p {
+		t.Error("a swap that has not begun has ended the probation")
+	}
+	var seen []any
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: changing(func(s *Spec) {
+		seen = append(seen, s.Config["status"])
+		p.rollBack(hclog.Error, "it is bad")
+		s.Env["SWAPPED"] = "yes"
+	})}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []any{201, nil}; !slices.Equal(seen, want) {
+		t.Errorf("the swap was of %v, want %v", seen, want)
+	}
+	if is := f.Specs()[1]; is.Config["status"] != nil || is.Env["SWAPPED"] != "yes" {
+		t.Errorf("b is made from %+v", is)
 	}
 }
 

@@ -42,8 +42,7 @@ type Supervisor struct {
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
 
-	// changing is held by a planned change of the chain, such as a swap.
-	changing *semaphore.Weighted
+	slots    *slots // of operations
 	signals  signals
 	events   outbox
 	measured measured
@@ -74,7 +73,7 @@ var errStopping = errors.New("the server is stopping")
 // New makes the directories of the stages and starts nothing.
 func New(opts Options) (*Supervisor, error) {
 	s := &Supervisor{
-		opts: opts, log: opts.Log, changing: semaphore.NewWeighted(1), signals: newSignals(), holdTimeout: opts.HoldTimeout,
+		opts: opts, log: opts.Log, slots: newSlots(), signals: newSignals(), holdTimeout: opts.HoldTimeout,
 		stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, complete: make(chan struct{}),
 	}
 	s.background, s.cancel = context.WithCancel(context.Background())

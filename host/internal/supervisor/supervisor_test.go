@@ -180,10 +180,18 @@ func (f *fixture) current(name string) *generation.Generation {
 	return st.current()
 }
 
+// changing is a change of a Spec that cannot fail.
+func changing(change func(*Spec)) func(*Spec) error {
+	return func(s *Spec) error {
+		change(s)
+		return nil
+	}
+}
+
 // changeIsUnderWay reports whether a planned change has begun and is not over.
 func (f *fixture) changeIsUnderWay() bool {
-	if f.changing.TryAcquire(1) {
-		f.changing.Release(1)
+	if f.slots.chain.free.TryAcquire(1) {
+		f.slots.chain.free.Release(1)
 		return false
 	}
 	return true

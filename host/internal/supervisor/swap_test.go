@@ -19,9 +19,9 @@ func TestSwapThatListsOtherPathsSwapsUpstream(t *testing.T) {
 	f := ready(t, nil)
 	c := f.pid("c")
 	stop := f.clients(t, "/a", "/b", "/c")
-	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: changing(func(s *Spec) {
 		s.Config = map[string]any{"log": f.log, "paths": []string{"/more"}}
-	}})
+	})})
 	if err != nil || !slices.Equal(swapped.Also, []string{"a"}) {
 		t.Fatalf("%+v, %v", swapped, err)
 	}
@@ -121,9 +121,9 @@ func TestTwoSwapsAtOnce(t *testing.T) {
 	f := ready(t, nil)
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: changing(func(s *Spec) {
 			s.Config = map[string]any{"log": f.log, "sick": sick}
-		}})
+		})})
 		first <- err
 	}()
 	eventually(t, "the swap has begun", func() bool { return len(f.kinds(SwapBegun)) == 1 })
@@ -160,9 +160,9 @@ func TestProcessThatDiesDuringItsSwap(t *testing.T) {
 	self := f.lose("b")
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) {
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: changing(func(s *Spec) {
 			s.Binary, s.Config = self, map[string]any{"log": f.log, "sick": sick}
-		}})
+		})})
 		done <- err
 	}()
 	eventually(t, "the swap has begun", func() bool { return len(f.kinds(SwapBegun)) == 1 })
@@ -213,7 +213,7 @@ func TestSwapMovesRequestsToTheNewGeneration(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil) // nothing but the swap is noted from now on
 	old := f.pid("b")
-	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(s *Spec) { s.Env["SWAPPED"] = "yes" }})
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{Change: changing(func(s *Spec) { s.Env["SWAPPED"] = "yes" })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestFailedSwapLeavesTheOldGeneration(t *testing.T) {
 		"does not like":    func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "fail"} },
 		"ends the process": func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} },
 	} {
-		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: change})
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Change: changing(change)})
 		if err == nil || !strings.Contains(err.Error(), `stage "b" goes on with its old generation`) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}

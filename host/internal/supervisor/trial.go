@@ -19,9 +19,9 @@ type Trial struct {
 	Serving *stagev1.DescribeResponse
 }
 
-// Try brings up a trial of a stage, whose Spec change changes, up to PrepareRun. If the process describes itself and does not come
-// up, the trial is there beside the error.
-func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec)) (*Trial, error) {
+// Try brings up a trial of a stage, whose Spec change changes, up to PrepareRun, in an operation that the caller has begun. If the process describes itself
+// and does not come up, the trial is there beside the error.
+func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) error) (*Trial, error) {
 	if !s.begin() {
 		return nil, errStopping
 	}
@@ -49,7 +49,9 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec)) (
 	}
 	s.unlock()
 	tried.spec.Process = tried.spec.Process.Clone()
-	change(&tried.spec)
+	if err := change(&tried.spec); err != nil {
+		return nil, err
+	}
 	tried.launching = true
 	err := r.run(ctx)
 	if t.generation = tried.generation; t.generation == nil {
@@ -100,15 +102,3 @@ func (t *Trial) Err() error { return t.generation.Err() }
 
 // Close ends the process.
 func (t *Trial) Close() { t.supervisor.discard(t.stage, t.generation) }
-
-// Busy returns an error if the chain is being changed, or if a stage is on probation.
-func (s *Supervisor) Busy(name string) error {
-	if !s.changing.TryAcquire(1) {
-		return fmt.Errorf("stage %q: %w", name, ErrBusy)
-	}
-	s.changing.Release(1)
-	if s.probation.Load() != nil {
-		return fmt.Errorf("stage %q: a swap is on probation, try again when that is over", name)
-	}
-	return nil
-}
