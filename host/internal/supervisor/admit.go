@@ -26,9 +26,9 @@ type Move struct {
 // admit asks whether a stage may go to the process that is prepared, if both describe a release of Kubernetes.
 func (c *change) admit(ctx context.Context, m *member) error {
 	s := c.supervisor
-	s.lock()
+	now := s.lock()
 	old := m.stage.current()
-	s.unlock()
+	now.unlock()
 	if s.opts.Admit == nil || old == nil {
 		return nil
 	}
@@ -56,9 +56,9 @@ func (s *stage) cameBack(of *Supervisor, dead, g *generation.Generation) {
 		return
 	}
 	text := fmt.Sprintf("restarted from another release (%s → %s): its file was replaced", from, to)
-	of.lock()
+	now := of.lock()
 	s.otherRelease = text
-	of.unlock()
+	now.unlock()
 	s.log.Warn("stage is restarted from another release of Kubernetes: its file was replaced", "from", from, "to", to, "binary", g.Spec().Binary)
-	of.announce(Event{Kind: ReleaseChanged, Stage: s.name, From: dead.ID(), To: g.ID(), Reason: text})
+	of.events.announce(Event{Kind: ReleaseChanged, Stage: s.name, From: dead.ID(), To: g.ID(), Reason: text})
 }

@@ -88,9 +88,9 @@ type Swapped struct {
 // generation as it was. While the chain is being changed, or the stage restarted, a swap
 // is refused.
 func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
-	s.lock()
-	_, err := s.stage(name)
-	s.unlock()
+	now := s.lock()
+	_, err := now.stage(name)
+	now.unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 // changed returns what the stages are to be made from. There is no probation any more then that could make them another.
 func (s *Supervisor) changed(name string, change func(*Spec) error) ([]Spec, error) {
 	for {
-		p, specs := s.probation.Load(), s.Specs()
+		p, specs := s.onProbation(), s.Specs()
 		i := slices.IndexFunc(specs, func(spec Spec) bool { return spec.Name == name })
 		if i >= 0 && change != nil {
 			specs[i].Process = specs[i].Process.Clone()
@@ -163,7 +163,7 @@ func (c *change) swapped() *Swapped {
 		}
 		r.From, r.To, r.Version = id(m.old), m.next.ID(), m.next.Version()
 	}
-	if p := c.supervisor.probation.Load(); p != nil {
+	if p := c.supervisor.onProbation(); p != nil {
 		r.Probation = p.length
 	}
 	return r

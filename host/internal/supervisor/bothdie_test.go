@@ -14,7 +14,7 @@ func (f *fixture) onProbation(t *testing.T) *probation {
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{Rollback: Rollback{Probation: time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
-	return f.Supervisor.probation.Load()
+	return f.Supervisor.onProbation()
 }
 
 // TestBothGenerationsOfAProbationDie kills the old one while it gets its place back. What

@@ -28,7 +28,7 @@ type canaryRun struct {
 	comparisons map[string]*canary.Comparison
 	sides       map[string]side
 
-	// step is the present one, until when it lasts. The supervisor's lock guards them.
+	// step is the present one, until when it lasts. They are read and set under the lock.
 	step  int
 	until time.Time
 }
@@ -63,18 +63,17 @@ func newCanaryRun(c *change, p *probation) *canaryRun {
 	return run
 }
 
-// share is that of the present step. The caller holds the lock.
-func (r *canaryRun) share() float64 { return r.plan.Shares[r.step] }
+// share is that of the present step.
+func (r *canaryRun) share(*state) float64 { return r.plan.Shares[r.step] }
 
-// splits reports whether requests can go to the generations before, too. The caller holds the lock.
+// splits reports whether requests can go to the generations before, too.
 func (p *probation) splits() bool {
 	return p.canary != nil && !slices.ContainsFunc(p.moved, func(m moved) bool { return m.old.Err() != nil })
 }
 
 // main is the generation of a stage that most requests go to: that before while a canary has not come to all of them.
-// The caller holds the lock.
-func (s *Supervisor) main(st *stage) *generation.Generation {
-	if p := s.probation.Load(); p != nil && p.splits() && p.canary.share() < 1 {
+func (now *state) main(st *stage) *generation.Generation {
+	if p := now.probation.Load(); p != nil && p.splits() && p.canary.share(now) < 1 {
 		for _, m := range p.moved {
 			if m.stage == st {
 				return m.old
@@ -86,14 +85,14 @@ func (s *Supervisor) main(st *stage) *generation.Generation {
 
 // EndCanary takes a canary back if one is under way.
 func (s *Supervisor) EndCanary(reason string) {
-	if p := s.probation.Load(); p != nil && p.canary != nil {
+	if p := s.onProbation(); p != nil && p.canary != nil {
 		p.rollBack(hclog.Warn, reason)
 	}
 }
 
-// isBeside reports whether a generation serves beside the current one. The caller holds the lock.
-func (s *Supervisor) isBeside(g *generation.Generation) bool {
-	p := s.probation.Load()
+// isBeside reports whether a generation serves beside the current one.
+func (now *state) isBeside(g *generation.Generation) bool {
+	p := now.probation.Load()
 	return p != nil && p.canary != nil && slices.ContainsFunc(p.moved, func(m moved) bool { return m.old == g })
 }
 
@@ -111,19 +110,19 @@ func (p *probation) chainBefore(published []Published) []Published {
 }
 
 // advance begins the next step of a canary when the present one is over.
-func (p *probation) advance(now time.Time) {
+func (p *probation) advance(at time.Time) {
 	s, r := p.supervisor, p.canary
-	s.lock()
-	due := s.probation.Load() == p && r.step+1 < len(r.plan.Shares) && !now.Before(r.until)
+	now := s.lock()
+	due := now.probation.Load() == p && r.step+1 < len(r.plan.Shares) && !at.Before(r.until)
 	if due {
 		r.step++
 		r.until = r.until.Add(r.plan.For)
 		for _, c := range r.comparisons {
-			c.Begin(r.share() >= 1) // the old side gets no more
+			c.Begin(r.share(now) >= 1) // the old side gets no more
 		}
-		s.publish()
+		now.publish()
 	}
-	s.unlock()
+	now.unlock()
 	if due {
 		for _, m := range p.moved {
 			p.announceShare(m)
@@ -134,20 +133,20 @@ func (p *probation) advance(now time.Time) {
 // announceShare reports the share that a generation gets from now on.
 func (p *probation) announceShare(m moved) {
 	s, r := p.supervisor, p.canary
-	s.lock()
-	if s.probation.Load() != p { // it has ended since
-		s.unlock()
+	now := s.lock()
+	if now.probation.Load() != p { // it has ended since
+		now.unlock()
 		return
 	}
-	share, until := percent.Format(r.share()), r.until
-	s.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share+" of the requests", 0)
-	s.unlock()
+	share, until := percent.Format(r.share(now)), r.until
+	now.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share+" of the requests", 0)
+	now.unlock()
 	m.stage.log.Info("canary", "share", share, "by", r.plan.By, "from", m.old.ID(), "to", m.next.ID(), "version", m.next.Version(), "until", until.Format(time.TimeOnly))
 }
 
 // Compare counts one request that the process behind a data socket has had while a part of the requests goes to another.
 func (s *Supervisor) Compare(socket string, kind canary.Kind, o canary.Outcome) {
-	p := s.probation.Load()
+	p := s.onProbation()
 	if p == nil || p.canary == nil {
 		return
 	}

@@ -51,7 +51,7 @@ func TestCanary(t *testing.T) {
 	next := fmt.Sprint(f.pid("b"))
 	stop := f.clients(t, "/a", "/b?client=client-1", "/c")
 	moved := map[string]bool{}
-	p := f.Supervisor.probation.Load()
+	p := f.Supervisor.onProbation()
 	for step, share := range steps {
 		if step > 0 {
 			p.advance(p.canary.until.Add(-time.Nanosecond)) // not yet
@@ -187,7 +187,7 @@ func TestCanaryDoesWorse(t *testing.T) {
 				if p == nil || p.Canary == nil || p.Canary.Difference.New.Failed < 100 || p.Canary.Difference.Failed != 0 {
 					t.Errorf("%+v", p)
 				}
-				if reason := f.Supervisor.probation.Load().canary.exceeded(); reason != "" || f.pid("b") != next {
+				if reason := f.Supervisor.onProbation().canary.exceeded(); reason != "" || f.pid("b") != next {
 					t.Errorf("the canary is taken back: %s", reason)
 				}
 				return
@@ -237,13 +237,13 @@ func TestNothingChangesDuringACanary(t *testing.T) {
 // mainPID is the process whose health checks and metrics are those of b.
 func (f *fixture) mainPID(t *testing.T) int {
 	t.Helper()
-	f.lock()
-	defer f.unlock()
-	st, err := f.stage("b")
+	now := f.lock()
+	defer now.unlock()
+	st, err := now.stage("b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.main(st).PID()
+	return now.main(st).PID()
 }
 
 // TestMainDuringACanary shows whose health checks and metrics are those of the stage, until all clients have moved and when the canary is taken back.

@@ -100,7 +100,7 @@ func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
 // plan is what has to be done for a request. Unless that is nothing, there is no
 // probation any more that could change the chain which is planned from.
 func (s *Supervisor) plan(r request) (plan, error) {
-	on := s.probation.Load()
+	on := s.onProbation()
 	p, err := r.plan(s.standing())
 	if err != nil || p.empty() || on == nil {
 		return p, err
@@ -114,10 +114,10 @@ func (s *Supervisor) plan(r request) (plan, error) {
 
 // standing is the chain as a plan sees it.
 func (s *Supervisor) standing() []standing {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	var all []standing
-	for _, st := range s.chain {
+	for _, st := range now.chain {
 		now := standing{spec: st.spec}
 		if g := st.current(); g != nil {
 			now.up, now.delegates = g.Spec().Attach == "", g.Delegates()
@@ -130,14 +130,14 @@ func (s *Supervisor) standing() []standing {
 // adopt takes over from specs what needs no other process, such as a timeout.
 func (s *Supervisor) adopt(specs []Spec) {
 	var renew []*stage
-	s.lock()
+	now := s.lock()
 	for _, spec := range specs {
-		if st, err := s.stage(spec.Name); err == nil && st.adopt(spec) {
+		if st, err := now.stage(spec.Name); err == nil && st.adopt(spec) {
 			renew = append(renew, st)
 		}
 	}
-	s.publish()
-	s.unlock()
+	now.publish()
+	now.unlock()
 	for _, st := range renew {
 		s.renewStandby(st)
 	}
@@ -161,9 +161,9 @@ func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change,
 		c.members = append(c.members, m)
 	}
 	for _, name := range p.removed {
-		s.lock()
-		st, err := s.stage(name)
-		s.unlock()
+		now := s.lock()
+		st, err := now.stage(name)
+		now.unlock()
 		if err == nil {
 			err = c.hold(ctx, st)
 		}
@@ -184,20 +184,20 @@ func (c *change) find(m *member, added bool) (err error) {
 		c.added[m.stage] = true
 		return err
 	}
-	s.lock()
-	defer s.unlock()
-	if m.stage, err = s.stage(m.spec.Name); err != nil {
+	now := s.lock()
+	defer now.unlock()
+	if m.stage, err = now.stage(m.spec.Name); err != nil {
 		return err
 	}
-	if m.launching && attached(m) {
+	if m.launching && m.attached(now) {
 		return errAttached
 	}
 	return nil
 }
 
 // attached reports whether the stage is a process that was started by hand, and stays one:
-// there is none to swap it for. The caller holds the lock.
-func attached(m *member) bool { return m.spec.Attach != "" && m.stage.spec.Attach != "" }
+// there is none to swap it for.
+func (m *member) attached(*state) bool { return m.spec.Attach != "" && m.stage.spec.Attach != "" }
 
 // hold keeps a stage from being restarted. A swap does not wait for a restart, which
 // may be one of many; a change of the chain does.
@@ -245,19 +245,19 @@ func (c *change) reasonOf(st *stage) string {
 // begun reports that a swap of a stage has begun.
 func (c *change) begun(m *member, why string) {
 	s := c.supervisor
-	s.lock()
-	s.emit(Event{Kind: SwapBegun, Stage: m.stage.name, From: id(m.stage.current()), Reason: why})
-	s.unlock()
+	now := s.lock()
+	now.events.emit(Event{Kind: SwapBegun, Stage: m.stage.name, From: id(m.stage.current()), Reason: why})
+	now.unlock()
 }
 
 // cascade makes a stage part of the change that was to be left alone, if the stages
 // downstream of it list other paths, or are of another release of Kubernetes, than its process was told of.
 func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error {
 	s := c.supervisor
-	s.lock()
+	now := s.lock()
 	g := m.stage.current()
-	outdated := g != nil && !attached(m) && !g.Knows(downstream)
-	s.unlock()
+	outdated := g != nil && !m.attached(now) && !g.Knows(downstream)
+	now.unlock()
 	if !outdated {
 		return nil
 	}
@@ -289,9 +289,9 @@ func (c *change) makeReachable(prepared *member) error {
 // goes on to be tried in its new place.
 func (c *change) tolerable(m *member, err error) error {
 	s := c.supervisor
-	s.lock()
+	now := s.lock()
 	been := m.stage.current() != nil
-	s.unlock()
+	now.unlock()
 	if c.added[m.stage] || m.spec.Required || been || m.spec.Name == c.swap {
 		return err
 	}
@@ -302,13 +302,13 @@ func (c *change) tolerable(m *member, err error) error {
 // giveUp ends what was brought up.
 func (c *change) giveUp(err error) {
 	s := c.supervisor
-	s.lock()
+	now := s.lock()
 	for _, m := range c.members {
 		if m.launching {
-			s.swapEnded(m.stage, SwapFailed, id(m.stage.current()), id(m.generation), err.Error(), 0)
+			now.swapEnded(m.stage, SwapFailed, id(m.stage.current()), id(m.generation), err.Error(), 0)
 		}
 	}
-	s.unlock()
+	now.unlock()
 	c.discard()
 }
 
@@ -316,9 +316,9 @@ func (c *change) giveUp(err error) {
 // that this is on, nil if it is final. An error leaves everything as it was.
 func (c *change) move() (*probation, error) {
 	s := c.supervisor
-	s.lock()
-	defer s.unlock()
-	if s.stopping {
+	now := s.lock()
+	defer now.unlock()
+	if now.stopping {
 		return nil, errStopping
 	}
 	for _, m := range c.members {
@@ -335,7 +335,7 @@ func (c *change) move() (*probation, error) {
 			return nil, fmt.Errorf("stage %q has no process that serves, beside which a canary could", m.stage.name)
 		}
 	}
-	c.before = s.chain
+	c.before = now.chain
 	chain := make([]*stage, len(c.members))
 	for i, m := range c.members {
 		chain[i] = m.stage
@@ -351,7 +351,7 @@ func (c *change) move() (*probation, error) {
 			continue
 		}
 		c.moved = append(c.moved, moved{stage: m.stage, old: m.stage.current(), next: m.generation, process: m.stage.spec.Process})
-		if err := s.serve(m.stage, m.generation, m.stage.state.Current()); err != nil {
+		if err := now.serve(m.stage, m.generation, m.stage.state.Current()); err != nil {
 			return nil, err // cannot be: it was asked before
 		}
 		m.stage.otherRelease = ""
@@ -364,9 +364,9 @@ func (c *change) move() (*probation, error) {
 		st.state.Remove()
 		st.endStandby()
 	}
-	s.chain = chain
-	p := c.probation()
-	s.publish()
+	now.chain = chain
+	p := c.probation(now)
+	now.publish()
 	return p, nil
 }
 
@@ -378,24 +378,24 @@ func (c *change) settle(p *probation) {
 		switch {
 		case m.next == nil:
 			m.stage.log.Info("stage removed")
-			s.announce(Event{Kind: StageRemoved, Stage: m.stage.name, From: id(m.old)})
+			s.events.announce(Event{Kind: StageRemoved, Stage: m.stage.name, From: id(m.old)})
 		case p != nil && p.canary != nil:
 			p.announceShare(m)
 		case c.added[m.stage]:
 			m.stage.log.Info("stage added", "generation", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
-			s.announce(Event{Kind: StageAdded, Stage: m.stage.name, To: m.next.ID(), Took: c.ready})
+			s.events.announce(Event{Kind: StageAdded, Stage: m.stage.name, To: m.next.ID(), Took: c.ready})
 		default:
 			m.stage.log.Info("stage swapped", "from", id(m.old), "to", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
-			s.lock()
-			s.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), c.reasonOf(m.stage), c.ready)
-			s.unlock()
+			now := s.lock()
+			now.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), c.reasonOf(m.stage), c.ready)
+			now.unlock()
 		}
 		if p == nil {
 			s.renewStandby(m.stage)
 		}
 	}
 	if c.plan.reordered {
-		s.announce(Event{Kind: ChainReordered})
+		s.events.announce(Event{Kind: ChainReordered})
 	}
 	if p != nil {
 		p.begin()
@@ -414,22 +414,22 @@ func (s *Supervisor) retireOld(all []moved) {
 	}
 }
 
-// swapEnded keeps how a swap has ended, and reports it. The caller holds the lock.
-func (s *Supervisor) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
+// swapEnded keeps how a swap has ended, and reports it.
+func (now *state) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
 	result := map[EventKind]string{
 		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapAccepted: "done", CanaryStep: "canary",
 	}[kind]
-	now := time.Now()
-	st.lastSwap = &SwapResult{From: from, To: to, At: now, Result: result, Reason: reason}
-	s.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: now, Took: took})
+	at := time.Now()
+	st.lastSwap = &SwapResult{From: from, To: to, At: at, Result: result, Reason: reason}
+	now.events.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: at, Took: took})
 }
 
 // swapRefused takes note of a swap that was asked for and has not begun, because of what
 // it was to swap to. One that could be had a moment later does not count.
 func (s *Supervisor) swapRefused(name string, err error) {
-	s.lock()
-	defer s.unlock()
-	if st, unknown := s.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
-		s.swapEnded(st, SwapFailed, id(st.current()), "", err.Error(), 0)
+	now := s.lock()
+	defer now.unlock()
+	if st, unknown := now.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
+		now.swapEnded(st, SwapFailed, id(st.current()), "", err.Error(), 0)
 	}
 }

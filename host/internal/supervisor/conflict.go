@@ -68,7 +68,7 @@ func (c *change) conflict() error {
 }
 
 func (s *Supervisor) reportOf(st *stage) generation.Report {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	return st.report()
 }

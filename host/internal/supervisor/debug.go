@@ -49,9 +49,9 @@ func (s *Supervisor) DebugPage(ctx context.Context, name, id string, req *stagev
 
 // processesOf returns the processes of a stage that run, the current one first.
 func (s *Supervisor) processesOf(name string) ([]*generation.Generation, error) {
-	s.lock()
-	defer s.unlock()
-	st, err := s.stage(name)
+	now := s.lock()
+	defer now.unlock()
+	st, err := now.stage(name)
 	if err != nil {
 		return nil, err
 	}

@@ -87,9 +87,9 @@ func (f *fixture) lose(name string) string {
 
 // use makes the binary of a stage the one at the path, and returns the path before.
 func (f *fixture) use(name, path string) (before string) {
-	f.lock()
-	defer f.unlock()
-	st, err := f.stage(name)
+	now := f.lock()
+	defer now.unlock()
+	st, err := now.stage(name)
 	if err != nil {
 		panic(err)
 	}
@@ -101,8 +101,8 @@ func hangs(s *Spec, file string)    { s.Binary = file }
 func sickWith(s *Spec, file string) { s.Config = map[string]any{"log": s.Config["log"], "sick": file} }
 
 func (f *fixture) state(st *stage, g *generation.Generation) lifecycle.State {
-	f.lock()
-	defer f.unlock()
+	now := f.lock()
+	defer now.unlock()
 	return st.state.State(g.ID())
 }
 
@@ -112,9 +112,9 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 	f := ready(t, func(o *Options) { o.HoldTimeout = patience })
 	st, file := f.order()[1], filepath.Join(t.TempDir(), "file")
 	dead := f.current("b")
-	f.lock()
+	now := f.lock()
 	st.state.Retire(dead.ID()) // nothing else restarts it
-	f.unlock()
+	now.unlock()
 	suspend(t, dead.PID())
 	answer := make(chan string, 1)
 	go func() {

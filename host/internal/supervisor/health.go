@@ -16,18 +16,18 @@ type Check = lifecycle.Check
 // the stages report, for each post-start hook, whether it has returned, and, for a stage
 // that has not come up, that it has not. It is to be called when Start has returned.
 func (s *Supervisor) Checks() []Check {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	var checks []Check
-	for _, st := range s.chain {
-		checks = append(checks, s.checks(st)...)
+	for _, st := range now.chain {
+		checks = append(checks, s.checks(now, st)...)
 	}
 	return checks
 }
 
 // checks are those of one stage. One that is not trusted as the server is speaks for itself alone.
-func (s *Supervisor) checks(st *stage) []Check {
-	required, g := st.spec.Required, s.main(st)
+func (s *Supervisor) checks(now *state, st *stage) []Check {
+	required, g := st.spec.Required, now.main(st)
 	if g == nil {
 		return []Check{{
 			Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required, OfServer: true,
@@ -70,8 +70,8 @@ func (s *Supervisor) checks(st *stage) []Check {
 
 // hasComeUp returns why the stage has not come up, nil if it has.
 func (s *Supervisor) hasComeUp(st *stage) error {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	if st.current() != nil {
 		return nil
 	}
@@ -79,9 +79,9 @@ func (s *Supervisor) hasComeUp(st *stage) error {
 }
 
 func (s *Supervisor) postStartHook(st *stage, name string) error {
-	s.lock()
-	g := s.main(st)
-	s.unlock()
+	now := s.lock()
+	g := now.main(st)
+	now.unlock()
 	if g == nil {
 		return fmt.Errorf("stage %q is not running", st.name)
 	}
@@ -90,9 +90,9 @@ func (s *Supervisor) postStartHook(st *stage, name string) error {
 
 // serving returns the generation of a stage that serves, or why there is none.
 func (s *Supervisor) serving(st *stage) (*generation.Generation, error) {
-	s.lock()
-	defer s.unlock()
-	g := s.main(st)
+	now := s.lock()
+	defer now.unlock()
+	g := now.main(st)
 	if g == nil {
 		return nil, fmt.Errorf("stage %q is not running", st.name)
 	}
@@ -105,9 +105,9 @@ func (s *Supervisor) serving(st *stage) (*generation.Generation, error) {
 // GatherMetrics writes the metrics of a stage's current generation, in Prometheus' text
 // format 0.0.4. A stage that does not know of metrics has none.
 func (s *Supervisor) GatherMetrics(ctx context.Context, name string, w io.Writer) error {
-	s.lock()
-	st, err := s.stage(name)
-	s.unlock()
+	now := s.lock()
+	st, err := now.stage(name)
+	now.unlock()
 	if err != nil {
 		return err
 	}

@@ -111,10 +111,10 @@ type limited struct {
 func (s *Supervisor) limited() []limited {
 	var all []limited
 	for _, p := range s.processes() {
-		s.lock()
+		now := s.lock()
 		x := limited{live: p, limits: p.stage.spec.Limits}
 		x.serving = p.stage.current() == p.Generation && p.stage.state.State(p.ID()) == lifecycle.Serving
-		s.unlock()
+		now.unlock()
 		if (x.limits.Memory > 0 || x.limits.MemorySoft > 0) && p.Spec().Attach == "" {
 			all = append(all, x)
 		}
@@ -168,7 +168,7 @@ func (l *limiter) count(now time.Time) {
 		}
 		reached[p.Generation] = p.Reached()
 		for _, limit := range more(limits, l.reached[p.Generation], reached[p.Generation]) {
-			l.supervisor.announce(Event{Kind: LimitReached, Stage: p.stage.name, Generation: p.ID(), Limit: limit})
+			l.supervisor.events.announce(Event{Kind: LimitReached, Stage: p.stage.name, Generation: p.ID(), Limit: limit})
 		}
 	}
 	l.counted, l.reached = now, reached
@@ -193,7 +193,7 @@ func (s *Supervisor) killedAtLimit(st *stage, g *generation.Generation, err erro
 		return
 	}
 	st.log.Warn("process has reached a limit: the kernel has killed it", "generation", g.ID(), "pid", exit.PID, "limit", exit.Limit, "max", g.Spec().KernelLimits.Memory)
-	s.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: exit.Limit, Reason: exit.Why})
+	s.events.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: exit.Limit, Reason: exit.Why})
 }
 
 // near reports whether the process is close to the next of its limits.
@@ -267,7 +267,7 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 // tell reports that a process has come to a limit.
 func (l *limiter) tell(x limited, limit string, bytes, most int64, reason, then string) {
 	x.stage.log.Warn("process has reached a limit: "+then, "generation", x.ID(), "pid", x.PID(), "limit", limit, "bytes", bytes, "max", most)
-	l.supervisor.announce(Event{Kind: LimitReached, Stage: x.stage.name, Generation: x.ID(), Limit: limit, Reason: reason})
+	l.supervisor.events.announce(Event{Kind: LimitReached, Stage: x.stage.name, Generation: x.ID(), Limit: limit, Reason: reason})
 }
 
 // kill ends a process. What follows is what follows any end of a process.
@@ -287,9 +287,9 @@ func (s *Supervisor) swapFor(x limited, reason string) bool {
 	}
 	s.goFor(nil, func() {
 		defer end()
-		s.lock()
+		now := s.lock()
 		serves := x.stage.current() == x.Generation && x.stage.state.State(x.ID()) == lifecycle.Serving
-		s.unlock()
+		now.unlock()
 		if !serves {
 			return
 		}

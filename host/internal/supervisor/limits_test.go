@@ -90,9 +90,9 @@ func TestStageThatNeedsMoreThanItsSoftLimitIsSwappedOnce(t *testing.T) {
 	eventually(t, "the swap is over", func() bool { return !f.changeIsUnderWay() })
 	swapped := time.Now()
 	l := &limiter{supervisor: f.Supervisor, swaps: map[*stage]*swapPace{}}
-	f.lock()
-	st, err := f.stage("b")
-	f.unlock()
+	now := f.lock()
+	st, err := now.stage("b")
+	now.unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,9 +268,9 @@ func TestUsageOutlivesProcesses(t *testing.T) {
 	if before.Memory > 64<<20 {
 		t.Errorf("the memory of the dead process still counts: %d bytes", before.Memory)
 	}
-	f.lock()
-	defer f.unlock()
-	for _, st := range f.chain {
+	now := f.lock()
+	defer now.unlock()
+	for _, st := range now.chain {
 		if len(st.used) != 1 {
 			t.Errorf("stage %s has %d measured processes, want 1", st.name, len(st.used))
 		}

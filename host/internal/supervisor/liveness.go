@@ -51,8 +51,8 @@ func (s *Supervisor) watchdog(st *stage, g *generation.Generation) {
 // liveness returns how often a generation is to be probed now, after which silence it is
 // killed, and how it is probed; nil if it is not.
 func (s *Supervisor) liveness(st *stage, g *generation.Generation) (interval, limit time.Duration, probe func(context.Context) error) {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	limit = st.spec.LivenessTimeout
 	if limit <= 0 || st.state.Retired(g.ID()) {
 		return unprobed, 0, nil
@@ -67,7 +67,7 @@ func (s *Supervisor) liveness(st *stage, g *generation.Generation) (interval, li
 }
 
 func (s *Supervisor) retired(st *stage, g *generation.Generation) bool {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	return st.state.Retired(g.ID())
 }

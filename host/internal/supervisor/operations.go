@@ -142,7 +142,7 @@ func (s *Supervisor) Begin(ctx context.Context, o Operation, stage string) (end 
 	err = s.slots.take(ctx, o, name)
 	if err == nil {
 		// Without the slot of the chain there is no new one.
-		if p := s.probation.Load(); o.refuses(p) {
+		if p := s.onProbation(); o.refuses(p) {
 			s.slots.leave(o)
 			err = p.busy()
 		}

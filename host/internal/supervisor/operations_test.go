@@ -39,7 +39,7 @@ func TestOperations(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					end := func() { s.probation.Store(nil) }
+					end := func() { s.locked.probation.Store(nil) }
 					begin(t, s, row.name, &end)
 					ended := make(chan error, 1)
 					go func() {
@@ -103,7 +103,7 @@ func begin(t *testing.T, s *Supervisor, name string, end *func()) {
 		p.canary = &canaryRun{stage: "b"}
 		fallthrough
 	case "probation":
-		s.probation.Store(p)
+		s.locked.probation.Store(p)
 		return
 	}
 	for o, known := range []string{"swapStage", "swapOther", "applyChain", "reconcileChain", "swapForLimit", "PlanUpgrade", "StartShadow", "UpgradeHost"} {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"sync"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/panics"
 )
@@ -9,6 +10,8 @@ import (
 // outbox passes events on one after the other, in the order in which they were added, and
 // never while a lock of the supervisor is held.
 type outbox struct {
+	// report gets what happens to stages; nil if nobody wants to know.
+	report func(Event)
 	// failed is called with the panic of what has got an event; the next one gets its event all the same.
 	failed func(error)
 
@@ -17,7 +20,24 @@ type outbox struct {
 	sending bool
 }
 
-// add adds an event. The caller calls send once it has released the lock.
+// announce reports an event at once.
+func (o *outbox) announce(e Event) {
+	o.emit(e)
+	o.send()
+}
+
+// emit reports an event at the next unlock.
+func (o *outbox) emit(e Event) {
+	if o.report == nil {
+		return
+	}
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	o.add(func() { o.report(e) })
+}
+
+// add adds what is called at the next unlock.
 func (o *outbox) add(event func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

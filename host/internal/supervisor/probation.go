@@ -48,8 +48,8 @@ type watched struct {
 }
 
 // probation begins that of a change which has just moved, and returns it; nil if none is
-// wanted, or if there would be nothing to go back to. The caller holds the lock.
-func (c *change) probation() *probation {
+// wanted, or if there would be nothing to go back to.
+func (c *change) probation(now *state) *probation {
 	s := c.supervisor
 	p := &probation{supervisor: s, before: c.before, moved: c.moved, watched: map[string]*watched{}, over: make(chan struct{})}
 	for _, m := range c.moved {
@@ -82,22 +82,22 @@ func (c *change) probation() *probation {
 	for _, m := range p.moved {
 		m.stage.state.Probe(id(m.old))
 	}
-	s.probation.Store(p)
+	now.probation.Store(p)
 	return p
 }
 
 // begin lets the time run.
 func (p *probation) begin() {
 	s := p.supervisor
-	s.lock()
-	if s.probation.Load() == p {
+	now := s.lock()
+	if now.probation.Load() == p {
 		for _, m := range p.moved {
 			if m.stage.lastSwap != nil && m.next != nil {
 				m.stage.lastSwap.Result = p.result()
 			}
 		}
 	}
-	s.unlock()
+	now.unlock()
 	s.goFor(nil, p.run)
 }
 
@@ -151,7 +151,7 @@ func (p *probation) unhealthy() error {
 // rate of errors after a swap. It costs next to nothing if there has been none. Failed
 // is a response with a status of 500 or more, or no response.
 func (s *Supervisor) Observe(socket string, failed bool) {
-	p := s.probation.Load()
+	p := s.onProbation()
 	if p == nil || p.canary != nil {
 		return
 	}
@@ -182,9 +182,9 @@ func (w *watched) count(failed bool) string {
 // Conclude ends the probation or the canary of a swap of a stage before its time: the new generation stays, or the old one
 // gets its place back.
 func (s *Supervisor) Conclude(name string, keep bool) error {
-	s.lock()
-	_, err := s.stage(name)
-	s.unlock()
+	now := s.lock()
+	_, err := now.stage(name)
+	now.unlock()
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *Supervisor) Conclude(name string, keep bool) error {
 		return errStopping
 	}
 	defer s.running.Done()
-	p := s.probation.Load()
+	p := s.onProbation()
 	if p == nil || !p.concerns(name) {
 		return fmt.Errorf("stage %q: no swap is on probation, and no canary is under way", name)
 	}
@@ -226,38 +226,38 @@ func (p *probation) busy() error {
 
 // endProbation makes the latest change final, if it is on probation.
 func (s *Supervisor) endProbation(reason string) {
-	if p := s.probation.Load(); p != nil {
+	if p := s.onProbation(); p != nil {
 		p.accept(reason)
 	}
 }
 
 // rollBack takes the latest change back, if it is on probation. It reports whether it has.
 func (s *Supervisor) rollBack(reason string) bool {
-	p := s.probation.Load()
+	p := s.onProbation()
 	return p != nil && p.rollBack(hclog.Error, reason)
 }
 
 // accept makes the change final, and reports whether it has. Reason says why that is before the time is over.
 func (p *probation) accept(reason string) bool {
 	s := p.supervisor
-	s.lock()
-	if s.probation.Load() != p {
-		s.unlock()
+	now := s.lock()
+	if now.probation.Load() != p {
+		now.unlock()
 		return false
 	}
-	p.finish()
+	p.finish(now)
 	kind, took := SwapAccepted, p.length
 	if p.canary != nil {
 		kind, took = SwapDone, p.canary.ready
-		s.publish()
+		now.publish()
 	}
 	for _, m := range p.moved {
 		m.stage.state.EndProbation()
 		if m.next != nil {
-			s.swapEnded(m.stage, kind, id(m.old), m.next.ID(), reason, took)
+			now.swapEnded(m.stage, kind, id(m.old), m.next.ID(), reason, took)
 		}
 	}
-	s.unlock()
+	now.unlock()
 	for _, m := range p.moved {
 		if m.next != nil {
 			m.stage.log.Info("probation is over, the new generation stays", "generation", m.next.ID(), "reason", reason)
@@ -271,9 +271,9 @@ func (p *probation) accept(reason string) bool {
 	return true
 }
 
-// finish ends the probation. The caller holds the lock.
-func (p *probation) finish() {
-	p.supervisor.probation.Store(nil)
+// finish ends the probation.
+func (p *probation) finish(now *state) {
+	now.probation.Store(nil)
 	close(p.over)
 }
 
@@ -282,36 +282,36 @@ func (p *probation) finish() {
 // its place back: the new ones stay then. Level is that of the log.
 func (p *probation) rollBack(level hclog.Level, reason string) bool {
 	s := p.supervisor
-	s.lock()
-	if s.probation.Load() != p || s.stopping {
-		s.unlock()
+	now := s.lock()
+	if now.probation.Load() != p || now.stopping {
+		now.unlock()
 		return false
 	}
 	for _, m := range p.moved {
 		if gone := m.old != nil && m.old.Err() != nil; gone || !m.stage.state.CanRevert() {
-			s.unlock()
+			now.unlock()
 			p.accept(fmt.Sprintf("the old generation of stage %q has ended, there is no way back", m.stage.name))
 			return false
 		}
 	}
-	p.finish()
+	p.finish(now)
 	back := make([]moved, 0, len(p.moved))
 	for _, m := range p.moved {
 		m.stage.state.Revert()
 		if m.old != nil {
 			m.stage.spec.Process = m.process
 		}
-		s.swapEnded(m.stage, SwapRolledBack, id(m.old), id(m.next), reason, 0)
+		now.swapEnded(m.stage, SwapRolledBack, id(m.old), id(m.next), reason, 0)
 		back = append(back, moved{stage: m.stage, old: m.next})
 	}
-	s.chain = p.before
-	s.publish()
-	s.unlock()
+	now.chain = p.before
+	now.publish()
+	now.unlock()
 	for _, m := range p.moved {
 		m.stage.log.Log(level, "swap rolled back", "from", id(m.next), "to", id(m.old), "reason", reason)
-		s.lock()
+		now = s.lock()
 		has := m.stage.state.HasStandby()
-		s.unlock()
+		now.unlock()
 		if !has {
 			s.renewStandby(m.stage)
 		}

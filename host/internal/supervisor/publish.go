@@ -31,27 +31,27 @@ func (p *pace) published(now time.Time, took time.Duration) {
 // publishSoon publishes what a stage has reported: at once if the latest time is long
 // enough ago, else a moment later, together with what comes meanwhile.
 func (s *Supervisor) publishSoon() {
-	s.lock()
-	defer s.unlock()
-	wait, ok := s.pace.wait(time.Now())
+	now := s.lock()
+	defer now.unlock()
+	wait, ok := now.pace.wait(time.Now())
 	switch {
 	case !ok:
 	case wait <= 0:
-		s.publishReported()
+		now.publishReported()
 	default:
 		time.AfterFunc(wait, func() {
-			s.lock()
-			defer s.unlock()
-			s.publishReported()
+			now := s.lock()
+			defer now.unlock()
+			now.publishReported()
 		})
 	}
 }
 
-// publishReported publishes what a stage has reported. The caller holds the lock.
-func (s *Supervisor) publishReported() {
+// publishReported publishes what a stage has reported.
+func (now *state) publishReported() {
 	began := time.Now()
-	if !s.stopping {
-		s.publish()
+	if !now.stopping {
+		now.publish()
 	}
-	s.pace.published(time.Now(), time.Since(began))
+	now.pace.published(time.Now(), time.Since(began))
 }

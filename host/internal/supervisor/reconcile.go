@@ -32,15 +32,15 @@ func (s *Supervisor) reconcile() {
 // outdated are the stages that have to be told of others anew; none before the server's
 // start has come to the post-start hooks.
 func (s *Supervisor) outdated() []string {
-	s.lock()
-	defer s.unlock()
-	if !s.hooksDue {
+	now := s.lock()
+	defer now.unlock()
+	if !now.hooksDue {
 		return nil
 	}
 	var names []string
-	for _, st := range s.chain {
+	for _, st := range now.chain {
 		g := st.current()
-		if g != nil && g.Spec().Attach == "" && st.state.State(g.ID()) == lifecycle.Serving && !g.Knows(s.downstream(st)) {
+		if g != nil && g.Spec().Attach == "" && st.state.State(g.ID()) == lifecycle.Serving && !g.Knows(now.downstream(st)) {
 			names = append(names, st.name)
 		}
 	}

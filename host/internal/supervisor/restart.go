@@ -30,16 +30,16 @@ func (s *Supervisor) awaitEnd(st *stage, g *generation.Generation) {
 func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duration) {
 	at, err := time.Now(), g.Err()
 	s.killedAtLimit(st, g, err)
-	s.lock()
+	now := s.lock()
 	retired := st.state.Retired(g.ID())
 	decision := st.state.Ended(g.ID(), err.Error())
-	delete(s.callers, g.Token())
-	st.usageEnded(g)
-	s.decided(st, g, decision)
+	delete(now.callers, g.Token())
+	st.usageEnded(now, g)
+	now.decided(st, g, decision)
 	if !retired && decision != lifecycle.Nothing {
 		st.failure = err.Error()
 	}
-	s.unlock()
+	now.unlock()
 	if !retired && decision != lifecycle.Nothing {
 		st.log.Error("stage has ended", "generation", g.ID(), "error", err)
 	}
@@ -52,10 +52,10 @@ func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duratio
 		if s.rollBack(fmt.Sprintf("the new generation of stage %q has ended", st.name)) {
 			return
 		}
-		s.lock()
+		now = s.lock()
 		decision = st.state.Succeed()
-		s.decided(st, g, decision)
-		s.unlock()
+		now.decided(st, g, decision)
+		now.unlock()
 	}
 	if decision == lifecycle.TakeOver {
 		if decision = s.takeOver(st, g, at); decision == lifecycle.Nothing {
@@ -76,34 +76,33 @@ func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duratio
 	}
 }
 
-// decided publishes a decision by which requests are held or refused. The caller holds the
-// lock.
-func (s *Supervisor) decided(st *stage, g *generation.Generation, d lifecycle.Decision) {
+// decided publishes a decision by which requests are held or refused.
+func (now *state) decided(st *stage, g *generation.Generation, d lifecycle.Decision) {
 	switch d {
 	case lifecycle.Restart:
-		s.publish()
-		s.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
+		now.publish()
+		now.events.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
 	case lifecycle.Refuse, lifecycle.Accept: // all requests go to the new generation, if only a share did
-		s.publish()
+		now.publish()
 	}
 }
 
 func (s *Supervisor) currentHoldTimeout() time.Duration {
-	s.lock()
-	defer s.unlock()
-	return s.holdTimeout
+	now := s.lock()
+	defer now.unlock()
+	return now.holdTimeout
 }
 
 // refuse makes the relay refuse requests for the stage of a generation that has ended
 // and has not been replaced for the given time, those that wait too.
 func (s *Supervisor) refuse(st *stage, g *generation.Generation, after time.Duration) {
-	s.lock()
+	now := s.lock()
 	refused := st.state.HoldExpired(g.ID())
 	if refused {
-		s.publish()
-		s.emit(Event{Kind: Refused, Stage: st.name, Generation: g.ID(), Took: after})
+		now.publish()
+		now.events.emit(Event{Kind: Refused, Stage: st.name, Generation: g.ID(), Took: after})
 	}
-	s.unlock()
+	now.unlock()
 	if refused {
 		g.Listener().Refuse()
 		st.log.Warn("requests for the stage are refused until it is back", "after", after)
@@ -113,30 +112,30 @@ func (s *Supervisor) refuse(st *stage, g *generation.Generation, after time.Dura
 // takeOver puts the standby in the place of a generation that has just ended. It returns
 // what has to be done if that cannot be.
 func (s *Supervisor) takeOver(st *stage, dead *generation.Generation, ended time.Time) lifecycle.Decision {
-	s.lock()
+	now := s.lock()
 	g := st.generations[st.state.Standby()]
-	s.unlock()
+	now.unlock()
 	err := s.activate(st, dead, g)
 	if err == nil {
 		took := time.Since(ended)
 		st.log.Info("standby has taken over", "from", dead.ID(), "to", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
-		s.announce(Event{Kind: TookOver, Stage: st.name, From: dead.ID(), To: g.ID(), Took: took})
+		s.events.announce(Event{Kind: TookOver, Stage: st.name, From: dead.ID(), To: g.ID(), Took: took})
 		st.cameBack(s, dead, g)
 		s.forget(st, dead)
 		return lifecycle.Nothing
 	}
 	st.log.Error("standby could not take over", "generation", id(g), "error", err)
-	s.announce(Event{Kind: StandbyFailed, Stage: st.name, To: id(g), Reason: err.Error()})
-	s.lock()
+	s.events.announce(Event{Kind: StandbyFailed, Stage: st.name, To: id(g), Reason: err.Error()})
+	now = s.lock()
 	if g != nil && st.state.Standby() == g.ID() {
 		st.state.Dismiss()
 	}
 	var decision lifecycle.Decision
 	if st.state.Waits(dead.ID()) {
 		decision = st.state.Succeed()
-		s.decided(st, dead, decision)
+		now.decided(st, dead, decision)
 	}
-	s.unlock()
+	now.unlock()
 	if g != nil {
 		s.discard(st, g)
 	}
@@ -152,13 +151,13 @@ func (s *Supervisor) activate(st *stage, dead, g *generation.Generation) error {
 	if err := g.Activate(ctx); err != nil {
 		return err
 	}
-	s.lock()
-	defer s.unlock()
-	if err := s.serve(st, g, dead.ID()); err != nil {
+	now := s.lock()
+	defer now.unlock()
+	if err := now.serve(st, g, dead.ID()); err != nil {
 		return err
 	}
 	st.restarts++
-	s.publish()
+	now.publish()
 	return nil
 }
 
@@ -168,9 +167,9 @@ func (s *Supervisor) activate(st *stage, dead, g *generation.Generation) error {
 func (s *Supervisor) restart(st *stage, dead *generation.Generation, ran time.Duration) {
 	defer func() { s.forget(st, existing(dead)...) }()
 	policy, logged := process.DefaultBackoff(), ""
-	s.lock()
+	now := s.lock()
 	attached := st.spec.Attach != ""
-	s.unlock()
+	now.unlock()
 	if attached {
 		policy.Max = time.Second // its user is at work on it
 	}
@@ -182,9 +181,9 @@ func (s *Supervisor) restart(st *stage, dead *generation.Generation, ran time.Du
 		if err == nil || s.isStopping() || !s.waits(st, dead) {
 			return
 		}
-		s.lock()
+		now = s.lock()
 		st.failure = err.Error()
-		s.unlock()
+		now.unlock()
 		if text := err.Error(); !attached || text != logged { // an attached stage may be away for hours
 			logged = text
 			st.log.Error("stage could not be restarted, trying again", "error", err)
@@ -201,15 +200,15 @@ func existing(g *generation.Generation) []*generation.Generation {
 }
 
 func (s *Supervisor) waits(st *stage, dead *generation.Generation) bool {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	return st.state.Waits(id(dead))
 }
 
 // nextDelay counts a failure and returns the delay before the next attempt.
 func (s *Supervisor) nextDelay(st *stage, policy process.Backoff, ran time.Duration) (delay time.Duration) {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	delay, st.failures = policy.Next(st.failures, ran, rand.Float64())
 	if st.state.Waits(st.state.Current()) {
 		st.nextStart = time.Now().Add(delay)
@@ -240,19 +239,19 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation.Generation) error {
 	if err != nil {
 		return err
 	}
-	s.lock()
+	now := s.lock()
 	overtaken := !st.state.Waits(id(dead))
 	if !overtaken {
-		err = s.serve(st, g, id(dead))
+		err = now.serve(st, g, id(dead))
 	}
-	hooksDue := s.hooksDue
+	hooksDue := now.hooksDue
 	if !overtaken && err == nil {
 		if dead != nil {
 			st.restarts++
 		}
-		s.publish()
+		now.publish()
 	}
-	s.unlock()
+	now.unlock()
 	if overtaken {
 		// It finishes what it has taken from the backlog of its socket.
 		s.goFor(g, func() { s.retire(st, g, overtakenByChange) })
@@ -264,7 +263,7 @@ func (s *Supervisor) tryRestart(st *stage, dead *generation.Generation) error {
 	}
 	took := time.Since(began)
 	st.log.Info("stage is back", "generation", g.ID(), "pid", g.PID(), "took", took.Round(time.Millisecond))
-	s.announce(Event{Kind: Restarted, Stage: st.name, From: id(dead), To: g.ID(), Took: took})
+	s.events.announce(Event{Kind: Restarted, Stage: st.name, From: id(dead), To: g.ID(), Took: took})
 	st.cameBack(s, dead, g)
 	if hooksDue {
 		s.goFor(g, func() { s.runHooksOrKill(st, g) })

@@ -12,8 +12,8 @@ func TestRestartsAreThoseThatCameUp(t *testing.T) {
 	self, st := f.lose("b"), f.order()[1]
 	kill(t, f.pid("b"))
 	eventually(t, "three attempts have been made", func() bool {
-		f.lock()
-		defer f.unlock()
+		now := f.lock()
+		defer now.unlock()
 		return st.failures > 3
 	})
 	if n := f.Status()[1].Restarts; n != 0 {
@@ -31,14 +31,14 @@ func TestSwapForgetsFailures(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
 	st := f.order()[1]
-	f.lock()
+	now := f.lock()
 	st.failures = 8
-	f.unlock()
+	now.unlock()
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.lock()
-	defer f.unlock()
+	now = f.lock()
+	defer now.unlock()
 	if st.failures != 0 {
 		t.Errorf("%d failures in a row count after the swap", st.failures)
 	}
@@ -63,9 +63,9 @@ func TestRefusedSwap(t *testing.T) {
 func TestSwapOfAnAttachedProcess(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	f.lock()
-	f.chain[1].spec.Attach = "/nowhere" // as if it were one
-	f.unlock()
+	now := f.lock()
+	now.chain[1].spec.Attach = "/nowhere" // as if it were one
+	now.unlock()
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); !errors.Is(err, errAttached) {
 		t.Errorf("got %v", err)
 	}

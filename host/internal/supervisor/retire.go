@@ -19,11 +19,11 @@ const (
 // finishes, its watches end over time, its pre-shutdown hooks run. The policy is the one
 // that the stage has when that begins.
 func (s *Supervisor) retire(st *stage, g *generation.Generation, why string) {
-	s.lock()
+	now := s.lock()
 	st.state.Retire(g.ID())
 	err := st.state.Advance(g.ID(), lifecycle.Draining)
 	policy := st.spec.Policy
-	s.unlock()
+	now.unlock()
 	if err != nil { // it has ended, and the requests that wait for it must not wait longer
 		s.forget(st, g)
 		return
@@ -56,10 +56,10 @@ func (s *Supervisor) stop(st *stage, g *generation.Generation, why string) {
 }
 
 func (s *Supervisor) stopWithin(st *stage, g *generation.Generation, why string, timeout time.Duration) {
-	s.lock()
+	now := s.lock()
 	retired := st.state.State(g.ID()).Ended()
 	st.state.Retire(g.ID())
-	s.unlock()
+	now.unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := g.Stop(ctx); err != nil && !retired {
@@ -70,18 +70,18 @@ func (s *Supervisor) stopWithin(st *stage, g *generation.Generation, why string,
 
 // discard ends a generation that did not come up, at once.
 func (s *Supervisor) discard(st *stage, g *generation.Generation) {
-	s.lock()
+	now := s.lock()
 	// Not retired: it has failed.
 	st.state.Ended(g.ID(), "did not come up")
-	s.unlock()
+	now.unlock()
 	g.Kill()
 	s.forget(st, g)
 }
 
 // end takes note of the end of a generation that was retired.
 func (s *Supervisor) end(st *stage, g *generation.Generation, why string) {
-	s.lock()
+	now := s.lock()
 	st.state.Ended(g.ID(), why)
-	s.unlock()
+	now.unlock()
 	s.forget(st, g)
 }

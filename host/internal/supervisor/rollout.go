@@ -52,10 +52,10 @@ type member struct {
 // rolloutOf returns a rollout in which nothing is brought up yet, of the chain as it is
 // now.
 func (s *Supervisor) rolloutOf() *rollout {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	r := &rollout{supervisor: s}
-	for _, st := range s.chain {
+	for _, st := range now.chain {
 		r.members = append(r.members, &member{rollout: r, stage: st, spec: st.spec})
 	}
 	return r
@@ -157,9 +157,9 @@ func (m *member) launch(ctx context.Context) error {
 // launch starts a process and lets it call the host.
 func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener) (*generation.Generation, error) {
 	st := m.stage
-	s.lock()
+	now := s.lock()
 	reattach := st.state.Current() != ""
-	s.unlock()
+	now.unlock()
 	g, err := generation.Launch(ctx, &st.opts, generation.Config{
 		Spec: m.spec.Process, StartTimeout: m.spec.StartTimeout, Listener: l, Standby: m.standby, Reattach: reattach, Optional: !m.spec.Required,
 		Approve: s.approval(m.spec),
@@ -167,15 +167,15 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 	if err != nil {
 		return nil, err
 	}
-	s.lock()
-	if s.stopping {
+	now = s.lock()
+	if now.stopping {
 		err = errStopping
 	} else if err = st.state.Launch(g.ID()); err == nil {
 		st.generations[g.ID()] = g
-		s.callers[g.Token()] = g
-		s.stages[st] = true
+		now.callers[g.Token()] = g
+		now.stages[st] = true
 	}
-	s.unlock()
+	now.unlock()
 	if err != nil {
 		g.Kill()
 		return nil, err
@@ -260,8 +260,8 @@ func (m *member) awaitReady(ctx context.Context) error {
 
 func (m *member) advance(next lifecycle.State) error {
 	s := m.rollout.supervisor
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	return m.stage.state.Advance(m.generation.ID(), next)
 }
 
@@ -271,22 +271,22 @@ func (m *member) report() generation.Report {
 		return m.generation.Report()
 	}
 	s := m.rollout.supervisor
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	return m.stage.report()
 }
 
 // follow takes in what a generation reports.
 func (s *Supervisor) follow(st *stage, g *generation.Generation) {
 	g.Follow(s.background, func(c generation.Change) {
-		s.lock()
-		serves := c.Report && (st.current() == g || s.isBeside(g))
-		s.unlock()
+		now := s.lock()
+		serves := c.Report && (st.current() == g || now.isBeside(g))
+		now.unlock()
 		if serves {
 			s.publishSoon()
 		}
 		for _, limit := range c.Limits {
-			s.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: limit})
+			s.events.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: limit})
 		}
 		if len(c.Sizes) > 0 && s.opts.ResourceSizes != nil {
 			s.opts.ResourceSizes(c.Sizes)

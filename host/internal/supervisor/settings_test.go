@@ -56,7 +56,7 @@ func (f *fixture) rollingBack(t *testing.T) (p *probation, specs []Spec, done fu
 	if _, err := f.Swap(t.Context(), "b", swapped); err != nil {
 		t.Fatal(err)
 	}
-	p = f.Supervisor.probation.Load()
+	p = f.Supervisor.onProbation()
 	specs = f.Specs()
 	f.gate.Lock()
 	f.running.Go(func() { p.rollBack(hclog.Error, "it is bad") })
@@ -93,12 +93,12 @@ func TestRollbackDuringASwap(t *testing.T) {
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{Rollback: Rollback{Probation: time.Minute}, Change: responding(201)}); err != nil {
 		t.Fatal(err)
 	}
-	p := f.Supervisor.probation.Load()
+	p := f.Supervisor.onProbation()
 	bad := errors.New("there is no such file")
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: func(*Spec) error { return bad }}); !errors.Is(err, bad) {
 		t.Fatal(err)
 	}
-	if f.Supervisor.probation.Load() != p {
+	if f.Supervisor.onProbation() != p {
 		t.Error("a swap that has not begun has ended the probation")
 	}
 	var seen []any

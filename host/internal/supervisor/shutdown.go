@@ -21,13 +21,13 @@ func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, timeout time.Durat
 	ctx, cancel := process.WithTimeout(ctx, timeout, "preShutdownTimeout")
 	defer cancel()
 	var hooks []lifecycle.Hook
-	s.lock()
-	for _, st := range s.chain {
+	now := s.lock()
+	for _, st := range now.chain {
 		if g := st.current(); g != nil && st.state.State(g.ID()) == lifecycle.Serving {
 			hooks = append(hooks, g.PreShutdownHooks()...)
 		}
 	}
-	s.unlock()
+	now.unlock()
 	return lifecycle.RunPreShutdown(ctx, hooks)
 }
 
@@ -39,9 +39,9 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 	s.beginStop()
 	var wg sync.WaitGroup
 	for _, p := range s.processes() {
-		s.lock()
+		now := s.lock()
 		err := p.stage.state.Advance(p.ID(), lifecycle.Draining)
-		s.unlock()
+		now.unlock()
 		if err == nil {
 			wg.Go(panics.Contain(func() { p.Drain(ctx, spread) }, s.panicked))
 		}
@@ -53,10 +53,10 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 // what would have been.
 func (s *Supervisor) beginStop() {
 	var waiting []*generation.Generation
-	s.lock()
-	s.stopping = true
-	all := maps.Clone(s.stages)
-	for _, st := range s.chain {
+	now := s.lock()
+	now.stopping = true
+	all := maps.Clone(now.stages)
+	for _, st := range now.chain {
 		all[st] = true
 	}
 	for st := range all {
@@ -66,9 +66,9 @@ func (s *Supervisor) beginStop() {
 		}
 	}
 	if len(waiting) > 0 {
-		s.publish()
+		now.publish()
 	}
-	s.unlock()
+	now.unlock()
 	for _, g := range waiting {
 		g.Listener().Refuse()
 	}
@@ -91,16 +91,16 @@ func (s *Supervisor) stopAll() {
 	for _, p := range s.processes() {
 		s.stop(p.stage, p.Generation, "the server stops")
 	}
-	s.lock()
-	stages := make([]*stage, 0, len(s.stages))
-	for st := range s.stages {
+	now := s.lock()
+	stages := make([]*stage, 0, len(now.stages))
+	for st := range now.stages {
 		stages = append(stages, st)
 	}
-	s.unlock()
+	now.unlock()
 	for _, st := range stages { // the sockets of those that had ended
-		s.lock()
+		now = s.lock()
 		current := st.current()
-		s.unlock()
+		now.unlock()
 		s.forget(st, existing(current)...)
 	}
 }
@@ -127,14 +127,14 @@ type live struct {
 // processes are the generations whose processes have not been seen to end: those of the
 // chain from head to tail, then those of stages that have left it.
 func (s *Supervisor) processes() []live {
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	place := map[*stage]int{}
-	for i, st := range s.chain {
-		place[st] = i - len(s.chain)
+	for i, st := range now.chain {
+		place[st] = i - len(now.chain)
 	}
 	var all []live
-	for st := range s.stages {
+	for st := range now.stages {
 		for _, g := range st.generations {
 			if !st.state.State(g.ID()).Ended() {
 				all = append(all, live{g, st})

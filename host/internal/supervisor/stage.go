@@ -76,7 +76,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		s.events.add(func() {
 			st.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
 		})
-		s.emit(Event{Kind: StateChanged, Stage: st.name, Generation: id, From: t.From.String(), To: t.To.String(), Reason: t.Reason, At: t.At})
+		s.events.emit(Event{Kind: StateChanged, Stage: st.name, Generation: id, From: t.From.String(), To: t.To.String(), Reason: t.Reason, At: t.At})
 	})
 	return st, nil
 }

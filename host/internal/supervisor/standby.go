@@ -17,19 +17,19 @@ var errNoStandby = errors.New("does not announce in Describe that it can stand b
 func (s *Supervisor) renewStandby(st *stage) { s.renewStandbyAfter(st, 0) }
 
 func (s *Supervisor) renewStandbyAfter(st *stage, delay time.Duration) {
-	s.lock()
+	now := s.lock()
 	old := st.generations[st.state.Dismiss()]
 	st.standbyFailure, st.standbyFailures = "", 0
-	s.keepStandby(st, delay)
-	s.unlock()
+	s.keepStandby(now, st, delay)
+	now.unlock()
 	if old != nil {
 		s.goFor(old, func() { s.stop(st, old, "another takes its place") })
 	}
 }
 
 // keepStandby sees to it that the current generation of a stage has a standby, if the stage
-// is to have one, and ends an earlier attempt. The caller holds the lock.
-func (s *Supervisor) keepStandby(st *stage, delay time.Duration) {
+// is to have one, and ends an earlier attempt.
+func (s *Supervisor) keepStandby(now *state, st *stage, delay time.Duration) {
 	st.endStandby()
 	current := st.current()
 	if !st.state.NeedsStandby() || !st.spec.Standby || st.spec.Attach != "" {
@@ -49,9 +49,9 @@ func (s *Supervisor) keepStandby(st *stage, delay time.Duration) {
 func (s *Supervisor) makeStandby(ctx context.Context, st *stage, current *generation.Generation) {
 	began := time.Now()
 	g, err := s.newStandby(ctx, st, current)
-	s.lock()
+	now := s.lock()
 	needed := ctx.Err() == nil && st.current() == current && st.state.NeedsStandby()
-	s.unlock()
+	now.unlock()
 	if err != nil {
 		if needed {
 			s.standbyFailed(st, "", time.Since(began), err)
@@ -59,7 +59,7 @@ func (s *Supervisor) makeStandby(ctx context.Context, st *stage, current *genera
 		return
 	}
 	st.log.Info("standby is ready", "generation", g.ID(), "pid", g.PID(), "took", time.Since(began).Round(time.Millisecond))
-	s.announce(Event{Kind: StandbyReady, Stage: st.name, From: current.ID(), To: g.ID(), Took: time.Since(began)})
+	s.events.announce(Event{Kind: StandbyReady, Stage: st.name, From: current.ID(), To: g.ID(), Took: time.Since(began)})
 }
 
 // newStandby brings up a standby for a generation, on its socket, to the point at which it
@@ -76,11 +76,11 @@ func (s *Supervisor) newStandby(ctx context.Context, st *stage, current *generat
 	m.launching, m.listener, m.standby, r.ready = true, current.Listener(), true, true
 	err := r.run(ctx)
 	if err == nil {
-		s.lock()
+		now := s.lock()
 		if err = ctx.Err(); err == nil {
 			err = st.state.StandBy(m.generation.ID(), current.ID())
 		}
-		s.unlock()
+		now.unlock()
 	}
 	if err != nil {
 		r.discard()
@@ -92,14 +92,14 @@ func (s *Supervisor) newStandby(ctx context.Context, st *stage, current *generat
 // standbyFailed takes note of why there is no standby, and has another brought up later.
 // Ended is the generation that has ended after the given time, if one has.
 func (s *Supervisor) standbyFailed(st *stage, ended string, ran time.Duration, err error) {
-	s.lock()
+	now := s.lock()
 	st.standbyFailure = err.Error()
 	if !errors.Is(err, errNoStandby) {
 		var delay time.Duration
 		delay, st.standbyFailures = process.DefaultBackoff().Next(st.standbyFailures, ran, 0)
-		s.keepStandby(st, delay)
+		s.keepStandby(now, st, delay)
 	}
-	s.unlock()
+	now.unlock()
 	st.log.Error("stage has no standby", "error", err)
-	s.announce(Event{Kind: StandbyFailed, Stage: st.name, To: ended, Reason: err.Error()})
+	s.events.announce(Event{Kind: StandbyFailed, Stage: st.name, To: ended, Reason: err.Error()})
 }

@@ -26,12 +26,12 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 		return nil
 	}
 	r.prepared = func(m *member) error {
-		s.lock()
-		err := s.serve(m.stage, m.generation, "")
+		now := s.lock()
+		err := now.serve(m.stage, m.generation, "")
 		if err == nil {
-			s.publish()
+			now.publish()
 		}
-		s.unlock()
+		now.unlock()
 		if err == nil {
 			up(m.stage.name, m.generation.Version(), m.generation.PID(), time.Since(began))
 		}
@@ -40,10 +40,10 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	s.lock()
-	s.started = true
-	s.publish()
-	s.unlock()
+	now := s.lock()
+	now.started = true
+	now.publish()
+	now.unlock()
 	for _, m := range r.members {
 		if m.generation == nil {
 			s.goFor(nil, func() { s.restart(m.stage, nil, 0) })
@@ -56,18 +56,18 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 
 // absent takes note of why a stage that is not required has not come up.
 func (s *Supervisor) absent(st *stage, err error) {
-	s.lock()
+	now := s.lock()
 	st.failure = err.Error()
-	s.publish()
-	s.unlock()
+	now.publish()
+	now.unlock()
 	st.log.Error("stage is not required and has not come up, trying again", "error", err)
 }
 
 // serve makes a prepared generation the one that the requests go to, in the place of the
-// one with the id instead, "" if there was none. The caller holds the lock, and publishes
+// one with the id instead, "" if there was none. The caller publishes
 // that. What a generation's process was made from is what its stage is made from now on;
 // how that is treated may have been changed since.
-func (s *Supervisor) serve(st *stage, g *generation.Generation, instead string) error {
+func (now *state) serve(st *stage, g *generation.Generation, instead string) error {
 	if err := st.state.Serve(g.ID(), instead); err != nil {
 		return err
 	}
@@ -80,13 +80,13 @@ func (s *Supervisor) serve(st *stage, g *generation.Generation, instead string) 
 // error of a hook that failed, which names the hook and its stage, unless the stage is
 // not required: that is restarted then.
 func (s *Supervisor) RunPostStartHooks(failed func(error)) {
-	s.lock()
-	s.hooksDue = true
-	s.unlock()
+	now := s.lock()
+	now.hooksDue = true
+	now.unlock()
 	for _, st := range s.order() {
-		s.lock()
+		now = s.lock()
 		g, required := st.current(), st.spec.Required
-		s.unlock()
+		now.unlock()
 		switch {
 		case g == nil:
 		case required:

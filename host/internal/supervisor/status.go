@@ -104,16 +104,16 @@ func States() []string {
 
 // Status returns where each stage stands, from head to tail.
 func (s *Supervisor) Status() []Status {
-	s.lock()
-	all := make([]Status, len(s.chain))
-	p := s.probation.Load()
-	for i, st := range s.chain {
+	now := s.lock()
+	all := make([]Status, len(now.chain))
+	p := now.probation.Load()
+	for i, st := range now.chain {
 		all[i] = st.status()
 		if p != nil {
-			all[i].Probation = p.status(st)
+			all[i].Probation = p.status(now, st)
 		}
 	}
-	s.unlock()
+	now.unlock()
 	if p != nil && p.canary != nil {
 		for i := range all {
 			if of := p.canary.comparisons[all[i].Stage]; of != nil && all[i].Probation != nil {
@@ -132,9 +132,9 @@ func (p *Probation) compared(rows []canary.Row) {
 
 // Failure returns why the latest generation of a stage that is down failed; empty if it is not down.
 func (s *Supervisor) Failure(name string) string {
-	s.lock()
-	defer s.unlock()
-	if st, err := s.stage(name); err == nil {
+	now := s.lock()
+	defer now.unlock()
+	if st, err := now.stage(name); err == nil {
 		if status := st.status(); status.State == Down {
 			return status.Failure
 		}
@@ -185,8 +185,8 @@ func (s *stage) generationStatus(g *generation.Generation) Generation {
 	return Generation{Generation: g.ID(), State: last.To.String(), PID: g.PID(), Since: last.At, Usage: s.usageOf(g)}
 }
 
-// status is that of a stage's probation, without what a canary compares; nil if it is not part of the change. The caller holds the lock.
-func (p *probation) status(st *stage) *Probation {
+// status is that of a stage's probation, without what a canary compares; nil if it is not part of the change.
+func (p *probation) status(_ *state, st *stage) *Probation {
 	for _, m := range p.moved {
 		if m.stage != st {
 			continue

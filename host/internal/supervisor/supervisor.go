@@ -4,7 +4,7 @@
 // chain and its stages while requests go on, and ends them all. It decides nothing about
 // requests.
 //
-// All state of the chain and of its stages is guarded by one lock. What may happen to a
+// All state of the chain and of its stages is guarded by one lock, which is had with the state alone. What may happen to a
 // stage, and what has to be done when a process ends, is decided by a lifecycle.Stage,
 // which is asked before each step. What takes time, such as bringing up a process, goes on
 // without the lock, and asks again when it is done. A process is a generation.Generation.
@@ -17,7 +17,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -44,28 +43,9 @@ type Supervisor struct {
 
 	slots    *slots // of operations
 	signals  signals
-	events   outbox
+	events   *outbox
 	measured measured
-	// probation is that of the latest change, nil if there is none. It is set under mu.
-	probation atomic.Pointer[probation]
-
-	// mu guards what follows, and the state of all stages. Nothing that can take long is
-	// done while it is held; Publish is called under it.
-	mu sync.Mutex
-	// chain is from head to tail. The slice is replaced, never changed.
-	chain []*stage
-	// stages are those of the chain, and others that still have a process.
-	stages      map[*stage]bool
-	callers     map[string]*generation.Generation // by token
-	pace        pace
-	holdTimeout time.Duration
-	stopping    bool
-	// started says that Start has returned, and hooksDue that the server's start has come to
-	// the post-start hooks, so that a generation which serves from now on runs its own.
-	started, hooksDue bool
-	// complete is closed when all stages know all of their paths.
-	complete   chan struct{}
-	isComplete bool
+	locked   state // see lock
 }
 
 var errStopping = errors.New("the server is stopping")
@@ -73,56 +53,34 @@ var errStopping = errors.New("the server is stopping")
 // New makes the directories of the stages and starts nothing.
 func New(opts Options) (*Supervisor, error) {
 	s := &Supervisor{
-		opts: opts, log: opts.Log, slots: newSlots(), signals: newSignals(), holdTimeout: opts.HoldTimeout,
-		stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, complete: make(chan struct{}),
+		opts: opts, log: opts.Log, slots: newSlots(), signals: newSignals(),
+		locked: state{
+			publishTo: opts.Publish, stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
+		},
 	}
 	s.background, s.cancel = context.WithCancel(context.Background())
-	s.events.failed = s.panicked
+	s.events = &outbox{report: opts.Events, failed: s.panicked}
+	s.locked.events = s.events
 	for _, spec := range opts.Chain {
 		st, err := s.newStage(spec)
 		if err != nil {
 			return nil, err
 		}
-		s.chain = append(s.chain, st)
+		s.locked.chain = append(s.locked.chain, st)
 	}
 	return s, nil
 }
 
-// lock and unlock guard the state of the chain and of all stages.
-func (s *Supervisor) lock() { s.mu.Lock() }
-
-func (s *Supervisor) unlock() {
-	s.mu.Unlock()
-	s.events.send()
-}
-
-// announce reports an event. The caller does not hold the lock.
-func (s *Supervisor) announce(e Event) {
-	s.emit(e)
-	s.events.send()
-}
-
-// emit reports an event as soon as the lock is free. The caller holds it.
-func (s *Supervisor) emit(e Event) {
-	if s.opts.Events == nil {
-		return
-	}
-	if e.At.IsZero() {
-		e.At = time.Now()
-	}
-	s.events.add(func() { s.opts.Events(e) })
-}
-
 // order returns the chain from head to tail. The slice must not be changed.
 func (s *Supervisor) order() []*stage {
-	s.lock()
-	defer s.unlock()
-	return s.chain
+	now := s.lock()
+	defer now.unlock()
+	return now.chain
 }
 
-// stage returns the stage of that name. The caller holds the lock.
-func (s *Supervisor) stage(name string) (*stage, error) {
-	for _, st := range s.chain {
+// stage returns the stage of that name.
+func (now *state) stage(name string) (*stage, error) {
+	for _, st := range now.chain {
 		if st.name == name {
 			return st, nil
 		}
@@ -132,14 +90,14 @@ func (s *Supervisor) stage(name string) (*stage, error) {
 
 // Specs returns what the stages are made from now, from head to tail.
 func (s *Supervisor) Specs() []Spec {
-	s.lock()
-	defer s.unlock()
-	return s.specs()
+	now := s.lock()
+	defer now.unlock()
+	return now.specs()
 }
 
-func (s *Supervisor) specs() []Spec {
+func (now *state) specs() []Spec {
 	var all []Spec
-	for _, st := range s.chain {
+	for _, st := range now.chain {
 		all = append(all, st.spec)
 	}
 	return all
@@ -147,38 +105,38 @@ func (s *Supervisor) specs() []Spec {
 
 // SetHoldTimeout changes how long requests wait for stages that end from now on.
 func (s *Supervisor) SetHoldTimeout(d time.Duration) {
-	s.lock()
-	defer s.unlock()
-	s.holdTimeout = d
+	now := s.lock()
+	defer now.unlock()
+	now.holdTimeout = d
 }
 
-// publish passes the chain as it is now to the relay. The caller holds the lock.
-func (s *Supervisor) publish() {
-	published := make([]Published, len(s.chain))
-	for i, st := range s.chain {
+// publish passes the chain as it is now to the relay.
+func (now *state) publish() {
+	published := make([]Published, len(now.chain))
+	for i, st := range now.chain {
 		published[i] = st.published()
 		if g := st.current(); g != nil {
 			st.wasComplete = st.wasComplete || g.Complete()
 			// The process that takes its place is incomplete at first.
-			published[i].Incomplete = s.isComplete && (st.wasComplete || st.spec.Required) && (published[i].Held || !g.Complete())
+			published[i].Incomplete = now.isComplete && (st.wasComplete || st.spec.Required) && (published[i].Held || !g.Complete())
 		}
 	}
-	if p := s.probation.Load(); p != nil && p.splits() {
-		s.opts.Publish(p.chainBefore(published), &Split{Chain: published, Share: p.canary.share(), By: p.canary.plan.By, Spread: p.canary.spread})
+	if p := now.probation.Load(); p != nil && p.splits() {
+		now.publishTo(p.chainBefore(published), &Split{Chain: published, Share: p.canary.share(now), By: p.canary.plan.By, Spread: p.canary.spread})
 	} else {
-		s.opts.Publish(published, nil)
+		now.publishTo(published, nil)
 	}
-	if s.started && !s.isComplete && s.incomplete() == "" {
-		s.isComplete = true
-		close(s.complete)
+	if now.started && !now.isComplete && now.incomplete() == "" {
+		now.isComplete = true
+		close(now.complete)
 	}
 }
 
 // Authenticate returns who calls the host with that token.
 func (s *Supervisor) Authenticate(token string) (Identity, bool) {
-	s.lock()
-	g, ok := s.callers[token]
-	s.unlock()
+	now := s.lock()
+	g, ok := now.callers[token]
+	now.unlock()
 	if !ok {
 		return Identity{}, false
 	}
@@ -187,7 +145,7 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		Stage: spec.Name, Generation: g.ID(), Socket: g.Listener().Path(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
 		ReadOnly: spec.ReadOnly,
 	}
-	if p := s.probation.Load(); p != nil && p.canary != nil {
+	if p := s.onProbation(); p != nil && p.canary != nil {
 		id.Canary = p.watched[g.Listener().Path()] != nil
 	}
 	for name, staged := range g.Staged() {
@@ -207,10 +165,10 @@ type Launched struct {
 
 // Processes returns the processes that may call the host, by process id.
 func (s *Supervisor) Processes() map[int]Launched {
-	s.lock()
-	defer s.unlock()
-	all := make(map[int]Launched, len(s.callers))
-	for _, g := range s.callers {
+	now := s.lock()
+	defer now.unlock()
+	all := make(map[int]Launched, len(now.callers))
+	for _, g := range now.callers {
 		all[g.PID()] = Launched{Stage: g.Name(), Grants: g.Spec().Grants}
 	}
 	return all
@@ -218,9 +176,9 @@ func (s *Supervisor) Processes() map[int]Launched {
 
 // servesOtherAPI reports whether a generation may serve other resources than the current one of its stage.
 func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
-	s.lock()
-	defer s.unlock()
-	st, err := s.stage(g.Name())
+	now := s.lock()
+	defer now.unlock()
+	st, err := now.stage(g.Name())
 	if err != nil || st.current() == nil {
 		return false
 	}
@@ -232,13 +190,13 @@ func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
 // Incomplete returns the name of a required stage that may have paths which it does not know
 // yet, empty if there is none: what no stage has may then appear in a moment.
 func (s *Supervisor) Incomplete() string {
-	s.lock()
-	defer s.unlock()
-	return s.incomplete()
+	now := s.lock()
+	defer now.unlock()
+	return now.incomplete()
 }
 
-func (s *Supervisor) incomplete() string {
-	for _, st := range s.chain {
+func (now *state) incomplete() string {
+	for _, st := range now.chain {
 		if g := st.current(); st.spec.Required && (g == nil || !g.Complete()) {
 			return st.name
 		}
@@ -248,22 +206,26 @@ func (s *Supervisor) incomplete() string {
 
 // Complete is closed when, after Start, all required stages of the chain know all of their paths for
 // the first time.
-func (s *Supervisor) Complete() <-chan struct{} { return s.complete }
+func (s *Supervisor) Complete() <-chan struct{} {
+	now := s.lock()
+	defer now.unlock()
+	return now.complete
+}
 
 // begin counts something that Stop has to wait for, unless it has begun.
 func (s *Supervisor) begin() bool {
-	s.lock()
-	defer s.unlock()
-	if !s.stopping {
+	now := s.lock()
+	defer now.unlock()
+	if !now.stopping {
 		s.running.Add(1)
 	}
-	return !s.stopping
+	return !now.stopping
 }
 
 func (s *Supervisor) isStopping() bool {
-	s.lock()
-	defer s.unlock()
-	return s.stopping
+	now := s.lock()
+	defer now.unlock()
+	return now.stopping
 }
 
 // goFor runs f, for which Stop waits. If it panics, that is logged, and the process that it is about, if there is one, is killed: what
@@ -288,22 +250,22 @@ func (s *Supervisor) panicked(err error) {
 // generation has. The current one of a stage in the chain stays until Stop, whether it has
 // ended or not: what it claims is its stage's.
 func (s *Supervisor) forget(st *stage, all ...*generation.Generation) {
-	s.lock()
+	now := s.lock()
 	unused := map[*generation.Generation]bool{}
-	inChain := slices.Contains(s.chain, st)
+	inChain := slices.Contains(now.chain, st)
 	for _, g := range all {
 		if st.generations[g.ID()] == nil || inChain && st.state.Current() == g.ID() && s.background.Err() == nil {
 			continue
 		}
 		delete(st.generations, g.ID())
-		delete(s.callers, g.Token())
+		delete(now.callers, g.Token())
 		st.state.Forget(g.ID())
 		unused[g] = !st.uses(g.Listener())
 	}
 	if len(st.generations) == 0 && !inChain {
-		delete(s.stages, st)
+		delete(now.stages, st)
 	}
-	s.unlock()
+	now.unlock()
 	for g, unused := range unused {
 		if !unused {
 			continue
@@ -335,12 +297,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// downstream are the latest reports of the stages downstream of one, the nearest first. The
-// caller holds the lock.
-func (s *Supervisor) downstream(of *stage) []lifecycle.Report[generation.Report] {
+// downstream are the latest reports of the stages downstream of one, the nearest first.
+func (now *state) downstream(of *stage) []lifecycle.Report[generation.Report] {
 	var reports []lifecycle.Report[generation.Report]
-	i := slices.Index(s.chain, of)
-	for _, st := range s.chain[i+1:] {
+	i := slices.Index(now.chain, of)
+	for _, st := range now.chain[i+1:] {
 		reports = append(reports, lifecycle.Report[generation.Report]{Stage: st.name, Report: st.report()})
 	}
 	return reports

@@ -171,9 +171,9 @@ func (f *fixture) pid(name string) int {
 
 // current is the generation of a stage that requests go to.
 func (f *fixture) current(name string) *generation.Generation {
-	f.lock()
-	defer f.unlock()
-	st, err := f.stage(name)
+	now := f.lock()
+	defer now.unlock()
+	st, err := now.stage(name)
 	if err != nil {
 		return nil
 	}

@@ -43,11 +43,11 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 		return nil, fmt.Errorf("stage %q: %w", name, errAttached)
 	}
 	t := &Trial{supervisor: s, stage: tried.stage}
-	s.lock()
+	now := s.lock()
 	if g := tried.stage.current(); g != nil {
 		t.Serving = g.Description()
 	}
-	s.unlock()
+	now.unlock()
 	tried.spec.Process = tried.spec.Process.Clone()
 	if err := change(&tried.spec); err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 // Release is the release of Kubernetes that the process of a stage serves; empty if there is no process, or if it is
 // none of Kubernetes' stages.
 func (s *Supervisor) Release(name string) (string, error) {
-	s.lock()
-	defer s.unlock()
-	st, err := s.stage(name)
+	now := s.lock()
+	defer now.unlock()
+	st, err := now.stage(name)
 	if err != nil {
 		return "", err
 	}

@@ -50,10 +50,10 @@ func (s *Supervisor) Usage() []StageUsage {
 	if !s.refresh() {
 		return nil
 	}
-	s.lock()
-	defer s.unlock()
-	all := make([]StageUsage, len(s.chain))
-	for i, st := range s.chain {
+	now := s.lock()
+	defer now.unlock()
+	all := make([]StageUsage, len(now.chain))
+	for i, st := range now.chain {
 		all[i] = StageUsage{Stage: st.name, CPU: st.cpu}
 		for _, u := range st.used {
 			all[i].Memory += u.Memory
@@ -98,8 +98,8 @@ func (s *Supervisor) measure() (map[int]usage.Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lock()
-	defer s.unlock()
+	now := s.lock()
+	defer now.unlock()
 	for _, p := range processes {
 		u, ok := all[p.PID()]
 		if ok && !p.stage.state.State(p.ID()).Ended() { // its time counts in usageEnded
@@ -115,9 +115,8 @@ func (s *Supervisor) measure() (map[int]usage.Usage, error) {
 	return all, nil
 }
 
-// usageEnded adds the time of a process that has ended to that of its stage. The caller
-// holds the lock.
-func (s *stage) usageEnded(g *generation.Generation) {
+// usageEnded adds the time of a process that has ended to that of its stage.
+func (s *stage) usageEnded(_ *state, g *generation.Generation) {
 	s.cpu += max(s.used[g].CPU, g.CPU())
 	delete(s.used, g)
 }
