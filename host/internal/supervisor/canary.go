@@ -9,7 +9,6 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/percent"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // canaryErrors is by how much more requests may fail on the new side of a canary for which no condition is given.
@@ -71,29 +70,11 @@ func (p *probation) splits() bool {
 	return p.canary != nil && !slices.ContainsFunc(p.moved, func(m moved) bool { return m.old.Err() != nil })
 }
 
-// main is the generation of a stage that most requests go to: that before while a canary has not come to all of them.
-func (now *state) main(st *stage) *generation.Generation {
-	if p := now.probation.Load(); p != nil && p.splits() && p.canary.share(now) < 1 {
-		for _, m := range p.moved {
-			if m.stage == st {
-				return m.old
-			}
-		}
-	}
-	return st.current()
-}
-
 // EndCanary takes a canary back if one is under way.
 func (s *Supervisor) EndCanary(reason string) {
 	if p := s.onProbation(); p != nil && p.canary != nil {
 		p.rollBack(hclog.Warn, reason)
 	}
-}
-
-// isBeside reports whether a generation serves beside the current one.
-func (now *state) isBeside(g *generation.Generation) bool {
-	p := now.probation.Load()
-	return p != nil && p.canary != nil && slices.ContainsFunc(p.moved, func(m moved) bool { return m.old == g })
 }
 
 // chainBefore is a published chain with the generations before in the place of the new ones.

@@ -414,16 +414,6 @@ func (s *Supervisor) retireOld(all []moved) {
 	}
 }
 
-// swapEnded keeps how a swap has ended, and reports it.
-func (now *state) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
-	result := map[EventKind]string{
-		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapAccepted: "done", CanaryStep: "canary",
-	}[kind]
-	at := time.Now()
-	st.lastSwap = &SwapResult{From: from, To: to, At: at, Result: result, Reason: reason}
-	now.events.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: at, Took: took})
-}
-
 // swapRefused takes note of a swap that was asked for and has not begun, because of what
 // it was to swap to. One that could be had a moment later does not count.
 func (s *Supervisor) swapRefused(name string, err error) {

@@ -46,12 +46,3 @@ func (s *Supervisor) publishSoon() {
 		})
 	}
 }
-
-// publishReported publishes what a stage has reported.
-func (now *state) publishReported() {
-	began := time.Now()
-	if !now.stopping {
-		now.publish()
-	}
-	now.pace.published(time.Now(), time.Since(began))
-}

@@ -76,17 +76,6 @@ func (s *Supervisor) ended(st *stage, g *generation.Generation, ran time.Duratio
 	}
 }
 
-// decided publishes a decision by which requests are held or refused.
-func (now *state) decided(st *stage, g *generation.Generation, d lifecycle.Decision) {
-	switch d {
-	case lifecycle.Restart:
-		now.publish()
-		now.events.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
-	case lifecycle.Refuse, lifecycle.Accept: // all requests go to the new generation, if only a share did
-		now.publish()
-	}
-}
-
 func (s *Supervisor) currentHoldTimeout() time.Duration {
 	now := s.lock()
 	defer now.unlock()

@@ -63,18 +63,6 @@ func (s *Supervisor) absent(st *stage, err error) {
 	st.log.Error("stage is not required and has not come up, trying again", "error", err)
 }
 
-// serve makes a prepared generation the one that the requests go to, in the place of the
-// one with the id instead, "" if there was none. The caller publishes
-// that. What a generation's process was made from is what its stage is made from now on;
-// how that is treated may have been changed since.
-func (now *state) serve(st *stage, g *generation.Generation, instead string) error {
-	if err := st.state.Serve(g.ID(), instead); err != nil {
-		return err
-	}
-	st.spec.Process, st.nextStart = g.Spec(), time.Time{}
-	return nil
-}
-
 // RunPostStartHooks starts the post-start hooks of all stages, all at once, and
 // returns. The contexts of the hooks end with Stop. Failed is called with the
 // error of a hook that failed, which names the hook and its stage, unless the stage is

@@ -13,7 +13,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -23,7 +22,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/catena-dev/catena/host/internal/grants"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -78,16 +76,6 @@ func (s *Supervisor) order() []*stage {
 	return now.chain
 }
 
-// stage returns the stage of that name.
-func (now *state) stage(name string) (*stage, error) {
-	for _, st := range now.chain {
-		if st.name == name {
-			return st, nil
-		}
-	}
-	return nil, fmt.Errorf("stage %q %w", name, ErrNotInChain)
-}
-
 // Specs returns what the stages are made from now, from head to tail.
 func (s *Supervisor) Specs() []Spec {
 	now := s.lock()
@@ -95,41 +83,11 @@ func (s *Supervisor) Specs() []Spec {
 	return now.specs()
 }
 
-func (now *state) specs() []Spec {
-	var all []Spec
-	for _, st := range now.chain {
-		all = append(all, st.spec)
-	}
-	return all
-}
-
 // SetHoldTimeout changes how long requests wait for stages that end from now on.
 func (s *Supervisor) SetHoldTimeout(d time.Duration) {
 	now := s.lock()
 	defer now.unlock()
 	now.holdTimeout = d
-}
-
-// publish passes the chain as it is now to the relay.
-func (now *state) publish() {
-	published := make([]Published, len(now.chain))
-	for i, st := range now.chain {
-		published[i] = st.published()
-		if g := st.current(); g != nil {
-			st.wasComplete = st.wasComplete || g.Complete()
-			// The process that takes its place is incomplete at first.
-			published[i].Incomplete = now.isComplete && (st.wasComplete || st.spec.Required) && (published[i].Held || !g.Complete())
-		}
-	}
-	if p := now.probation.Load(); p != nil && p.splits() {
-		now.publishTo(p.chainBefore(published), &Split{Chain: published, Share: p.canary.share(now), By: p.canary.plan.By, Spread: p.canary.spread})
-	} else {
-		now.publishTo(published, nil)
-	}
-	if now.started && !now.isComplete && now.incomplete() == "" {
-		now.isComplete = true
-		close(now.complete)
-	}
 }
 
 // Authenticate returns who calls the host with that token.
@@ -193,15 +151,6 @@ func (s *Supervisor) Incomplete() string {
 	now := s.lock()
 	defer now.unlock()
 	return now.incomplete()
-}
-
-func (now *state) incomplete() string {
-	for _, st := range now.chain {
-		if g := st.current(); st.spec.Required && (g == nil || !g.Complete()) {
-			return st.name
-		}
-	}
-	return ""
 }
 
 // Complete is closed when, after Start, all required stages of the chain know all of their paths for
@@ -295,14 +244,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// downstream are the latest reports of the stages downstream of one, the nearest first.
-func (now *state) downstream(of *stage) []lifecycle.Report[generation.Report] {
-	var reports []lifecycle.Report[generation.Report]
-	i := slices.Index(now.chain, of)
-	for _, st := range now.chain[i+1:] {
-		reports = append(reports, lifecycle.Report[generation.Report]{Stage: st.name, Report: st.report()})
-	}
-	return reports
 }
