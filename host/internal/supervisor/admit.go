@@ -47,7 +47,7 @@ func (c *change) admit(ctx context.Context, m *member) error {
 
 // cameBack reports a stage that has come back from a binary of another release of Kubernetes than that of the process which has ended. The file of that is
 // gone, and an outage would be worse: it is not refused, but nobody has decided it.
-func (s *stage) cameBack(of *Supervisor, dead, g *generation.Generation) {
+func (s *stage) cameBack(dead, g *generation.Generation) {
 	if dead == nil {
 		return
 	}
@@ -56,9 +56,9 @@ func (s *stage) cameBack(of *Supervisor, dead, g *generation.Generation) {
 		return
 	}
 	text := fmt.Sprintf("restarted from another release (%s → %s): its file was replaced", from, to)
-	now := of.lock()
+	now := s.of.lock()
 	s.otherRelease = text
 	now.unlock()
 	s.log.Warn("stage is restarted from another release of Kubernetes: its file was replaced", "from", from, "to", to, "binary", g.Spec().Binary)
-	of.events.announce(Event{Kind: ReleaseChanged, Stage: s.name, From: dead.ID(), To: g.ID(), Reason: text})
+	s.of.events.announce(Event{Kind: ReleaseChanged, Stage: s.name, From: dead.ID(), To: g.ID(), Reason: text})
 }

@@ -24,7 +24,7 @@ type Applied struct {
 // replaced or removed is drained in the background. Until then an error, which names the
 // stage, leaves everything as it was. Apply waits for a change that is under way, and ends
 // the probation of an earlier one.
-func (s *Supervisor) Apply(ctx context.Context, specs []Spec) (Applied, error) {
+func (s *changes) Apply(ctx context.Context, specs []Spec) (Applied, error) {
 	end, err := s.Begin(ctx, applyChain, "")
 	if err != nil {
 		return Applied{}, fmt.Errorf("nothing has changed: %w", err)
@@ -87,8 +87,8 @@ type Swapped struct {
 // and ends the old one in the background. Until the move, an error leaves the old
 // generation as it was. While the chain is being changed, or the stage restarted, a swap
 // is refused.
-func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
-	now := s.lock()
+func (s *changes) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
+	now := s.of.lock()
 	_, err := now.stage(name)
 	now.unlock()
 	if err != nil {
@@ -123,9 +123,9 @@ func (s *Supervisor) Swap(ctx context.Context, name string, opts SwapOptions) (*
 }
 
 // changed returns what the stages are to be made from. There is no probation any more then that could make them another.
-func (s *Supervisor) changed(name string, change func(*Spec) error) ([]Spec, error) {
+func (s *changes) changed(name string, change func(*Spec) error) ([]Spec, error) {
 	for {
-		p, specs := s.onProbation(), s.Specs()
+		p, specs := s.of.onProbation(), s.of.Specs()
 		i := slices.IndexFunc(specs, func(spec Spec) bool { return spec.Name == name })
 		if i >= 0 && change != nil {
 			specs[i].Process = specs[i].Process.Clone()

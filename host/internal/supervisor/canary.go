@@ -71,8 +71,8 @@ func (p *probation) splits() bool {
 }
 
 // EndCanary takes a canary back if one is under way.
-func (s *Supervisor) EndCanary(reason string) {
-	if p := s.onProbation(); p != nil && p.canary != nil {
+func (s *changes) EndCanary(reason string) {
+	if p := s.of.onProbation(); p != nil && p.canary != nil {
 		p.rollBack(hclog.Warn, reason)
 	}
 }
@@ -126,8 +126,8 @@ func (p *probation) announceShare(m moved) {
 }
 
 // Compare counts one request that the process behind a data socket has had while a part of the requests goes to another.
-func (s *Supervisor) Compare(socket string, kind canary.Kind, o canary.Outcome) {
-	p := s.onProbation()
+func (s *changes) Compare(socket string, kind canary.Kind, o canary.Outcome) {
+	p := s.of.onProbation()
 	if p == nil || p.canary == nil {
 		return
 	}

@@ -66,7 +66,7 @@ type moved struct {
 
 // change does what is asked for. The caller has begun an operation that has the chain. An error leaves the chain as
 // it was.
-func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
+func (s *changes) change(ctx context.Context, r request) (*change, error) {
 	p, err := s.plan(r)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
+	defer context.AfterFunc(s.of.background, func() { cancel(errStopping) })()
 	c, err := s.newChange(ctx, p, r)
 	if err != nil {
 		s.swapRefused(r.swap, err)
@@ -99,8 +99,8 @@ func (s *Supervisor) change(ctx context.Context, r request) (*change, error) {
 
 // plan is what has to be done for a request. Unless that is nothing, there is no
 // probation any more that could change the chain which is planned from.
-func (s *Supervisor) plan(r request) (plan, error) {
-	on := s.onProbation()
+func (s *changes) plan(r request) (plan, error) {
+	on := s.of.onProbation()
 	p, err := r.plan(s.standing())
 	if err != nil || p.empty() || on == nil {
 		return p, err
@@ -113,8 +113,8 @@ func (s *Supervisor) plan(r request) (plan, error) {
 }
 
 // standing is the chain as a plan sees it.
-func (s *Supervisor) standing() []standing {
-	now := s.lock()
+func (s *changes) standing() []standing {
+	now := s.of.lock()
 	defer now.unlock()
 	var all []standing
 	for _, st := range now.chain {
@@ -128,9 +128,9 @@ func (s *Supervisor) standing() []standing {
 }
 
 // adopt takes over from specs what needs no other process, such as a timeout.
-func (s *Supervisor) adopt(specs []Spec) {
+func (s *changes) adopt(specs []Spec) {
 	var renew []*stage
-	now := s.lock()
+	now := s.of.lock()
 	for _, spec := range specs {
 		if st, err := now.stage(spec.Name); err == nil && st.adopt(spec) {
 			renew = append(renew, st)
@@ -139,15 +139,15 @@ func (s *Supervisor) adopt(specs []Spec) {
 	now.publish()
 	now.unlock()
 	for _, st := range renew {
-		s.renewStandby(st)
+		st.renewStandby(0)
 	}
 }
 
 // newChange makes the stages that are new, and keeps all that are concerned from being
 // brought up by others.
-func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change, error) {
+func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, error) {
 	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
-	c.rollout = &rollout{supervisor: s, ready: true, outdated: c.cascade, prepared: c.makeReachable, admit: c.admit, tolerate: c.tolerable}
+	c.rollout = &rollout{supervisor: s.of, ready: true, outdated: c.cascade, prepared: c.makeReachable, admit: c.admit, tolerate: c.tolerable}
 	for _, spec := range r.specs {
 		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
 		err := c.find(m, slices.Contains(p.added, spec.Name))
@@ -161,7 +161,7 @@ func (s *Supervisor) newChange(ctx context.Context, p plan, r request) (*change,
 		c.members = append(c.members, m)
 	}
 	for _, name := range p.removed {
-		now := s.lock()
+		now := s.of.lock()
 		st, err := now.stage(name)
 		now.unlock()
 		if err == nil {
@@ -295,7 +295,7 @@ func (c *change) tolerable(m *member, err error) error {
 	if c.added[m.stage] || m.spec.Required || been || m.spec.Name == c.swap {
 		return err
 	}
-	s.absent(m.stage, err)
+	m.stage.absent(err)
 	return nil
 }
 
@@ -346,7 +346,7 @@ func (c *change) move() (*probation, error) {
 			continue
 		default:
 			if m.stage.adopt(m.spec) {
-				s.goFor(nil, func() { s.renewStandby(m.stage) })
+				s.goFor(nil, func() { m.stage.renewStandby(0) })
 			}
 			continue
 		}
@@ -391,7 +391,7 @@ func (c *change) settle(p *probation) {
 			now.unlock()
 		}
 		if p == nil {
-			s.renewStandby(m.stage)
+			m.stage.renewStandby(0)
 		}
 	}
 	if c.plan.reordered {
@@ -406,18 +406,18 @@ func (c *change) settle(p *probation) {
 }
 
 // retireOld ends in the background the generations that requests have moved away from.
-func (s *Supervisor) retireOld(all []moved) {
+func (s *changes) retireOld(all []moved) {
 	for _, m := range all {
 		if m.old != nil {
-			s.goFor(m.old, func() { s.retire(m.stage, m.old, replaced) })
+			s.of.goFor(m.old, func() { m.stage.live(m.old).retire(replaced) })
 		}
 	}
 }
 
 // swapRefused takes note of a swap that was asked for and has not begun, because of what
 // it was to swap to. One that could be had a moment later does not count.
-func (s *Supervisor) swapRefused(name string, err error) {
-	now := s.lock()
+func (s *changes) swapRefused(name string, err error) {
+	now := s.of.lock()
 	defer now.unlock()
 	if st, unknown := now.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
 		now.swapEnded(st, SwapFailed, id(st.current()), "", err.Error(), 0)

@@ -47,7 +47,7 @@ func (c *change) conflict() error {
 		}
 		before := map[claim.Claim]bool{}
 		if !c.added[m.stage] {
-			before = owned(c.supervisor.reportOf(m.stage))
+			before = owned(m.stage.reportOf())
 		}
 		for mine := range all[i] {
 			for j, other := range c.members {
@@ -67,8 +67,8 @@ func (c *change) conflict() error {
 	return errors.Join(errs...)
 }
 
-func (s *Supervisor) reportOf(st *stage) generation.Report {
-	now := s.lock()
+func (s *stage) reportOf() generation.Report {
+	now := s.of.lock()
 	defer now.unlock()
-	return st.report()
+	return s.report()
 }

@@ -124,7 +124,7 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 	eventually(t, "a request is under way", func() bool { return f.relay.Loads()[1].InFlight == 1 })
 	kill(t, dead.PID())
 	eventually(t, "its end is seen", func() bool { return f.state(st, dead) == lifecycle.Stopped })
-	g, err := f.replacement(st, dead)
+	g, err := st.replacement(dead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.running.Go(func() { f.retire(st, g, overtakenByChange) })
+	f.running.Go(func() { st.live(g).retire(overtakenByChange) })
 	eventually(t, "it ends", func() bool { return f.state(st, g) == lifecycle.Draining })
 	touch(t, file)
 	if got, want := <-answer, fmt.Sprint("200 ", g.PID(), " "); !strings.HasPrefix(got, want) {

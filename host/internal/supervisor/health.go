@@ -20,18 +20,18 @@ func (s *Supervisor) Checks() []Check {
 	defer now.unlock()
 	var checks []Check
 	for _, st := range now.chain {
-		checks = append(checks, s.checks(now, st)...)
+		checks = append(checks, st.checks(now)...)
 	}
 	return checks
 }
 
 // checks are those of one stage. One that is not trusted as the server is speaks for itself alone.
-func (s *Supervisor) checks(now *state, st *stage) []Check {
-	required, g := st.spec.Required, now.main(st)
+func (s *stage) checks(now *state) []Check {
+	required, g := s.spec.Required, now.main(s)
 	if g == nil {
 		return []Check{{
-			Name: st.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required, OfServer: true,
-			Run: func(context.Context) error { return s.hasComeUp(st) },
+			Name: s.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required, OfServer: true,
+			Run: func(context.Context) error { return s.hasComeUp() },
 		}}
 	}
 	var checks []Check
@@ -41,8 +41,8 @@ func (s *Supervisor) checks(now *state, st *stage) []Check {
 		name := "poststarthook/" + hook
 		hooks[name] = true
 		checks = append(checks, Check{
-			Name: st.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true, Required: required, OfServer: ofServer,
-			Run: func(context.Context) error { return s.postStartHook(st, hook) },
+			Name: s.name + "/" + name, Healthz: true, Livez: true, Readyz: true, Boot: true, Required: required, OfServer: ofServer,
+			Run: func(context.Context) error { return s.postStartHook(hook) },
 		})
 	}
 	for _, c := range g.HealthChecks() {
@@ -54,10 +54,10 @@ func (s *Supervisor) checks(now *state, st *stage) []Check {
 			serverCheck, group = c.GetServerCheck(), c.GetGroup()
 		}
 		checks = append(checks, Check{
-			Name: st.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(), Required: required,
+			Name: s.name + "/" + c.GetName(), Healthz: c.GetHealthz(), Livez: c.GetLivez(), Readyz: c.GetReadyz(), Required: required,
 			Boot: c.GetStartup(), OfServer: ofServer, ServerCheck: serverCheck, Group: group,
 			Run: func(ctx context.Context) error {
-				g, err := s.serving(st)
+				g, err := s.serving()
 				if err != nil {
 					return err
 				}
@@ -69,35 +69,35 @@ func (s *Supervisor) checks(now *state, st *stage) []Check {
 }
 
 // hasComeUp returns why the stage has not come up, nil if it has.
-func (s *Supervisor) hasComeUp(st *stage) error {
-	now := s.lock()
+func (s *stage) hasComeUp() error {
+	now := s.of.lock()
 	defer now.unlock()
-	if st.current() != nil {
+	if s.current() != nil {
 		return nil
 	}
-	return fmt.Errorf("stage %q has not come up: %s", st.name, st.failure)
+	return fmt.Errorf("stage %q has not come up: %s", s.name, s.failure)
 }
 
-func (s *Supervisor) postStartHook(st *stage, name string) error {
-	now := s.lock()
-	g := now.main(st)
+func (s *stage) postStartHook(name string) error {
+	now := s.of.lock()
+	g := now.main(s)
 	now.unlock()
 	if g == nil {
-		return fmt.Errorf("stage %q is not running", st.name)
+		return fmt.Errorf("stage %q is not running", s.name)
 	}
 	return g.PostStartHook(name)
 }
 
 // serving returns the generation of a stage that serves, or why there is none.
-func (s *Supervisor) serving(st *stage) (*generation.Generation, error) {
-	now := s.lock()
+func (s *stage) serving() (*generation.Generation, error) {
+	now := s.of.lock()
 	defer now.unlock()
-	g := now.main(st)
+	g := now.main(s)
 	if g == nil {
-		return nil, fmt.Errorf("stage %q is not running", st.name)
+		return nil, fmt.Errorf("stage %q is not running", s.name)
 	}
-	if state := st.state.State(g.ID()); state != lifecycle.Serving && state != lifecycle.Draining {
-		return nil, fmt.Errorf("stage %q is %s", st.name, state)
+	if state := s.state.State(g.ID()); state != lifecycle.Serving && state != lifecycle.Draining {
+		return nil, fmt.Errorf("stage %q is %s", s.name, state)
 	}
 	return g, nil
 }
@@ -111,7 +111,7 @@ func (s *Supervisor) GatherMetrics(ctx context.Context, name string, w io.Writer
 	if err != nil {
 		return err
 	}
-	g, err := s.serving(st)
+	g, err := st.serving()
 	if err != nil {
 		return err
 	}

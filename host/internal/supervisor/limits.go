@@ -186,16 +186,6 @@ func more(limits cgroup.Limits, before, now cgroup.Reached) []string {
 	return all
 }
 
-// killedAtLimit reports that the kernel has killed a process at a limit, if it has.
-func (s *Supervisor) killedAtLimit(st *stage, g *generation.Generation, err error) {
-	var exit *process.ExitError
-	if !errors.As(err, &exit) || exit.Limit == "" {
-		return
-	}
-	st.log.Warn("process has reached a limit: the kernel has killed it", "generation", g.ID(), "pid", exit.PID, "limit", exit.Limit, "max", g.Spec().KernelLimits.Memory)
-	s.events.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: exit.Limit, Reason: exit.Why})
-}
-
 // near reports whether the process is close to the next of its limits.
 func (w *watchedMemory) near(limits Limits) bool {
 	bytes := w.usage.Memory
@@ -275,28 +265,4 @@ func (l *limiter) kill(x limited, bytes int64) {
 	reason := reached(x, LimitMemory, bytes, x.limits.Memory)
 	l.tell(x, LimitMemory, bytes, x.limits.Memory, reason, "it is killed")
 	l.supervisor.goFor(nil, func() { x.KillBecause(reason) })
-}
-
-// swapFor begins to swap the stage of a process for a reason, and reports whether it has.
-// It does not disturb a change that is under way or on probation. The swap is final: the same
-// binary, with less memory, has nothing to prove.
-func (s *Supervisor) swapFor(x limited, reason string) bool {
-	end, err := s.Begin(s.background, swapForLimit, x.stage.name)
-	if err != nil {
-		return false
-	}
-	s.goFor(nil, func() {
-		defer end()
-		now := s.lock()
-		serves := x.stage.current() == x.Generation && x.stage.state.State(x.ID()) == lifecycle.Serving
-		now.unlock()
-		if !serves {
-			return
-		}
-		r := request{specs: s.Specs(), swap: x.stage.name, rollback: &Rollback{}, reason: reason}
-		if _, err := s.change(s.background, r); err != nil && !s.isStopping() {
-			x.stage.log.Error("stage at its limit goes on with its old generation", "generation", x.ID(), "error", err)
-		}
-	})
-	return true
 }

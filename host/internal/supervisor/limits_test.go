@@ -202,7 +202,7 @@ func TestKernelKillsAtTheLimit(t *testing.T) {
 		exit process.ExitError
 		want []string
 	}{{process.ExitError{}, nil}, {process.ExitError{Limit: cgroup.Memory, Why: "its memory reached the limit"}, []string{LimitMemory + " " + g.ID()}}} {
-		f.killedAtLimit(f.order()[1], g, &c.exit)
+		f.order()[1].live(g).killedAtLimit(&c.exit)
 		if got := f.reached(); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: reached %q, want %q", c.exit, got, c.want)
 		}

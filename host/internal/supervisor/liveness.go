@@ -15,12 +15,13 @@ const unprobed = time.Second
 
 // watchdog kills a generation that serves or stands by and has given no sign of life for
 // the stage's liveness timeout. What follows is what follows any end of a process.
-func (s *Supervisor) watchdog(st *stage, g *generation.Generation) {
+func (l live) watchdog() {
+	s, st := l.stage.of, l.stage
 	for alive := time.Now(); ; {
-		interval, limit, probe := s.liveness(st, g)
+		interval, limit, probe := l.liveness()
 		select {
 		case <-time.After(interval):
-		case <-g.Done():
+		case <-l.Done():
 			return
 		case <-s.background.Done():
 			return
@@ -39,10 +40,10 @@ func (s *Supervisor) watchdog(st *stage, g *generation.Generation) {
 		if stuck := (*generation.StuckError)(nil); errors.As(err, &stuck) && stuck.Since.Before(alive) {
 			alive = stuck.Since
 		}
-		if silent := time.Since(alive); silent >= limit && !s.isStopping() && !s.retired(st, g) {
-			st.log.Error("stage gives no sign of life, killing it", "generation", g.ID(),
+		if silent := time.Since(alive); silent >= limit && !s.isStopping() && !l.retired() {
+			st.log.Error("stage gives no sign of life, killing it", "generation", l.ID(),
 				"silent", silent.Round(time.Millisecond), "livenessTimeout", limit, "error", err)
-			g.Kill()
+			l.Kill()
 			return
 		}
 	}
@@ -50,24 +51,25 @@ func (s *Supervisor) watchdog(st *stage, g *generation.Generation) {
 
 // liveness returns how often a generation is to be probed now, after which silence it is
 // killed, and how it is probed; nil if it is not.
-func (s *Supervisor) liveness(st *stage, g *generation.Generation) (interval, limit time.Duration, probe func(context.Context) error) {
-	now := s.lock()
+func (l live) liveness() (interval, limit time.Duration, probe func(context.Context) error) {
+	st := l.stage
+	now := l.stage.of.lock()
 	defer now.unlock()
 	limit = st.spec.LivenessTimeout
-	if limit <= 0 || st.state.Retired(g.ID()) {
+	if limit <= 0 || st.state.Retired(l.ID()) {
 		return unprobed, 0, nil
 	}
-	switch st.state.State(g.ID()) {
+	switch st.state.State(l.ID()) {
 	case lifecycle.Serving:
-		return limit / 4, limit, g.Alive
+		return limit / 4, limit, l.Alive
 	case lifecycle.StandingBy: // its data socket is that of the one that serves
-		return limit / 4, limit, g.Responds
+		return limit / 4, limit, l.Responds
 	}
 	return limit / 4, limit, nil
 }
 
-func (s *Supervisor) retired(st *stage, g *generation.Generation) bool {
-	now := s.lock()
+func (l live) retired() bool {
+	now := l.stage.of.lock()
 	defer now.unlock()
-	return st.state.Retired(g.ID())
+	return l.stage.state.Retired(l.ID())
 }

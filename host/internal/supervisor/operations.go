@@ -126,15 +126,15 @@ func (s *slots) leave(o Operation) {
 
 // Begin begins an operation on a stage, or on the whole chain if stage is empty. The error says what is in the way; it is ErrBusy if the operation
 // does not wait for that. Otherwise end is due when the operation is over. Stop waits for that, but for the end of UpgradeHost.
-func (s *Supervisor) Begin(ctx context.Context, o Operation, stage string) (end func(), err error) {
+func (s *changes) Begin(ctx context.Context, o Operation, stage string) (end func(), err error) {
 	name, about := operations[o].name, ""
 	if stage != "" {
 		name, about = fmt.Sprintf("%s of stage %q", name, stage), fmt.Sprintf("stage %q: ", stage)
 	}
-	if !s.begin() {
+	if !s.of.begin() {
 		return nil, errStopping
 	}
-	done := s.running.Done
+	done := s.of.running.Done
 	if o == UpgradeHost {
 		done()
 		done = func() {}
@@ -142,7 +142,7 @@ func (s *Supervisor) Begin(ctx context.Context, o Operation, stage string) (end 
 	err = s.slots.take(ctx, o, name)
 	if err == nil {
 		// Without the slot of the chain there is no new one.
-		if p := s.onProbation(); o.refuses(p) {
+		if p := s.of.onProbation(); o.refuses(p) {
 			s.slots.leave(o)
 			err = p.busy()
 		}

@@ -150,15 +150,15 @@ func (p *probation) unhealthy() error {
 // Observe counts one request that the process behind a data socket has had, for the
 // rate of errors after a swap. It costs next to nothing if there has been none. Failed
 // is a response with a status of 500 or more, or no response.
-func (s *Supervisor) Observe(socket string, failed bool) {
-	p := s.onProbation()
+func (s *changes) Observe(socket string, failed bool) {
+	p := s.of.onProbation()
 	if p == nil || p.canary != nil {
 		return
 	}
 	if w := p.watched[socket]; w != nil {
-		if reason := w.count(failed); reason != "" && s.begin() {
-			s.goFor(nil, func() {
-				defer s.running.Done()
+		if reason := w.count(failed); reason != "" && s.of.begin() {
+			s.of.goFor(nil, func() {
+				defer s.of.running.Done()
 				p.rollBack(hclog.Error, reason)
 			})
 		}
@@ -181,18 +181,18 @@ func (w *watched) count(failed bool) string {
 
 // Conclude ends the probation or the canary of a swap of a stage before its time: the new generation stays, or the old one
 // gets its place back.
-func (s *Supervisor) Conclude(name string, keep bool) error {
-	now := s.lock()
+func (s *changes) Conclude(name string, keep bool) error {
+	now := s.of.lock()
 	_, err := now.stage(name)
 	now.unlock()
 	if err != nil {
 		return err
 	}
-	if !s.begin() {
+	if !s.of.begin() {
 		return errStopping
 	}
-	defer s.running.Done()
-	p := s.onProbation()
+	defer s.of.running.Done()
+	p := s.of.onProbation()
 	if p == nil || !p.concerns(name) {
 		return fmt.Errorf("stage %q: no swap is on probation, and no canary is under way", name)
 	}
@@ -225,15 +225,15 @@ func (p *probation) busy() error {
 }
 
 // endProbation makes the latest change final, if it is on probation.
-func (s *Supervisor) endProbation(reason string) {
-	if p := s.onProbation(); p != nil {
+func (s *changes) endProbation(reason string) {
+	if p := s.of.onProbation(); p != nil {
 		p.accept(reason)
 	}
 }
 
 // rollBack takes the latest change back, if it is on probation. It reports whether it has.
-func (s *Supervisor) rollBack(reason string) bool {
-	p := s.onProbation()
+func (s *changes) rollBack(reason string) bool {
+	p := s.of.onProbation()
 	return p != nil && p.rollBack(hclog.Error, reason)
 }
 
@@ -262,7 +262,7 @@ func (p *probation) accept(reason string) bool {
 		if m.next != nil {
 			m.stage.log.Info("probation is over, the new generation stays", "generation", m.next.ID(), "reason", reason)
 		}
-		s.renewStandby(m.stage)
+		m.stage.renewStandby(0)
 	}
 	s.retireOld(p.moved)
 	if p.canary != nil {
@@ -313,7 +313,7 @@ func (p *probation) rollBack(level hclog.Level, reason string) bool {
 		has := m.stage.state.HasStandby()
 		now.unlock()
 		if !has {
-			s.renewStandby(m.stage)
+			m.stage.renewStandby(0)
 		}
 	}
 	s.retireOld(back)

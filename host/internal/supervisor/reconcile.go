@@ -5,13 +5,13 @@ import "github.com/catena-dev/catena/host/internal/lifecycle"
 // reconcile looks for stages whose process was told of other paths of the stages
 // downstream than these list now, which is so when one that is not required comes up late,
 // and swaps them in the background.
-func (s *Supervisor) reconcile() {
-	if len(s.outdated()) == 0 || !s.begin() {
+func (s *changes) reconcile() {
+	if len(s.outdated()) == 0 || !s.of.begin() {
 		return
 	}
-	s.goFor(nil, func() {
-		defer s.running.Done()
-		end, err := s.Begin(s.background, reconcileChain, "")
+	s.of.goFor(nil, func() {
+		defer s.of.running.Done()
+		end, err := s.Begin(s.of.background, reconcileChain, "")
 		if err != nil {
 			return // beside a canary: it is done when that ends
 		}
@@ -23,16 +23,16 @@ func (s *Supervisor) reconcile() {
 		if len(names) == 0 {
 			return
 		}
-		if _, err := s.change(s.background, request{specs: s.Specs(), also: names}); err != nil && !s.isStopping() {
-			s.log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
+		if _, err := s.change(s.of.background, request{specs: s.of.Specs(), also: names}); err != nil && !s.of.isStopping() {
+			s.of.log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
 		}
 	})
 }
 
 // outdated are the stages that have to be told of others anew; none before the server's
 // start has come to the post-start hooks.
-func (s *Supervisor) outdated() []string {
-	now := s.lock()
+func (s *changes) outdated() []string {
+	now := s.of.lock()
 	defer now.unlock()
 	if !now.hooksDue {
 		return nil
@@ -45,4 +45,28 @@ func (s *Supervisor) outdated() []string {
 		}
 	}
 	return names
+}
+
+// swapFor begins to swap the stage of a process for a reason, and reports whether it has.
+// It does not disturb a change that is under way or on probation. The swap is final: the same
+// binary, with less memory, has nothing to prove.
+func (s *changes) swapFor(x limited, reason string) bool {
+	end, err := s.Begin(s.of.background, swapForLimit, x.stage.name)
+	if err != nil {
+		return false
+	}
+	s.of.goFor(nil, func() {
+		defer end()
+		now := s.of.lock()
+		serves := x.stage.current() == x.Generation && x.stage.state.State(x.ID()) == lifecycle.Serving
+		now.unlock()
+		if !serves {
+			return
+		}
+		r := request{specs: s.of.Specs(), swap: x.stage.name, rollback: &Rollback{}, reason: reason}
+		if _, err := s.change(s.of.background, r); err != nil && !s.of.isStopping() {
+			x.stage.log.Error("stage at its limit goes on with its old generation", "generation", x.ID(), "error", err)
+		}
+	})
+	return true
 }

@@ -18,70 +18,72 @@ const (
 // retire ends a generation that the requests do not go to any more: what it has of them
 // finishes, its watches end over time, its pre-shutdown hooks run. The policy is the one
 // that the stage has when that begins.
-func (s *Supervisor) retire(st *stage, g *generation.Generation, why string) {
+func (l live) retire(why string) {
+	s, st := l.stage.of, l.stage
 	now := s.lock()
-	st.state.Retire(g.ID())
-	err := st.state.Advance(g.ID(), lifecycle.Draining)
+	st.state.Retire(l.ID())
+	err := st.state.Advance(l.ID(), lifecycle.Draining)
 	policy := st.spec.Policy
 	now.unlock()
 	if err != nil { // it has ended, and the requests that wait for it must not wait longer
-		s.forget(st, g)
+		st.forget(l.Generation)
 		return
 	}
 	key := "stages." + st.name + ".drainTimeout"
 	ctx, cancel := process.WithTimeout(s.background, policy.DrainTimeout, key)
-	g.Drain(ctx, policy.DrainSpread)
+	l.Drain(ctx, policy.DrainSpread)
 	if s.opts.AwaitEmpty != nil {
 		// The stage has counted what has reached it. A request may be on its way still.
-		_ = s.opts.AwaitEmpty(ctx, g.Listener().Path())
+		_ = s.opts.AwaitEmpty(ctx, l.Listener().Path())
 	}
 	cancel()
 	if why == overtakenByChange {
-		g.Kill() // it has not begun what its hooks would end
-		s.end(st, g, why)
+		l.Kill() // it has not begun what its hooks would end
+		l.end(why)
 		return
 	}
 	// The hooks have that time too, whatever of it the requests have taken.
 	ctx, cancel = process.WithTimeout(s.background, policy.DrainTimeout, key)
 	defer cancel()
-	if err := lifecycle.RunPreShutdown(ctx, g.PreShutdownHooks()); err != nil {
-		st.log.Warn("pre-shutdown hook of the old generation failed", "generation", g.ID(), "error", err)
+	if err := lifecycle.RunPreShutdown(ctx, l.PreShutdownHooks()); err != nil {
+		st.log.Warn("pre-shutdown hook of the old generation failed", "generation", l.ID(), "error", err)
 	}
-	s.stop(st, g, why)
+	l.stop(why)
 }
 
 // stop ends a process, with Stop first and by force when that takes too long.
-func (s *Supervisor) stop(st *stage, g *generation.Generation, why string) {
-	s.stopWithin(st, g, why, generation.StopTimeout)
+func (l live) stop(why string) {
+	l.stopWithin(why, generation.StopTimeout)
 }
 
-func (s *Supervisor) stopWithin(st *stage, g *generation.Generation, why string, timeout time.Duration) {
-	now := s.lock()
-	retired := st.state.State(g.ID()).Ended()
-	st.state.Retire(g.ID())
+func (l live) stopWithin(why string, timeout time.Duration) {
+	st := l.stage
+	now := l.stage.of.lock()
+	retired := st.state.State(l.ID()).Ended()
+	st.state.Retire(l.ID())
 	now.unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := g.Stop(ctx); err != nil && !retired {
-		st.log.Warn("stage did not stop by itself", "generation", g.ID(), "error", err)
+	if err := l.Stop(ctx); err != nil && !retired {
+		st.log.Warn("stage did not stop by itself", "generation", l.ID(), "error", err)
 	}
-	s.end(st, g, why)
+	l.end(why)
 }
 
 // discard ends a generation that did not come up, at once.
-func (s *Supervisor) discard(st *stage, g *generation.Generation) {
-	now := s.lock()
+func (l live) discard() {
+	now := l.stage.of.lock()
 	// Not retired: it has failed.
-	st.state.Ended(g.ID(), "did not come up")
+	l.stage.state.Ended(l.ID(), "did not come up")
 	now.unlock()
-	g.Kill()
-	s.forget(st, g)
+	l.Kill()
+	l.stage.forget(l.Generation)
 }
 
 // end takes note of the end of a generation that was retired.
-func (s *Supervisor) end(st *stage, g *generation.Generation, why string) {
-	now := s.lock()
-	st.state.Ended(g.ID(), why)
+func (l live) end(why string) {
+	now := l.stage.of.lock()
+	l.stage.state.Ended(l.ID(), why)
 	now.unlock()
-	s.forget(st, g)
+	l.stage.forget(l.Generation)
 }

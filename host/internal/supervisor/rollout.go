@@ -132,7 +132,7 @@ func (m *member) check(err error) error {
 
 func (m *member) discard() {
 	if m.generation != nil {
-		m.rollout.supervisor.discard(m.stage, m.generation)
+		m.stage.live(m.generation).discard()
 		m.generation = nil
 	}
 }
@@ -180,7 +180,7 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 		g.Kill()
 		return nil, err
 	}
-	s.goFor(g, func() { s.awaitEnd(st, g) })
+	s.goFor(g, func() { st.live(g).awaitEnd() })
 	return g, nil
 }
 
@@ -235,9 +235,9 @@ func (m *member) PrepareRun(ctx context.Context) error {
 		err = g.PrepareRun(ctx)
 	}
 	if err == nil {
-		s.goFor(g, func() { s.follow(m.stage, g) })
-		s.goFor(g, func() { s.tell(m.stage, g) })
-		s.goFor(g, func() { s.watchdog(m.stage, g) })
+		s.goFor(g, func() { m.stage.live(g).follow() })
+		s.goFor(g, func() { m.stage.live(g).tell() })
+		s.goFor(g, func() { m.stage.live(g).watchdog() })
 		if m.rollout.prepared != nil {
 			err = m.rollout.prepared(m)
 		}
@@ -270,26 +270,5 @@ func (m *member) report() generation.Report {
 	if m.generation != nil {
 		return m.generation.Report()
 	}
-	s := m.rollout.supervisor
-	now := s.lock()
-	defer now.unlock()
-	return m.stage.report()
-}
-
-// follow takes in what a generation reports.
-func (s *Supervisor) follow(st *stage, g *generation.Generation) {
-	g.Follow(s.background, func(c generation.Change) {
-		now := s.lock()
-		serves := c.Report && (st.current() == g || now.isBeside(g))
-		now.unlock()
-		if serves {
-			s.publishSoon()
-		}
-		for _, limit := range c.Limits {
-			s.events.announce(Event{Kind: LimitReached, Stage: st.name, Generation: g.ID(), Limit: limit})
-		}
-		if len(c.Sizes) > 0 && s.opts.ResourceSizes != nil {
-			s.opts.ResourceSizes(c.Sizes)
-		}
-	})
+	return m.stage.reportOf()
 }

@@ -133,7 +133,7 @@ func TestReloadDuringARollback(t *testing.T) {
 	}()
 	eventually(t, "the reload waits for the rollback", func() bool {
 		stacks := make([]byte, 1<<20)
-		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Supervisor).Apply")
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*changes).Apply")
 	})
 	done()
 	if err := <-reload; err != nil {

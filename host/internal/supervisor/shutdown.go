@@ -89,7 +89,7 @@ func (s *Supervisor) Stop() error {
 
 func (s *Supervisor) stopAll() {
 	for _, p := range s.processes() {
-		s.stop(p.stage, p.Generation, "the server stops")
+		p.stop("the server stops")
 	}
 	now := s.lock()
 	stages := make([]*stage, 0, len(now.stages))
@@ -101,7 +101,7 @@ func (s *Supervisor) stopAll() {
 		now = s.lock()
 		current := st.current()
 		now.unlock()
-		s.forget(st, existing(current)...)
+		st.forget(existing(current)...)
 	}
 }
 
@@ -113,15 +113,9 @@ func (s *Supervisor) Kill(after time.Duration) {
 	s.cancel()
 	var wg sync.WaitGroup
 	for _, p := range s.processes() {
-		wg.Go(panics.Contain(func() { s.stopWithin(p.stage, p.Generation, "the server ends by force", after) }, s.panicked))
+		wg.Go(panics.Contain(func() { p.stopWithin("the server ends by force", after) }, s.panicked))
 	}
 	wg.Wait()
-}
-
-// live is a generation that has not ended, with its stage.
-type live struct {
-	*generation.Generation
-	stage *stage
 }
 
 // processes are the generations whose processes have not been seen to end: those of the

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -80,35 +79,6 @@ func (n *signals) told() (bool, <-chan struct{}) {
 		}
 	}
 	return true, n.changed
-}
-
-// tell tells a generation of all signals in their order, until its process ends. A stage
-// that does not want to know is left alone.
-func (s *Supervisor) tell(st *stage, g *generation.Generation) {
-	defer s.signals.forget(g)
-	for i := 0; ; {
-		signal, changed := s.signals.next(g, i)
-		if signal == nil {
-			select {
-			case <-changed:
-				continue
-			case <-g.Done():
-				return
-			case <-s.background.Done():
-				return
-			}
-		}
-		ctx, cancel := context.WithTimeout(s.background, notifyTimeout)
-		more, err := g.Notify(ctx, signal)
-		cancel()
-		if !more {
-			return
-		}
-		if err != nil && s.background.Err() == nil && g.Err() == nil {
-			st.log.Warn("stage was not told of a signal", "generation", g.ID(), "signal", signal.GetSignal(), "error", err)
-		}
-		i++
-	}
 }
 
 // awaitTold returns when all stages know of all signals, or after a moment.

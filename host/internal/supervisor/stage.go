@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,6 +19,7 @@ import (
 // stage is one stage of the chain at run time: what outlives its processes. What can
 // change is guarded by the supervisor's lock.
 type stage struct {
+	of   *Supervisor
 	name string
 	log  hclog.Logger
 	opts generation.Options
@@ -62,7 +64,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		}
 	}
 	st := &stage{
-		name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
+		of: s, name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
 		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
 		used: map[*generation.Generation]measurement{},
 	}
@@ -101,6 +103,37 @@ func (s *stage) uses(l *process.Listener) bool {
 		}
 	}
 	return false
+}
+
+// forget drops generations that have ended, and closes the data sockets that no other
+// generation has. The current one of a stage in the chain stays until Stop, whether it has
+// ended or not: what it claims is its stage's.
+func (s *stage) forget(all ...*generation.Generation) {
+	now := s.of.lock()
+	unused := map[*generation.Generation]bool{}
+	inChain := slices.Contains(now.chain, s)
+	for _, g := range all {
+		if s.generations[g.ID()] == nil || inChain && s.state.Current() == g.ID() && s.of.background.Err() == nil {
+			continue
+		}
+		delete(s.generations, g.ID())
+		delete(now.callers, g.Token())
+		s.state.Forget(g.ID())
+		unused[g] = !s.uses(g.Listener())
+	}
+	if len(s.generations) == 0 && !inChain {
+		delete(now.stages, s)
+	}
+	now.unlock()
+	for g, unused := range unused {
+		if !unused {
+			continue
+		}
+		g.Listener().Refuse()
+		if err := g.Listener().Close(); err != nil {
+			s.log.Warn("data socket could not be closed", "generation", g.ID(), "error", err)
+		}
+	}
 }
 
 // adopt takes over from spec what needs no other process, and reports whether that changes

@@ -3,8 +3,6 @@ package supervisor
 import (
 	"context"
 	"time"
-
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // Start brings up a generation of each stage. One that is prepared is published, so that
@@ -22,7 +20,7 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 		if ctx.Err() != nil || m.spec.Required {
 			return err
 		}
-		s.absent(m.stage, err)
+		m.stage.absent(err)
 		return nil
 	}
 	r.prepared = func(m *member) error {
@@ -46,21 +44,12 @@ func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, p
 	now.unlock()
 	for _, m := range r.members {
 		if m.generation == nil {
-			s.goFor(nil, func() { s.restart(m.stage, nil, 0) })
+			s.goFor(nil, func() { m.stage.restart(nil, 0) })
 		} else {
-			s.renewStandby(m.stage)
+			m.stage.renewStandby(0)
 		}
 	}
 	return nil
-}
-
-// absent takes note of why a stage that is not required has not come up.
-func (s *Supervisor) absent(st *stage, err error) {
-	now := s.lock()
-	st.failure = err.Error()
-	now.publish()
-	now.unlock()
-	st.log.Error("stage is not required and has not come up, trying again", "error", err)
 }
 
 // RunPostStartHooks starts the post-start hooks of all stages, all at once, and
@@ -86,20 +75,8 @@ func (s *Supervisor) RunPostStartHooks(failed func(error)) {
 				})
 			})
 		default:
-			s.goFor(g, func() { s.runHooksOrKill(st, g) })
+			s.goFor(g, func() { st.live(g).runHooksOrKill() })
 		}
 	}
 	s.reconcile()
-}
-
-// runHooksOrKill runs the post-start hooks of a generation that serves. One that fails
-// ends the process, which is restarted then.
-func (s *Supervisor) runHooksOrKill(st *stage, g *generation.Generation) {
-	g.RunPostStartHooks(s.background, func(err error) {
-		if err == nil || g.Err() != nil {
-			return
-		}
-		st.log.Error("ending the stage, which will be restarted", "generation", g.ID(), "error", err)
-		g.Kill()
-	})
 }

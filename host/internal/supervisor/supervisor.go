@@ -39,7 +39,7 @@ type Supervisor struct {
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
 
-	slots    *slots // of operations
+	changes
 	signals  signals
 	events   *outbox
 	measured measured
@@ -51,11 +51,12 @@ var errStopping = errors.New("the server is stopping")
 // New makes the directories of the stages and starts nothing.
 func New(opts Options) (*Supervisor, error) {
 	s := &Supervisor{
-		opts: opts, log: opts.Log, slots: newSlots(), signals: newSignals(),
+		opts: opts, log: opts.Log, signals: newSignals(),
 		locked: state{
 			publishTo: opts.Publish, stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
 		},
 	}
+	s.changes = changes{of: s, slots: newSlots()}
 	s.background, s.cancel = context.WithCancel(context.Background())
 	s.events = &outbox{report: opts.Events, failed: s.panicked}
 	s.locked.events = s.events
@@ -192,37 +193,6 @@ func (s *Supervisor) goFor(g *generation.Generation, f func()) {
 func (s *Supervisor) panicked(err error) {
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		s.log.Error("a panic in what the host does for a stage: please report it", "error", err, "stack", string(p.Stack))
-	}
-}
-
-// forget drops generations that have ended, and closes the data sockets that no other
-// generation has. The current one of a stage in the chain stays until Stop, whether it has
-// ended or not: what it claims is its stage's.
-func (s *Supervisor) forget(st *stage, all ...*generation.Generation) {
-	now := s.lock()
-	unused := map[*generation.Generation]bool{}
-	inChain := slices.Contains(now.chain, st)
-	for _, g := range all {
-		if st.generations[g.ID()] == nil || inChain && st.state.Current() == g.ID() && s.background.Err() == nil {
-			continue
-		}
-		delete(st.generations, g.ID())
-		delete(now.callers, g.Token())
-		st.state.Forget(g.ID())
-		unused[g] = !st.uses(g.Listener())
-	}
-	if len(st.generations) == 0 && !inChain {
-		delete(now.stages, st)
-	}
-	now.unlock()
-	for g, unused := range unused {
-		if !unused {
-			continue
-		}
-		g.Listener().Refuse()
-		if err := g.Listener().Close(); err != nil {
-			st.log.Warn("data socket could not be closed", "generation", g.ID(), "error", err)
-		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 // Trial is a process of a stage that is up beside the one that serves, and gets no requests but those of its user. Its
 // post-start hooks have not run, so that it has written nothing.
 type Trial struct {
-	supervisor *Supervisor
 	stage      *stage
 	generation *generation.Generation
 	// Serving describes the process that serves; it is nil if there is none.
@@ -42,7 +41,7 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 	if tried.spec.Attach != "" {
 		return nil, fmt.Errorf("stage %q: %w", name, errAttached)
 	}
-	t := &Trial{supervisor: s, stage: tried.stage}
+	t := &Trial{stage: tried.stage}
 	now := s.lock()
 	if g := tried.stage.current(); g != nil {
 		t.Serving = g.Description()
@@ -101,4 +100,4 @@ func (t *Trial) Done() <-chan struct{} { return t.generation.Done() }
 func (t *Trial) Err() error { return t.generation.Err() }
 
 // Close ends the process.
-func (t *Trial) Close() { t.supervisor.discard(t.stage, t.generation) }
+func (t *Trial) Close() { t.stage.live(t.generation).discard() }
