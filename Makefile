@@ -183,19 +183,22 @@ test: build programs go-examples python lint test-unit test-e2e $(addprefix unle
 test-all: export ALL := 1
 test-all: test ## the same, also what has not changed since it passed last
 
-check: build kubectl ## minutes, before each commit: format, go vet and tests of what has changed, the rules, a server from start to end; BASE=main
+check: build kubectl ## minutes, before each commit: format, go vet, staticcheck and tests of what has changed, the rules, a server from start to end; BASE=main
 	@test -z "$$(gofmt -l $(SOURCES))" || { gofmt -d $(SOURCES); exit 1; }
 	$(GO) vet $(CHANGED) ./test/rules ./test/smoke
+	$(STATICCHECK) $(CHANGED) ./test/rules ./test/smoke
 	$(GO) test -vet=off ./test/rules
 	$(if $(FAST_CHANGED),$(GO) test -vet=off $(RACE) $(FAST_CHANGED))
 	$(if $(SLOW_CHANGED),$(GO) test -vet=off $(SLOW_CHANGED))
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 ./test/smoke
 
 # staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
+STATICCHECK = STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck
+
 lint: ## gofmt, go vet and staticcheck
 	@test -z "$$(gofmt -l $(SOURCES))" || { gofmt -d $(SOURCES); exit 1; }
 	$(GO) vet ./...
-	STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck ./...
+	$(STATICCHECK) ./...
 
 test-unit: unit-fast unit-slow ## the tests of all packages, without those in test; what compiles quickly under the race detector
 

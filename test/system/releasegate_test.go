@@ -48,7 +48,8 @@ func TestReleaseGate(t *testing.T) {
 		}
 	}
 	use(own, "true")
-	c := catena(t, cluster.Options{ConfigFile: config})
+	etcd := startExternalEtcd(t)
+	c := catena(t, cluster.Options{ConfigFile: config, Set: []string{"store.endpoints=" + etcd.url}})
 	command := func(args ...string) run { return runCatena(t, append(args, "--data-dir", c.DataDir())...) }
 	before := c.StageProcesses()
 	log := func() string { text, _ := os.ReadFile(c.Process().Log); return string(text) }
@@ -95,6 +96,18 @@ func TestReleaseGate(t *testing.T) {
 		t.Errorf("swap --binary: exit code %d", swap.code)
 	}
 	refused("a swap to another binary", swap.stderr)
+
+	// All stages are swapped, each to its file: core is told that what it knows is of before.
+	core := c.Stages()["core"]
+	etcd.restore(t, clientset(t, c.Server, cluster.Admin))
+	const stale = "stage not swapped: what it knows of etcd is of before the restore, until catena swap succeeds: stage=core"
+	eventually(t, "the log says: "+stale, func() bool { return strings.Contains(log(), stale) })
+	eventually(t, "the other stages are swapped", func() bool {
+		before = c.StageProcesses()
+		return before[core] == "core" && len(before) == 3 && strings.Count(log(), "stage swapped: ") >= 2
+	})
+	_, text, _ := strings.Cut(log(), stale)
+	refused("the swaps after a restore", text)
 
 	// Its file is gone, and an outage would be worse: it comes back from the other, and everybody can see that.
 	if err := syscall.Kill(c.Stages()["core"], syscall.SIGKILL); err != nil {

@@ -73,37 +73,41 @@ func TestEtcdThatIsAwayAndRestored(t *testing.T) {
 	eventually(t, "the log says that etcd responds", func() bool { return strings.Contains(logOf(t, c), "etcd responds again") })
 	eventually(t, "writes succeed", func() bool { return store(t.Context(), client, "three", "") == nil })
 
+	etcd.restore(t, client)
+	eventually(t, "the log says that etcd was restored", func() bool { return strings.Contains(logOf(t, c), "etcd has been restored from a backup") })
+	eventually(t, "the watch cache has what etcd has", func() bool { return cached(t, client) == "one three two" })
+	eventually(t, "writes succeed", func() bool { return store(t.Context(), client, "five", "") == nil })
+	eventually(t, "the watch cache has the write", func() bool { return cached(t, client) == "five one three two" })
+}
+
+// restore brings back the data of now, after writes that the host has seen.
+func (e *externalEtcd) restore(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	restart := func(data func()) {
-		etcd.process.Kill()
+		e.process.Kill()
 		data()
-		etcd.start(t)
+		e.start(t)
 	}
-	backup := etcd.data() + ".backup"
+	backup := e.data() + ".backup"
 	restart(func() {
-		if err := os.CopyFS(backup, os.DirFS(etcd.data())); err != nil {
+		if err := os.CopyFS(backup, os.DirFS(e.data())); err != nil {
 			t.Fatal(err)
 		}
 	})
-	eventually(t, "writes succeed", func() bool { return store(t.Context(), client, "four", "") == nil })
-	// The host has seen some of these.
-	for i, end := 0, time.Now().Add(5*time.Second); time.Now().Before(end); i++ {
+	for i, end := 0, time.Now().Add(5*time.Second); time.Now().Before(end); i++ { // the host looks each two seconds
 		eventually(t, "a write succeeds", func() bool {
 			err := store(t.Context(), client, fmt.Sprint("lost-", i), "")
 			return err == nil || apierrors.IsAlreadyExists(err)
 		})
 	}
 	restart(func() {
-		if err := os.RemoveAll(etcd.data()); err != nil {
+		if err := os.RemoveAll(e.data()); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(backup, etcd.data()); err != nil {
+		if err := os.Rename(backup, e.data()); err != nil {
 			t.Fatal(err)
 		}
 	})
-	eventually(t, "the log says that etcd was restored", func() bool { return strings.Contains(logOf(t, c), "etcd has been restored from a backup") })
-	eventually(t, "the watch cache has what etcd has", func() bool { return cached(t, client) == "one three two" })
-	eventually(t, "writes succeed", func() bool { return store(t.Context(), client, "five", "") == nil })
-	eventually(t, "the watch cache has the write", func() bool { return cached(t, client) == "five one three two" })
 }
 
 // An embedded etcd that is full refuses writes, and accepts them again when objects have been deleted.

@@ -41,7 +41,7 @@ func TestLinesAreKept(t *testing.T) {
 }
 
 func newTestCommands() *commands {
-	return &commands{logs: newLogs(config.Log{Level: "info", StageLevel: "warn", Format: config.TextLog}), stages: &supervisor.Supervisor{}}
+	return &commands{logs: newLogs(config.Log{Level: "info", StageLevel: "warn", Format: config.TextLog}), stages: noStages()}
 }
 
 func TestLogsAreSelected(t *testing.T) {

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/connlimit"
-	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/store"
-	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // keyspaces serve each stage that has keys of its own in the store, on a socket of its own.
@@ -19,7 +18,7 @@ type keyspaces struct {
 	storage    store.Options
 	prefix     string // that of the registry
 	runtimeDir string
-	processes  *stageProcesses
+	callers    *callers.Callers
 	limited    func(stage, limit, reason string)
 
 	mu     sync.Mutex
@@ -46,9 +45,7 @@ func (k *keyspaces) serve(stage, socket string) error {
 	if k.open[stage] != nil {
 		return nil
 	}
-	admitted, err := guard.ListenFor(socket, func(p guard.Peer) error {
-		return k.processes.admitOnly(p, func(of supervisor.Launched) bool { return of.Stage == stage && of.Grants.Store == grants.OwnKeys })
-	})
+	admitted, err := guard.ListenFor(socket, func(p guard.Peer) error { return k.callers.AdmitKeys(stage, p) })
 	if err != nil {
 		return err
 	}

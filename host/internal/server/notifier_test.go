@@ -12,9 +12,19 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
 )
+
+// noStages is a supervisor without stages.
+func noStages() *supervisor.Supervisor {
+	s, err := supervisor.New(callers.New(nil), supervisor.Options{Log: hclog.NewNullLogger()})
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
 
 // newTestNotifier has a systemd whose messages come one by one, and a supervisor without stages.
 func newTestNotifier(t *testing.T) (n *notifier, next func() string) {
@@ -31,9 +41,7 @@ func newTestNotifier(t *testing.T) (n *notifier, next func() string) {
 		t.Fatal(err)
 	}
 	n = newNotifier(service, hclog.NewNullLogger())
-	if n.stages, err = supervisor.New(supervisor.Options{Log: hclog.NewNullLogger()}); err != nil {
-		t.Fatal(err)
-	}
+	n.stages = noStages()
 	return n, func() string {
 		t.Helper()
 		buf := make([]byte, 4096)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/dashboard"
 	"github.com/catena-dev/catena/host/internal/front"
@@ -72,7 +73,7 @@ type run struct {
 	ended   chan struct{} // closed when the run is over
 
 	specs        []supervisor.Spec
-	processes    *stageProcesses
+	callers      *callers.Callers
 	runtimeDir   string
 	cgroup       string // the name of its groups; "" if there can be none
 	storage      store.Options
@@ -176,11 +177,11 @@ func (r *run) openData(context.Context) error {
 			return nil
 		})
 	}
-	if r.processes, err = newStageProcesses(dir); err != nil {
+	if r.callers, err = callers.Open(dir); err != nil {
 		return err
 	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
-	r.storage.Admit = r.processes.admitRegistry
+	r.storage.Admit = r.callers.AdmitRegistry
 	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
@@ -226,7 +227,7 @@ func (r *run) openAdmin(context.Context) error {
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
 		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
-	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.processes.admitNone, r.logs.serverErrors())
+	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.callers.AdmitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
 	}

@@ -39,15 +39,15 @@ func (r *run) buildChain(ctx context.Context) error {
 		return nil
 	})
 	tapped := &tap{chain: r.chain.relay}
-	r.shadows = newShadows(r.runtimeDir, tapped, r.processes.admitRegistry)
+	r.shadows = newShadows(r.runtimeDir, tapped, r.callers.AdmitRegistry)
 	r.front.SetChain(tapped)
 
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
 		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse, Initialized: front.WatchInitialized}
-	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, processes: r.processes, routing: routing, errorLog: r.logs.serverErrors()}
+	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
 	r.undo.add(sockets.close)
 
-	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, processes: r.processes, limited: routing.limited}
+	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, callers: r.callers, limited: routing.limited}
 	r.undo.add(keys.close)
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)
@@ -56,11 +56,11 @@ func (r *run) buildChain(ctx context.Context) error {
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
 	r.undo.add(groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host)
-	r.stages, err = supervisor.New(supervisor.Options{
+	r.stages, err = supervisor.New(r.callers, supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return r.reloader.current.Load().NamedFiles() },
 		Machine: sync.OnceValue(func() *isolation.Machine {
 			m := isolation.Detect(ctx)
-			m.Users = r.processes.users
+			m.Users = r.callers.Users()
 			return m
 		}),
 		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: sockets.path,
@@ -74,7 +74,6 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(r.stages.Stop)
 	go r.notifier.reportStatus(r.ended)
 	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
-	r.processes.stages.Store(r.stages)
 	sockets.serve()
 	go r.shutdown.endByForce(r.ended, r.logs.host)
 	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})

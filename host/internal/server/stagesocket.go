@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/guard"
 )
@@ -19,11 +20,11 @@ import (
 // stageSockets are the sockets on which stages call the host, one for each stage: what one does with its own harms no other, and who calls is
 // known by it.
 type stageSockets struct {
-	dir       string
-	handler   http.Handler
-	processes *stageProcesses
-	routing   *routing
-	errorLog  *log.Logger
+	dir      string
+	handler  http.Handler
+	callers  *callers.Callers
+	routing  *routing
+	errorLog *log.Logger
 
 	mu     sync.Mutex
 	open   map[string]*stageSocket
@@ -48,13 +49,13 @@ func (s *stageSockets) path(stage string) (string, error) {
 		return socket.path, nil
 	}
 	path := filepath.Join(s.dir, stage+hostSocketSuffix)
-	l, err := guard.ListenFor(path, func(p guard.Peer) error { return s.processes.admitToSocket(p, stage) })
+	l, err := guard.ListenFor(path, func(p guard.Peer) error { return s.callers.AdmitTo(stage, p) })
 	if err != nil {
 		return "", fmt.Errorf("socket on which stage %q calls the host: %w", stage, err)
 	}
 	socket := &stageSocket{path: path, listener: connlimit.New(l, connlimit.Options{
 		Share: connlimit.Stages, Connections: stageConnections(), Heads: bounds.CallHeads,
-		Unbounded: func() bool { return s.processes.trusted(stage) }, // each process of Kubernetes' stages has a hundred watches
+		Unbounded: func() bool { return s.callers.Trusted(stage) }, // each process of Kubernetes' stages has a hundred watches
 		Refused:   func(bound string) { s.routing.connectionRefused(stage, bound) },
 	})}
 	socket.server = &http.Server{
@@ -62,7 +63,7 @@ func (s *stageSockets) path(stage string) (string, error) {
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			limited, _ := conn.(*connlimit.Conn)
 			peer, err := guard.PeerOf(conn)
-			own := sync.OnceValue(func() bool { return s.processes.areOf(stage, peer, err) })
+			own := sync.OnceValue(func() bool { return s.callers.AreOf(stage, peer, err) })
 			return context.WithValue(ctx, callKey{}, call{stage: stage, own: own, pid: peer.PID, conn: limited})
 		},
 	}

@@ -85,15 +85,15 @@ func (s *Supervisor) watchLimits() {
 		again, err := l.look(time.Now())
 		switch {
 		case errors.Is(err, usage.ErrUnsupported):
-			s.log.Error("limits of memory are not in force", "error", err)
+			s.opts.Log.Error("limits of memory are not in force", "error", err)
 			return
 		case err != nil:
 			again = sampleInterval
 			if !failing {
-				s.log.Error("limits of memory are not in force until processes can be measured again", "error", err)
+				s.opts.Log.Error("limits of memory are not in force until processes can be measured again", "error", err)
 			}
 		case failing:
-			s.log.Info("limits of memory are in force again")
+			s.opts.Log.Info("limits of memory are in force again")
 		}
 		failing, interval = err != nil, again
 	}

@@ -22,6 +22,7 @@ func limit(soft, hard int64) func(*Options) {
 
 // reached are the limits that were reached, as "LIMIT GENERATION".
 func (f *fixture) reached() []string {
+	f.Supervisor.events.flush()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []string

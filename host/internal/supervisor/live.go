@@ -40,7 +40,7 @@ func (l live) ended(ran time.Duration) {
 	now := s.lock()
 	retired := st.state.Retired(l.ID())
 	decision := st.state.Ended(l.ID(), err.Error())
-	delete(now.callers, l.Token())
+	s.callers.Remove(l.Generation)
 	st.usageEnded(now, l.Generation)
 	now.decided(st, l.Generation, decision)
 	if !retired && decision != lifecycle.Nothing {

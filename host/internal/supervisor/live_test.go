@@ -123,6 +123,7 @@ func (f *fixture) clientsThat(t *testing.T, methods []string, paths ...string) (
 
 // kinds are the events that have happened, as "KIND STAGE".
 func (f *fixture) kinds(kinds ...EventKind) []string {
+	f.Supervisor.events.flush()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []string

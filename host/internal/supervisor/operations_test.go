@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/callers"
 )
 
 // TestOperations has each operation meet each other, a probation and a canary, which the rows are; a column is what is then asked for, which goes on, waits or is
@@ -35,7 +37,7 @@ func TestOperations(t *testing.T) {
 			t.Run(fmt.Sprintf("%s,%d", row.name, i), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					s, err := New(Options{Log: hclog.NewNullLogger()})
+					s, err := New(callers.New(nil), Options{Log: hclog.NewNullLogger()})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -128,7 +130,7 @@ func stageOf(o Operation, name string) string {
 // TestHostUpgradeLasts until the supervisor stops, which does not wait for it.
 func TestHostUpgradeLasts(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{Log: hclog.NewNullLogger()})
+	s, err := New(callers.New(nil), Options{Log: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}

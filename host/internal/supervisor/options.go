@@ -61,8 +61,8 @@ type Options struct {
 	// Admit is asked by each planned change, before a hook of the new process runs; an error leaves everything as it was. It must not change
 	// the chain. nil admits all. The restart of a process that has ended is not asked for.
 	Admit func(ctx context.Context, m Move) error
-	// Events is called with what happens to the stages, if it is not nil. Calls come one
-	// after the other, in the order of the events; they must return soon.
+	// Events is called with what happens to the stages, if it is not nil. Calls come one after the other, in the order of the events, and on a goroutine
+	// of their own; Start, Swap, Apply, Conclude and Stop return after the calls for what they have done, so that Events must call none of these.
 	Events func(Event)
 	// Log gets what the supervisor has to say.
 	Log hclog.Logger

@@ -7,8 +7,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/panics"
 )
 
-// outbox passes events on one after the other, in the order in which they were added, and
-// never while a lock of the supervisor is held.
+// outbox passes events on one after the other, in the order in which they were added, on a goroutine of its own: who changes a stage does not wait for
+// those who want to know.
 type outbox struct {
 	// report gets what happens to stages; nil if nobody wants to know.
 	report func(Event)
@@ -20,7 +20,7 @@ type outbox struct {
 	sending bool
 }
 
-// announce reports an event at once.
+// announce reports an event.
 func (o *outbox) announce(e Event) {
 	o.emit(e)
 	o.send()
@@ -44,23 +44,36 @@ func (o *outbox) add(event func()) {
 	o.waiting = append(o.waiting, event)
 }
 
-// send passes on what waits, unless another goroutine is doing so: that takes what has
-// come meanwhile, too.
+// send has what waits passed on.
 func (o *outbox) send() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sending {
-		return
+	if !o.sending && len(o.waiting) > 0 {
+		o.sending = true
+		go panics.Contain(o.pass, o.failed)()
 	}
-	o.sending = true
-	for len(o.waiting) > 0 {
+}
+
+// pass passes on what waits, and what comes meanwhile.
+func (o *outbox) pass() {
+	for {
+		o.mu.Lock()
 		events := o.waiting
-		o.waiting = nil
+		o.waiting, o.sending = nil, len(events) > 0
 		o.mu.Unlock()
+		if len(events) == 0 {
+			return
+		}
 		for _, event := range events {
 			panics.Contain(event, o.failed)()
 		}
-		o.mu.Lock()
 	}
-	o.sending = false
+}
+
+// flush returns when all has been passed on that was added before. What gets an event must not call it.
+func (o *outbox) flush() {
+	passed := make(chan struct{})
+	o.add(func() { close(passed) })
+	o.send()
+	<-passed
 }

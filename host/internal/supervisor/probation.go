@@ -196,6 +196,7 @@ func (s *changes) Conclude(name string, keep bool) error {
 	if p == nil || !p.concerns(name) {
 		return fmt.Errorf("stage %q: no swap is on probation, and no canary is under way", name)
 	}
+	defer s.of.events.flush()
 	const asked = "it was asked for"
 	if keep && !p.accept(asked) || !keep && !p.rollBack(hclog.Info, asked) {
 		return fmt.Errorf("stage %q: it has ended already, see catena status", name)

@@ -24,7 +24,7 @@ func (s *changes) reconcile() {
 			return
 		}
 		if _, err := s.change(s.of.background, request{specs: s.of.Specs(), also: names}); err != nil && !s.of.isStopping() {
-			s.of.log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
+			s.of.opts.Log.Error("stages do not know of all paths of those downstream", "stages", names, "error", err)
 		}
 	})
 }

@@ -172,7 +172,7 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 		err = errStopping
 	} else if err = st.state.Launch(g.ID()); err == nil {
 		st.generations[g.ID()] = g
-		now.callers[g.Token()] = g
+		s.callers.Add(g)
 		now.stages[st] = true
 	}
 	now.unlock()

@@ -76,7 +76,7 @@ func (s *Supervisor) beginStop() {
 
 // Stop ends all stages, from the head to the tail so that none loses a delegate
 // that it still uses, and removes their sockets. It returns when every process is
-// gone; it is bounded in time by SIGKILL.
+// gone, and every event passed on; it is bounded in time by SIGKILL.
 func (s *Supervisor) Stop() error {
 	s.beginStop()
 	s.awaitTold()
@@ -84,6 +84,7 @@ func (s *Supervisor) Stop() error {
 	s.stopAll()
 	s.running.Wait()
 	s.stopAll() // what was just being started
+	s.events.flush()
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (s *stage) forget(all ...*generation.Generation) {
 			continue
 		}
 		delete(s.generations, g.ID())
-		delete(now.callers, g.Token())
+		s.of.callers.Remove(g)
 		s.state.Forget(g.ID())
 		unused[g] = !s.uses(g.Listener())
 	}

@@ -22,6 +22,7 @@ func (f *fixture) standby() int {
 }
 
 func (f *fixture) tookOver() []time.Duration {
+	f.Supervisor.events.flush()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []time.Duration

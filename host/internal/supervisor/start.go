@@ -11,6 +11,7 @@ import (
 // no error: it is tried again in the background.
 func (s *Supervisor) Start(ctx context.Context, up func(stage, version string, pid int, took time.Duration)) error {
 	began := time.Now()
+	defer s.events.flush()
 	s.goFor(nil, s.watchLimits)
 	r := s.rolloutOf()
 	for _, m := range r.members {

@@ -22,7 +22,6 @@ type state struct {
 	chain []*stage
 	// stages are those of the chain, and others that still have a process.
 	stages      map[*stage]bool
-	callers     map[string]*generation.Generation // by token
 	pace        pace
 	holdTimeout time.Duration
 	stopping    bool

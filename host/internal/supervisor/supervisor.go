@@ -18,10 +18,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/catena-dev/catena/host/internal/grants"
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
@@ -31,8 +30,8 @@ import (
 // and each at most once; Stop is due also when Start failed. All other methods can be
 // called at any time between Start and Stop.
 type Supervisor struct {
-	opts Options
-	log  hclog.Logger
+	opts    Options
+	callers *callers.Callers
 
 	// background ends with Stop; running counts what runs under it.
 	background context.Context
@@ -48,12 +47,12 @@ type Supervisor struct {
 
 var errStopping = errors.New("the server is stopping")
 
-// New makes the directories of the stages and starts nothing.
-func New(opts Options) (*Supervisor, error) {
+// New makes the directories of the stages and starts nothing. Known gets the processes that may call the host.
+func New(known *callers.Callers, opts Options) (*Supervisor, error) {
 	s := &Supervisor{
-		opts: opts, log: opts.Log, signals: newSignals(),
+		opts: opts, callers: known, signals: newSignals(),
 		locked: state{
-			publishTo: opts.Publish, stages: map[*stage]bool{}, callers: map[string]*generation.Generation{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
+			publishTo: opts.Publish, stages: map[*stage]bool{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
 		},
 	}
 	s.changes = changes{of: s, slots: newSlots()}
@@ -93,10 +92,8 @@ func (s *Supervisor) SetHoldTimeout(d time.Duration) {
 
 // Authenticate returns who calls the host with that token.
 func (s *Supervisor) Authenticate(token string) (Identity, bool) {
-	now := s.lock()
-	g, ok := now.callers[token]
-	now.unlock()
-	if !ok {
+	g := s.callers.WithToken(token)
+	if g == nil {
 		return Identity{}, false
 	}
 	spec := g.Spec()
@@ -114,23 +111,6 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, Grants: staged.Spec().Grants, OtherAPI: s.servesOtherAPI(staged)}
 	}
 	return id, true
-}
-
-// Launched says of a process of a stage what it may connect to.
-type Launched struct {
-	Stage  string
-	Grants grants.Grants
-}
-
-// Processes returns the processes that may call the host, by process id.
-func (s *Supervisor) Processes() map[int]Launched {
-	now := s.lock()
-	defer now.unlock()
-	all := make(map[int]Launched, len(now.callers))
-	for _, g := range now.callers {
-		all[g.PID()] = Launched{Stage: g.Name(), Grants: g.Spec().Grants}
-	}
-	return all
 }
 
 // servesOtherAPI reports whether a generation may serve other resources than the current one of its stage.
@@ -192,7 +172,7 @@ func (s *Supervisor) goFor(g *generation.Generation, f func()) {
 // panicked logs a panic.
 func (s *Supervisor) panicked(err error) {
 	if p, ok := errors.AsType[*panics.Error](err); ok {
-		s.log.Error("a panic in what the host does for a stage: please report it", "error", err, "stack", string(p.Stack))
+		s.opts.Log.Error("a panic in what the host does for a stage: please report it", "error", err, "stack", string(p.Stack))
 	}
 }
 

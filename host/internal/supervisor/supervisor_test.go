@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/relay"
@@ -94,7 +95,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	if change != nil {
 		change(&opts)
 	}
-	f.Supervisor, err = New(opts)
+	f.Supervisor, err = New(callers.New(nil), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

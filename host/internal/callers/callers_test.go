@@ -1,4 +1,4 @@
-package server
+package callers
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func TestProcessThatIsOfNoStage(t *testing.T) {
 		{os.Getpid(), nil, false},
 		{0, nil, false},
 	} {
-		if got := new(stageProcesses).areOf("core", guard.Peer{PID: tc.pid}, tc.err); got != tc.want {
+		if got := New(nil).AreOf("core", guard.Peer{PID: tc.pid}, tc.err); got != tc.want {
 			t.Errorf("process %d, %v: %t, want %t", tc.pid, tc.err, got, tc.want)
 		}
 	}

@@ -1,0 +1,94 @@
+package supervisor
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// inTime fails if f does not return while something else is under way.
+func inTime(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("%s waits", what)
+	}
+}
+
+// TestCallersDuringAPublication does not let the request of a stage wait for the tables of the relay.
+func TestCallersDuringAPublication(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	token := f.current("b").Token()
+	f.gate.Lock()
+	release := sync.OnceFunc(f.gate.Unlock)
+	defer release()
+	published := make(chan struct{})
+	go func() {
+		defer close(published)
+		now := f.lock()
+		defer now.unlock()
+		now.publish()
+	}()
+	eventually(t, "the chain is being published", func() bool {
+		free := f.locked.mu.TryLock()
+		if free {
+			f.locked.mu.Unlock()
+		}
+		return !free
+	})
+	inTime(t, "a request of a stage", func() {
+		if id, ok := f.Authenticate(token); !ok || id.Stage != "b" {
+			t.Errorf("%t, %+v", ok, id)
+		}
+	})
+	release()
+	<-published
+}
+
+// TestEventsDelayNobody has somebody take long over an event: a stage comes back meanwhile, and the events come in their order.
+func TestEventsDelayNobody(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	let := sync.OnceFunc(func() { close(release) })
+	defer let()
+	var mu sync.Mutex
+	var kinds []EventKind
+	f := ready(t, func(o *Options) {
+		o.Events = func(e Event) {
+			if e.Stage != "b" || e.Kind != Held && e.Kind != Restarted {
+				return
+			}
+			if e.Kind == Held {
+				close(begun)
+				<-release
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			kinds = append(kinds, e.Kind)
+		}
+	})
+	old := f.current("b")
+	kill(t, old.PID())
+	<-begun
+	inTime(t, "the status", func() { f.Status() })
+	eventually(t, "b is back", func() bool {
+		status, _ := f.ask("GET", "/b", "")
+		return status == http.StatusOK && f.current("b") != old
+	})
+	let()
+	f.Supervisor.events.flush()
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []EventKind{Held, Restarted}; !slices.Equal(kinds, want) {
+		t.Errorf("%q, want %q", kinds, want)
+	}
+}
