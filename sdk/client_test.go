@@ -30,6 +30,7 @@ func TestRequestAsTheClientSentIt(t *testing.T) {
 				env.Call.ServeHTTP(w, r)
 				return
 			}
+			_, _ = io.Copy(io.Discard, r.Body) // a connection with what is unread is reset
 			host, _, err := net.SplitHostPort(r.RemoteAddr)
 			fmt.Fprintf(w, "%s %v %t %q", host, err, r.TLS != nil, r.Header["Expect"])
 		}), nil

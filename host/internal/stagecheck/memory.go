@@ -47,16 +47,24 @@ func checkMemory(ctx context.Context, s *suite) error {
 	if err != nil {
 		return skipf("the memory of a process cannot be measured on this system: %v", err)
 	}
-	if err := st.requests(ctx, n, workers, one); err != nil {
-		return err
-	}
-	after, err := usageOf(st.process.PID())
-	if err != nil {
-		return err
-	}
-	if grown := after.resident - before.resident; grown > maxGrowth {
-		return want(fmt.Sprintf("resident memory that grows by less than %d MiB in %d requests, after %d to warm up", maxGrowth>>20, n, n/warmUp),
-			"%d MiB more, from %d to %d", grown>>20, before.resident>>20, after.resident>>20)
+	// A collector may only be about to collect: what leaks grows as much again.
+	for from, round := before, 0; ; round++ {
+		if err := st.requests(ctx, n, workers, one); err != nil {
+			return err
+		}
+		after, err := usageOf(st.process.PID())
+		if err != nil {
+			return err
+		}
+		grown := after.resident - from.resident
+		if grown <= maxGrowth {
+			break
+		}
+		if round > 0 {
+			return want(fmt.Sprintf("resident memory that grows by less than %d MiB in %d requests, after %d to warm up, or in as many more", maxGrowth>>20, n, n/warmUp),
+				"%d MiB more, from %d to %d, and before from %d", grown>>20, from.resident>>20, after.resident>>20, before.resident>>20)
+		}
+		from = after
 	}
 	return st.settles(ctx, before.files+spareFiles, fmt.Sprintf("after %d requests", n))
 }
