@@ -82,8 +82,11 @@ else
 	$(GO) build $(KUBE_FLAGS) -ldflags '$(LDFLAGS)' -o bin/kube-$(KUBE_MINOR)/catena-stage-$@ ./plugins/$@
 endif
 
-run: build kubectl ## serves the chain of configs/catena.yaml in the foreground, data in ./data
-	@PATH="$(CURDIR)/bin/tools:$$PATH" bin/catena serve --config configs/catena.yaml
+run: ## serves the chain of configs/catena.yaml in the foreground, data in ./data
+	@echo 'building: the first time it takes minutes'
+	@$(MAKE) -s build kubectl
+	@command -v kubectl >/dev/null || echo 'there is no kubectl in PATH: in the other terminal, $(CURDIR)/bin/tools/kubectl is one'
+	@bin/catena serve --config configs/catena.yaml
 
 demo-upgrade: build ## core goes to another release and back, while clients use it and their failures are counted
 	@$(MAKE) --no-print-directory core KUBE=1.36

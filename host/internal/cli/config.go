@@ -91,6 +91,8 @@ func printValidity(cmd *cobra.Command, format string, flags *configFlags, wrong 
 	}
 	if files := flags.options().Files; len(files) > 0 {
 		what += " (" + strings.Join(files, ", ") + ")"
+	} else if flags.host == nil && !flags.given() {
+		what = "the default configuration"
 	}
 	_, err := printable.Fprintln(cmd.OutOrStdout(), what, "is valid")
 	return err

@@ -13,15 +13,16 @@ import (
 )
 
 func configInitCommand() *cobra.Command {
-	var force bool
+	var force, installed bool
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a configuration file to begin with",
-		Long: `Write a configuration file to begin with: the chain of Kubernetes' stages, the directories of an
-installed Catena, and the defaults of what is used most as comments. It is the file that
-packages install as /etc/catena/catena.yaml. FILE is catena.yaml unless it is given, and - is
+		Long: `Write a configuration file to begin with: what holds without one, and the defaults of what is used
+most as comments. With --installed, it is the file that packages install as
+/etc/catena/catena.yaml, with their directories. FILE is catena.yaml unless it is given, and - is
 standard output.`,
-		Example: `  catena config init /etc/catena/catena.yaml
+		Example: `  catena config init && catena serve --config catena.yaml
+  catena config init --installed /etc/catena/catena.yaml
   catena config init - | less`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -41,22 +42,23 @@ standard output.`,
 				file = args[0]
 			}
 			if file == "-" {
-				_, err := cmd.OutOrStdout().Write(config.Initial())
+				_, err := cmd.OutOrStdout().Write(config.Initial(installed))
 				return err
 			}
-			if err := writeInitial(file, force); err != nil {
+			if err := writeInitial(file, config.Initial(installed), force); err != nil {
 				return err
 			}
 			_, err := printable.Fprintln(cmd.OutOrStdout(), file, "written")
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&installed, "installed", false, "write the configuration that packages install")
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	return cmd
 }
 
-// writeInitial writes the initial configuration. With force, it replaces a file.
-func writeInitial(path string, force bool) error {
+// writeInitial writes a file to begin with. With force, it replaces one.
+func writeInitial(path string, text []byte, force bool) error {
 	how := os.O_EXCL
 	if force {
 		how = os.O_TRUNC
@@ -68,6 +70,6 @@ func writeInitial(path string, force bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(config.Initial())
+	_, err = f.Write(text)
 	return errors.Join(err, f.Close())
 }

@@ -17,7 +17,7 @@ func TestConfigInit(t *testing.T) {
 	if out, _, err := run(t, "config", "init", file); err != nil || out != file+" written\n" {
 		t.Fatalf("%q, %v", out, err)
 	}
-	out, errOut, err := run(t, "config", "validate", "--config", file, "--set", "pluginDirs="+pluginDir(t, "aggregator", "core", "extensions"))
+	out, errOut, err := run(t, "config", "validate", "--config", file)
 	if err != nil || !strings.HasSuffix(out, "is valid\n") {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
@@ -33,10 +33,13 @@ func TestConfigInit(t *testing.T) {
 	if _, _, err := run(t, "config", "init", "--force", file); err != nil {
 		t.Error(err)
 	}
-	if text, _ := os.ReadFile(file); string(text) != string(config.Initial()) {
+	if text, _ := os.ReadFile(file); string(text) != string(config.Initial(false)) {
 		t.Errorf("--force has written %q", text)
 	}
-	if out, _, err := run(t, "config", "init", "-"); err != nil || out != string(config.Initial()) {
+	if out, _, err := run(t, "config", "init", "--installed", "-"); err != nil || out != string(config.Initial(true)) {
+		t.Errorf("with --installed: %q, %v", out, err)
+	}
+	if out, _, err := run(t, "config", "init", "-"); err != nil || out != string(config.Initial(false)) {
 		t.Errorf("standard output: %q, %v", out, err)
 	}
 }
@@ -59,7 +62,7 @@ func TestConfigInitHasTheDefaultsOfFlags(t *testing.T) {
 		}
 		return cfg, flags.Value
 	}
-	text := string(config.Initial())
+	text := string(config.Initial(false))
 	_, defaults := values(text)
 	cfg, comments := values(regexp.MustCompile(`(?m)^#((?:  )*[a-z-]+:)`).ReplaceAllString(text, "$1"))
 	if len(cfg.APIServer) < 3 {

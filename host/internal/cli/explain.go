@@ -86,8 +86,8 @@ func explain(cmd *cobra.Command, flags *configFlags, method, target, as string, 
 	if as != "" {
 		return nil, fmt.Errorf("who may do what is known to a running host only: %w", err)
 	}
-	if err := flags.adopt(cmd.Context()); err != nil {
-		return nil, err
+	if len(flags.options().Files) == 0 && !flags.given() {
+		return nil, fmt.Errorf("no host runs on the data directory %s, and without one it takes a configuration: pass --config FILE or set %s", client.DataDir, configVariable)
 	}
 	full, err := flags.load()
 	if err != nil {

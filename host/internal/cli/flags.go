@@ -32,7 +32,7 @@ type configFlags struct {
 
 // register is for the commands that read a configuration.
 func (f *configFlags) register(cmd *cobra.Command) {
-	f.add(cmd, "configuration `file` (YAML, JSON or TOML); more than one may be given, later ones win (default $CATENA_CONFIG)",
+	f.add(cmd, "configuration `file` (YAML, JSON or TOML); more than one may be given, later ones win (default $CATENA_CONFIG or, where there is no data directory, "+installed+" if it is there)",
 		"one `key=value` of the configuration, such as apiserver.secure-port=7443; wins over files and environment")
 }
 
@@ -66,8 +66,15 @@ func (f *configFlags) configFiles() []string {
 	return strings.FieldsFunc(os.Getenv(configVariable), separates)
 }
 
+// installed is the configuration that comes with the packages.
+const installed = "/etc/catena/catena.yaml"
+
 // options are all layers of the configuration by now.
-func (f *configFlags) options() config.Options {
+func (f *configFlags) options() config.Options { return f.optionsBeside(installed) }
+
+// optionsBeside are the options where the packages' configuration is at a path. It is the file if nothing says of which host the
+// configuration is, and the working directory has no data directory.
+func (f *configFlags) optionsBeside(service string) config.Options {
 	if f.host != nil {
 		set := slices.DeleteFunc(slices.Clone(f.set), func(kv string) bool { return isDirectory(keyOf(kv)) })
 		return config.Options{Files: f.host.Files, Env: f.host.Env, Set: append(slices.Clone(f.host.Set), set...), Flags: f.host.Flags}
@@ -76,7 +83,22 @@ func (f *configFlags) options() config.Options {
 	if f.dataDir != "" {
 		flags = append(flags, config.CommandFlag{Name: "--data-dir", Key: "dataDir", Value: f.dataDir})
 	}
-	return config.Options{Files: f.configFiles(), Set: f.set, Flags: flags, Env: os.Environ()}
+	o := config.Options{Files: f.configFiles(), Set: f.set, Flags: flags, Env: os.Environ()}
+	if f.given() || f.dataDir != "" || os.Getenv("CATENA_DATA_DIR") != "" || slices.ContainsFunc(f.set, func(kv string) bool { return isDirectory(keyOf(kv)) }) {
+		return o
+	}
+	if _, err := os.Stat("data"); !errors.Is(err, fs.ErrNotExist) {
+		return o
+	}
+	if _, err := os.Stat(service); err == nil {
+		o.Files = []string{service}
+	}
+	return o
+}
+
+// given reports whether the flags and the environment give a configuration.
+func (f *configFlags) given() bool {
+	return len(f.configFiles()) > 0 || slices.ContainsFunc(f.set, func(kv string) bool { return strings.HasPrefix(kv, "stages.") })
 }
 
 // source are the options for those who ask the host for its configuration.
@@ -100,11 +122,11 @@ func (f *configFlags) load() (*config.Config, error) { return config.Load(f.opti
 func (f *configFlags) inspect() (*config.Config, error) { return config.Inspect(f.options()) }
 
 // adopt makes the configuration that of the host that runs on the data directory, if the flags and
-// the environment give none. The process changes to the working directory of the host, to which
+// the environment give none; without such a host, it is that of the packages, or else the defaults. The process changes to the working directory of the host, to which
 // the paths are relative. What a host of another user says is an error, unless that is root: the configuration names
 // programs that the command executes, and files that it reads.
 func (f *configFlags) adopt(ctx context.Context) error {
-	if len(f.configFiles()) > 0 || slices.ContainsFunc(f.set, func(kv string) bool { return strings.HasPrefix(kv, "stages.") }) {
+	if f.given() {
 		return nil
 	}
 	client, err := f.client()
@@ -113,8 +135,7 @@ func (f *configFlags) adopt(ctx context.Context) error {
 	}
 	uid, err := f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
-		return fmt.Errorf("no configuration: pass --config FILE or set %s; without them it is that of the running host, but no host runs on the data directory %s",
-			configVariable, client.DataDir)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the configuration of the host that runs on the data directory %s, as there is neither --config nor %s: %w",
@@ -170,31 +191,9 @@ func (f *configFlags) useless(cmd *cobra.Command) error {
 	return nil
 }
 
-// installed is the configuration that comes with the packages.
-const installed = "/etc/catena/catena.yaml"
-
-// hostOptions are all layers that say where the host is. If none does, and the working directory has no data directory, they are
-// those of the service whose configuration is at the given path, if there is one.
-func (f *configFlags) hostOptions(service string) config.Options {
-	o := f.options()
-	says := func(list []string) bool {
-		return slices.ContainsFunc(list, func(kv string) bool { return isDirectory(keyOf(kv)) })
-	}
-	if len(o.Files) > 0 || len(o.Flags) > 0 || says(o.Set) || os.Getenv("CATENA_DATA_DIR") != "" {
-		return o
-	}
-	if _, err := os.Stat("data"); !errors.Is(err, fs.ErrNotExist) {
-		return o
-	}
-	if _, err := os.Stat(service); err == nil {
-		o.Files = []string{service}
-	}
-	return o
-}
-
 // dirs returns a configuration of which only the directories are sure to be right.
 func (f *configFlags) dirs() (*config.Config, error) {
-	cfg, err := config.Inspect(f.hostOptions(installed))
+	cfg, err := f.inspect()
 	if cfg == nil || cfg.Hides("dataDir") || cfg.Hides("runtimeDir") {
 		return nil, cmp.Or(err, errors.New("the configuration has no dataDir"))
 	}

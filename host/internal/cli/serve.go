@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/host/internal/systemd"
 )
@@ -40,9 +43,14 @@ reload" does: what cannot change while the server runs is reported, and then not
 changes. The first start makes a certificate authority, the certificates and keys of
 the server, and DATA_DIR/admin.kubeconfig; later starts reuse them.
 
+Without a configuration, the chain is that of Kubernetes: its stages come with the program, the
+embedded etcd and all other state are in ./data, and plugins are looked for in ./plugins. With
+a package, the configuration is /etc/catena/catena.yaml where there is no ./data.
+
 Messages go to standard error. Standard output gets one line for each stage that
 comes up and, when the server is ready, the lines to paste for a first session.`,
-		Example: `  catena serve --config configs/catena.yaml
+		Example: `  catena serve
+  catena serve --config configs/catena.yaml
   catena serve --config configs/catena.yaml --secure-port 7443 --data-dir /var/lib/catena
   catena serve --config configs/catena.yaml --set apiserver.audit-policy-file=audit.yaml
   catena serve --config configs/hello.yaml --attach hello`,
@@ -80,6 +88,9 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err := isolation.HideMemory(); err != nil {
 				return err
 			}
+			if len(cfg.Files) == 0 {
+				printDefault(cmd.OutOrStdout(), cfg)
+			}
 			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force,
 				Systemd: service, Handover: inherited, ReplaceKeys: replaceKeys, Version: version})
 		},
@@ -97,6 +108,23 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 		}
 	}
 	return cmd
+}
+
+// printDefault says what is served without a configuration, and how a plugin that is there becomes part of it.
+func printDefault(out io.Writer, cfg *config.Config) {
+	printable.Fprintf(out, "no configuration is given: the chain is %s, and all state is in %s\n", strings.Join(cfg.Order, " → "), cfg.DataDir)
+	found, _ := process.Scan(cfg.PluginDirs) // there need be no such directory
+	for _, f := range found {
+		if _, declared := cfg.Stages[f.Name]; !declared && f.Refused == nil {
+			printable.Fprintf(out, `%s is no part of it; with a file of these lines, given with --config, it is the first stage:
+
+  apiVersion: %s
+  kind: %s
+  stages: {%s: {delegate: %s}}
+
+`, f.Path, config.APIVersion, config.Kind, f.Name, cfg.Order[0])
+		}
+	}
 }
 
 // inheritedService is what systemd has passed to this process. The socket of a program before this one takes the place of systemd's.

@@ -150,7 +150,7 @@ func (c *collector) readStatus(ctx context.Context) {
 func (c *collector) readConfig(ctx context.Context, flags *configFlags) {
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	options := flags.hostOptions(installed)
+	options := flags.options()
 	switch {
 	case len(flags.configFiles()) > 0:
 	case c.status != nil:

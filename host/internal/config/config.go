@@ -174,7 +174,11 @@ func load(files []*layer, o Options, p *problems) (*Config, error) {
 	for _, l := range slices.Concat(files, flags) {
 		normalize(l, root, p)
 	}
-	env := envLayers(o.Env, declaredStages(files, flags), p)
+	names, declared := declaredStages(files, flags), declaresChain(files, flags)
+	if !declared {
+		names = slices.Compact(slices.Sorted(slices.Values(append(names, BuiltinStages()...))))
+	}
+	env := envLayers(o.Env, names, p)
 	for _, l := range env {
 		normalize(l, root, p)
 	}
@@ -184,7 +188,7 @@ func load(files []*layer, o Options, p *problems) (*Config, error) {
 			return nil, fmt.Errorf("merge %s: %w", l.source, err)
 		}
 	}
-	for _, fill := range []func(*merger) *layer{kubernetes, shipped, defaults} {
+	for _, fill := range []func(*merger) *layer{kubernetes, chainOf(declared), shipped, defaults} {
 		l := fill(m)
 		if err := m.add(l); err != nil {
 			return nil, fmt.Errorf("merge %s: %w", l.source, err)

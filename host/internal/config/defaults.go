@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	_ "embed"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +15,7 @@ const defaultSource = "default"
 const (
 	shippedSource    = "catena:shipped.yaml"
 	kubernetesSource = "catena:kubeapiserver.yaml"
+	chainSource      = "catena:chain.yaml"
 )
 
 //go:embed shipped.yaml
@@ -21,12 +24,31 @@ var shippedYAML []byte
 //go:embed kubeapiserver.yaml
 var kubernetesYAML []byte
 
+//go:embed chain.yaml
+var chainYAML []byte
+
 //go:embed init.yaml
 var initYAML []byte
 
 // Initial returns a configuration file to begin with: directories, the chain of Kubernetes' stages, and the
-// defaults of what is used most as comments.
-func Initial() []byte { return bytes.Clone(initYAML) }
+// defaults of what is used most as comments. It is what holds without a configuration or, if installed, what packages install.
+func Initial(installed bool) []byte {
+	if installed {
+		return bytes.Clone(initYAML)
+	}
+	text := string(initYAML)
+	for _, change := range [][2]string{
+		{"dataDir: /var/lib/catena", "dataDir: ./data"},
+		{"# Unix sockets. Its path has to be short.\nruntimeDir: /run/catena\n", ""},
+		{"[/usr/lib/catena/plugins, /usr/local/lib/catena/plugins]", "[./plugins]"},
+		{"  aggregator:\n", "  # Kubernetes' own come with this program.\n  aggregator:\n    binary: builtin\n"},
+		{"  core:\n", "  core:\n    binary: builtin\n"},
+		{"  extensions: {}\n", "  extensions:\n    binary: builtin\n"},
+	} {
+		text = strings.Replace(text, change[0], change[1], 1)
+	}
+	return []byte(text)
+}
 
 // shipped returns the layer of the configuration that ships with the host, for what the merged
 // layers leave open. It has settings of stages by name, and declares none.
@@ -50,6 +72,43 @@ func kubernetes(m *merger) *layer {
 		l.lines = all.lines
 	}
 	return l
+}
+
+// chainOf returns the layer of the chain where nothing declares another, for what the merged layers leave open.
+func chainOf(declared bool) func(*merger) *layer {
+	return func(m *merger) *layer {
+		l := &layer{source: chainSource, builtin: true, values: map[string]any{}}
+		if !declared && !m.problems.incomplete {
+			all := m.parse(chainSource, chainYAML)
+			l.fillAll(m, nil, all.values)
+			l.lines = all.lines
+		}
+		return l
+	}
+}
+
+// BuiltinStages are those that make the chain where nothing declares another, sorted.
+func BuiltinStages() []string {
+	return slices.Sorted(maps.Keys(asMap(parseLayer(chainSource, chainYAML, &problems{}).values["stages"])))
+}
+
+// declaresChain reports whether the layers declare a chain. They do not if they say nothing of stages, or only of others that delegate to
+// one of Kubernetes'. Flags that only set keys of those change that chain.
+func declaresChain(files, flags []*layer) bool {
+	builtin, others, hung := BuiltinStages(), false, false
+	for i, l := range slices.Concat(files, flags) {
+		stages, mentioned := l.values["stages"]
+		others = others || mentioned && stages == nil
+		for name, stage := range asMap(stages) {
+			ours := slices.Contains(builtin, name)
+			if ours && (i < len(files) || len(asMap(stage)) == 0) {
+				return true
+			}
+			delegate, _ := asMap(stage)["delegate"].(string)
+			others, hung = others || !ours, hung || slices.Contains(builtin, delegate)
+		}
+	}
+	return others && !hung
 }
 
 // parse returns a layer that ships with the host.

@@ -30,7 +30,7 @@
 //	    Default: DATA_DIR/run
 //	pluginDirs (list of strings)
 //	    Directories that are searched for catena-stage-NAME, in this order.
-//	    Default: ["./bin/plugins"]
+//	    Default: ["./plugins"]
 //	watchPlugins (true or false)
 //	    Whether a stage is swapped as soon as its binary in a plugin directory, or
 //	    that of stages.NAME.binary, is replaced by another.

@@ -31,24 +31,30 @@ var commentedKey = regexp.MustCompile(`(?m)^#((?:  )*[a-zA-Z-]+:)`)
 // What is a comment in the initial configuration is the default, and what is not are directories and the chain.
 func TestInitialHasTheDefaults(t *testing.T) {
 	t.Parallel()
-	text := string(Initial())
-	initial := settingsOf(t, text)
-	if n := len(commentedKey.FindAllString(text, -1)); n < 20 {
-		t.Errorf("only %d keys in comments", n)
-	}
-	if diff := cmp.Diff(initial, settingsOf(t, commentedKey.ReplaceAllString(text, "$1"))); diff != "" {
-		t.Errorf("comments that are no defaults (-default +comment):\n%s", diff)
-	}
-	least := settingsOf(t, "apiVersion: "+APIVersion+"\nkind: "+Kind+
-		"\nstages: {aggregator: {delegate: core}, core: {delegate: extensions}, extensions: {}}")
-	for _, key := range []string{"dataDir", "runtimeDir", "pluginDirs"} {
-		if cmp.Equal(initial[key], least[key]) {
-			t.Errorf("%s is the default", key)
+	for _, installed := range []bool{false, true} {
+		text := string(Initial(installed))
+		initial := settingsOf(t, text)
+		if n := len(commentedKey.FindAllString(text, -1)); n < 20 {
+			t.Errorf("only %d keys in comments", n)
 		}
-		delete(initial, key)
-		delete(least, key)
-	}
-	if diff := cmp.Diff(least, initial); diff != "" {
-		t.Errorf("no default (-default +initial):\n%s", diff)
+		if diff := cmp.Diff(initial, settingsOf(t, commentedKey.ReplaceAllString(text, "$1"))); diff != "" {
+			t.Errorf("comments that are no defaults (-default +comment):\n%s", diff)
+		}
+		want := settingsOf(t, "apiVersion: "+APIVersion+"\nkind: "+Kind)
+		if installed {
+			for _, stage := range BuiltinStages() {
+				delete(want, "stages."+stage+".binary")
+			}
+			for _, key := range []string{"dataDir", "runtimeDir", "pluginDirs"} {
+				if cmp.Equal(initial[key], want[key]) {
+					t.Errorf("%s is the default", key)
+				}
+				delete(initial, key)
+				delete(want, key)
+			}
+		}
+		if diff := cmp.Diff(want, initial); diff != "" {
+			t.Errorf("installed %t: not as without a configuration (-without +initial):\n%s", installed, diff)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func hostKeys() []Key {
 			Doc: "Directory of all state: the embedded etcd, keys, certificates, each stage's own directory. Catena sets its mode to 0700."},
 		{Path: "runtimeDir", Type: String, DefaultDoc: "`DATA_DIR/run`",
 			Doc: "Directory of the Unix sockets. Its path must be short; the default moves to the directory for temporary files where it would be too long."},
-		{Path: "pluginDirs", Type: List, Default: []string{"./bin/plugins"},
+		{Path: "pluginDirs", Type: List, Default: []string{"./plugins"},
 			Doc: "Directories that are searched for catena-stage-NAME, in this order."},
 		{Path: "watchPlugins", Type: Bool, Default: false,
 			Doc: "Whether a stage is swapped as soon as its binary in a plugin directory, or that of stages.NAME.binary, is replaced by another."},

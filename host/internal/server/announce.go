@@ -29,7 +29,7 @@ func (r *run) announce(ctx context.Context) {
 		r.interrupted(ctx)
 		return
 	}
-	if wd, err := os.Getwd(); err == nil && !r.notifier.service.IsNotified() { // nobody is in a service's directory
+	if wd, err := os.Getwd(); err == nil && wd != "/" && !r.notifier.service.IsNotified() { // nobody is in a service's directory
 		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
 			path = "$PWD/" + rel
 		}

@@ -29,6 +29,9 @@ func FindBinary(cfg *config.Config, stage string) (process.Binary, error) {
 	if path == "" {
 		b, err := process.Find(cfg.PluginDirs, stage)
 		if err != nil {
+			if slices.Contains(config.BuiltinStages(), stage) {
+				err = fmt.Errorf("%w; binary: %s is the one in this program", err, config.BuiltinBinary)
+			}
 			return process.Binary{}, fmt.Errorf("%s: %w", cfg.Where("stages."+stage), err)
 		}
 		return b, nil

@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -47,6 +51,9 @@ func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {
 func CheckFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
 	if err := klogr.Install(hclog.NewNullLogger(), "", ""); err != nil {
 		return nil, err
+	}
+	if entry, err := os.Stat(cfg.DataDir); errors.Is(err, syscall.ENOTDIR) || err == nil && !entry.IsDir() { // the flags name files in it
+		return nil, fmt.Errorf("%s: dataDir: %s is not a directory", cfg.Where("dataDir"), cfg.DataDir)
 	}
 	flags, err := front.ParseFlags(ctx, cfg.APIServer, flagDefaults(cfg, StoreOptions(cfg, cfg.DataDir, "/run"))...)
 	if err != nil {

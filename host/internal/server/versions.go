@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -12,5 +13,13 @@ import (
 // logVersions logs what runs, and how the Go runtime is set, as kube-apiserver does.
 func (r *run) logVersions() {
 	r.logs.host.Info("catena starts", "version", r.Version, "kubernetes", kubeversion.Release(), "go", runtime.Version(),
-		"GOMAXPROCS", runtime.GOMAXPROCS(0), "GOMEMLIMIT", debug.SetMemoryLimit(-1), "GOGC", cmp.Or(os.Getenv("GOGC"), "100"))
+		"GOMAXPROCS", runtime.GOMAXPROCS(0), "GOMEMLIMIT", memoryLimit(), "GOGC", cmp.Or(os.Getenv("GOGC"), "100"))
+}
+
+// memoryLimit is that of Go's runtime, in bytes, or off as GOMEMLIMIT has it.
+func memoryLimit() any {
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		return limit
+	}
+	return "off"
 }
