@@ -15,6 +15,7 @@ import (
 // uncontained are the functions of the host with a goroutine, or a call of a handler, whose panic ends the host: none of them is about one
 // stage or one connection, or what they call contains it.
 var uncontained = map[string]string{
+	"admin.watch":              "runs in commands, not in the host",
 	"admin.serveSocket":        "net/http",
 	"front.Run":                "Kubernetes' server",
 	"front.Hops":               "counters of this process",

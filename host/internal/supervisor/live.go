@@ -104,10 +104,18 @@ func (l live) follow() {
 	})
 }
 
+// runHooks runs the post-start hooks of a generation, which knows of all signals then: core's, for example, do something else before the server has been
+// ready than in a process that takes the place of another.
+func (l live) runHooks(done func(error)) {
+	s := l.stage.of
+	s.signals.await(s.background, l.Generation)
+	l.RunPostStartHooks(s.background, done)
+}
+
 // runHooksOrKill runs the post-start hooks of a generation that serves. One that fails
 // ends the process, which is restarted then.
 func (l live) runHooksOrKill() {
-	l.RunPostStartHooks(l.stage.of.background, func(err error) {
+	l.runHooks(func(err error) {
 		if err == nil || l.Err() != nil {
 			return
 		}

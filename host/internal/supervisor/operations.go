@@ -142,7 +142,7 @@ func (s *changes) Begin(ctx context.Context, o Operation, stage string) (end fun
 	}
 	err = s.slots.take(ctx, o, name)
 	if err == nil {
-		// Without the slot of the chain there is no new one.
+		// One begins under the slot of the chain alone.
 		if p := s.of.onProbation(); o.refuses(p) {
 			s.slots.leave(o)
 			err = p.busy()

@@ -236,6 +236,7 @@ func (m *member) PrepareRun(ctx context.Context) error {
 	}
 	if err == nil {
 		s.goFor(g, func() { m.stage.live(g).follow() })
+		s.signals.follow(g)
 		s.goFor(g, func() { m.stage.live(g).tell() })
 		s.goFor(g, func() { m.stage.live(g).watchdog() })
 		if m.rollout.prepared != nil {
@@ -249,7 +250,7 @@ func (m *member) awaitReady(ctx context.Context) error {
 	s, g := m.rollout.supervisor, m.generation
 	failed := make(chan error, len(g.PostStartHooks()))
 	s.goFor(g, func() {
-		g.RunPostStartHooks(s.background, func(err error) {
+		m.stage.live(g).runHooks(func(err error) {
 			if err != nil {
 				failed <- err
 			}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -59,6 +60,36 @@ func (n *signals) next(g *generation.Generation, i int) (*stagev1.NotifyRequest,
 		return n.come[i], n.changed
 	}
 	return nil, n.changed
+}
+
+// follow takes note that a generation is going to be told of all signals.
+func (n *signals) follow(g *generation.Generation) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.known[g] = 0
+}
+
+// await returns when a generation knows of the signals that have come by now, or will not.
+func (n *signals) await(ctx context.Context, g *generation.Generation) {
+	n.mu.Lock()
+	come := len(n.come)
+	n.mu.Unlock()
+	for {
+		n.mu.Lock()
+		known, follows := n.known[g]
+		changed := n.changed
+		n.mu.Unlock()
+		if !follows || known >= come {
+			return
+		}
+		select {
+		case <-changed:
+		case <-g.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (n *signals) forget(g *generation.Generation) {

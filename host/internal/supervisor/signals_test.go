@@ -54,3 +54,31 @@ func TestStagesAreToldOfSignals(t *testing.T) {
 		}
 	}
 }
+
+// TestHooksKnowTheSignals shows that a process which takes the place of another knows all that has come before a hook of it runs, however many
+// signals that is.
+func TestHooksKnowTheSignals(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	for range 500 {
+		f.Notify("MuxAndDiscoveryComplete", time.Now())
+	}
+	f.Notify("HasBeenReady", time.Now())
+	knowing := func() (n int) {
+		for _, e := range f.events(t) {
+			if e == "post-start knows b" {
+				n++
+			}
+		}
+		return n
+	}
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := knowing(); n != 1 {
+		t.Errorf("after a swap %d hooks know that the server has been ready", n)
+	}
+	old := f.pid("b")
+	kill(t, old)
+	eventually(t, "the hook of the next process knows it", func() bool { return f.pid("b") != old && knowing() == 2 })
+}

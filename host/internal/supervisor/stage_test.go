@@ -104,6 +104,11 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 		if cfg.AskItself {
 			return askItself(ctx, env)
 		}
+		select {
+		case <-env.Signal("HasBeenReady"):
+			note("post-start knows")
+		default:
+		}
 		switch cfg.Hook {
 		case "fail":
 			return errors.New("the hook does not like it")

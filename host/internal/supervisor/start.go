@@ -69,7 +69,7 @@ func (s *Supervisor) RunPostStartHooks(failed func(error)) {
 		case g == nil:
 		case required:
 			s.goFor(g, func() {
-				g.RunPostStartHooks(s.background, func(err error) {
+				st.live(g).runHooks(func(err error) {
 					if err != nil && !s.isStopping() {
 						failed(err)
 					}
