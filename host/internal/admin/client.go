@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/guard"
@@ -21,10 +23,13 @@ import (
 	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
-// Client calls the host that runs on a data directory.
+// Client calls the host that runs on a data directory. A call waits for a host that says that it is alive, and ends with a *SilentError, after
+// fifteen seconds, if the host does not.
 type Client struct {
 	// DataDir and RuntimeDir are those of the host's configuration.
 	DataDir, RuntimeDir string
+	// Waiting, if it is not nil, is called every few seconds while a call waits for a host that is alive.
+	Waiting func(since time.Duration)
 }
 
 // IsNotRunning reports whether an error of a Client means that no host runs on the data
@@ -139,30 +144,45 @@ func (c *Client) stream(ctx context.Context, path string) (io.ReadCloser, error)
 
 // request returns the body of a response with the code 200, and the user of the host. The body of another response is the error.
 func (c *Client) request(ctx context.Context, method, path string, body []byte) (response io.ReadCloser, uid int, err error) {
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-			conn, uid, err = c.dial(ctx)
-			return conn, err
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, method, "http://catena"+path, bytes.NewReader(body))
+	client := c.http(func(_ net.Conn, user int) { uid = user })
+	var responds atomic.Bool
+	watched, stop := c.watch(ctx, &responds)
+	req, err := http.NewRequestWithContext(watched, method, "http://catena"+path, bytes.NewReader(body))
 	if err != nil {
+		stop()
 		return nil, 0, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, 0, errors.Unwrap(err) // without the made-up URL
+		err = silence(watched, errors.Unwrap(err)) // without the made-up URL
+		stop()
+		return nil, 0, err
 	}
+	responds.Store(true)
+	response = &watchedBody{resp.Body, watched, stop}
 	if resp.StatusCode == http.StatusOK {
-		return resp.Body, uid, nil
+		return response, uid, nil
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
+	defer response.Close()
+	b, err := io.ReadAll(response)
 	if err != nil {
 		return nil, 0, err
 	}
 	return nil, 0, errors.New(string(bytes.TrimSpace(b)))
+}
+
+// http returns a client for one request, which calls connected with the connection and the user of the host.
+func (c *Client) http(connected func(conn net.Conn, uid int)) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, uid, err := c.dial(ctx)
+			if err == nil {
+				connected(conn, uid)
+			}
+			return conn, err
+		},
+	}}
 }
 
 // dial connects to the host, and returns its user. It passes over nothing that guard.DialServer refuses.
@@ -189,6 +209,9 @@ func (c *Client) dial(ctx context.Context) (conn net.Conn, uid int, err error) {
 // cutOff explains an error of a connection that broke off before the host could say how a
 // change went. Other errors are as they were.
 func cutOff(change string, err error) error {
+	if silent := (*SilentError)(nil); errors.As(err, &silent) {
+		return fmt.Errorf("%w; what becomes of the %s is not known before it does: see catena status", err, change)
+	}
 	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, broken) {
 			return fmt.Errorf("the host has ended before the end of the %s: its next start is as its configuration says (%w)", change, err)

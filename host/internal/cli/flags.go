@@ -9,11 +9,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 // configFlags are the flags that give a configuration.
@@ -94,6 +96,15 @@ func (f *configFlags) optionsBeside(service string) config.Options {
 		o.Files = []string{service}
 	}
 	return o
+}
+
+// settle makes the packages' configuration, if it is the file, that of the environment: the host reads it again, and so does a program that takes its place,
+// whatever is in the working directory by then.
+func (f *configFlags) settle(service string) error {
+	if files := f.optionsBeside(service).Files; len(f.configFiles()) == 0 && len(files) > 0 {
+		return os.Setenv(configVariable, files[0])
+	}
+	return nil
 }
 
 // given reports whether the flags and the environment give a configuration.
@@ -206,5 +217,11 @@ func (f *configFlags) client() (*admin.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &admin.Client{DataDir: cfg.DataDir, RuntimeDir: cfg.RuntimeDir}, nil
+	client := &admin.Client{DataDir: cfg.DataDir, RuntimeDir: cfg.RuntimeDir}
+	if isTerminal(os.Stderr) {
+		client.Waiting = func(since time.Duration) {
+			printable.Fprintf(os.Stderr, "still waiting for the host, which is alive (%s)\n", since.Round(time.Second))
+		}
+	}
+	return client, nil
 }

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"context"
+	"time"
+
 	"github.com/spf13/cobra"
 
+	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/printable"
 )
 
 func reloadCommand() *cobra.Command {
 	var flags configFlags
 	var output string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Have a running host read its configuration again",
@@ -26,7 +31,11 @@ restart can change, changes nothing, and the command says why. SIGHUP does the s
 			if err != nil {
 				return err
 			}
-			result, err := client.Reload(cmd.Context())
+			var result admin.Reload
+			err = within(cmd.Context(), timeout, "nothing has changed: the configuration has not been applied", func(ctx context.Context) (err error) {
+				result, err = client.Reload(ctx)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -39,5 +48,6 @@ restart can change, changes nothing, and the command says why. SIGHUP does the s
 	}
 	flags.registerHost(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	registerTimeout(cmd, &timeout)
 	return cmd
 }

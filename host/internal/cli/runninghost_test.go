@@ -246,9 +246,20 @@ func TestInstalledHost(t *testing.T) {
 			t.Errorf("%s: the files are %q, want %q", name, got, c.want)
 		}
 	}
+	var started configFlags
+	if err := started.settle(service); err != nil {
+		t.Fatal(err)
+	}
+	if got := os.Getenv("CATENA_CONFIG"); got != service {
+		t.Errorf("a host that starts has the files %q", got)
+	}
 	if err := os.Mkdir("data", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if got := started.optionsBeside(service).Files; !slices.Equal(got, []string{service}) {
+		t.Errorf("a host that has started has the files %q", got)
+	}
+	t.Setenv("CATENA_CONFIG", "")
 	if got := (&configFlags{}).optionsBeside(service).Files; len(got) != 0 {
 		t.Errorf("beside a data directory, the files are %q", got)
 	}

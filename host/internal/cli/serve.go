@@ -67,6 +67,9 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return err
 			}
+			if err := flags.settle(installed); err != nil {
+				return err
+			}
 			cfg, err := flags.load()
 			if err != nil {
 				return problems.List(errors.Join(validate(cmd.Context(), &flags, attach, false)...))

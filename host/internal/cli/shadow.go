@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -18,6 +19,7 @@ func shadowCommand() *cobra.Command {
 	var flags configFlags
 	var req admin.ShadowRequest
 	var sample, budget, output string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "shadow STAGE --binary FILE",
 		Short: "Compare what another binary of a stage would respond to the requests of clients",
@@ -66,7 +68,11 @@ stage is swapped. One stage can be shadowed at a time.`,
 			if req.Binary, err = filepath.Abs(req.Binary); err != nil {
 				return err
 			}
-			s, err := client.Shadow(cmd.Context(), req)
+			var s *shadow.Summary
+			err = within(cmd.Context(), timeout, fmt.Sprintf("stage %q is not shadowed: nothing has come up", req.Stage), func(ctx context.Context) (err error) {
+				s, err = client.Shadow(ctx, req)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -79,6 +85,7 @@ stage is swapped. One stage can be shadowed at a time.`,
 	}
 	flags.registerHost(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	registerTimeout(cmd, &timeout)
 	cmd.ValidArgsFunction = flags.completeStages(1)
 	cmd.Flags().StringVar(&req.Binary, "binary", "", "`file` whose responses are compared")
 	cmd.Flags().StringVar(&req.SHA256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")

@@ -34,6 +34,7 @@ etcd, use etcdctl snapshot.`,
 func snapshotSaveCommand() *cobra.Command {
 	var flags configFlags
 	var output string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "save FILE",
 		Short: "Save a snapshot while the host runs",
@@ -53,11 +54,19 @@ own, such as the keys of --encryption-provider-config, are not in it.`,
 			if err != nil {
 				return err
 			}
-			source, err := flags.snapshotSource(cmd.Context())
-			if err != nil {
+			var m snapshot.Manifest
+			err = within(cmd.Context(), timeout, "there is no snapshot", func(ctx context.Context) error {
+				client, source, err := flags.snapshotSource(ctx)
+				if err != nil {
+					return err
+				}
+				watched, stop := client.Watch(ctx)
+				defer stop()
+				if m, err = snapshot.Save(watched, source, file); err != nil && watched.Err() != nil {
+					return context.Cause(watched)
+				}
 				return err
-			}
-			m, err := snapshot.Save(cmd.Context(), source, file)
+			})
 			if err != nil {
 				return err
 			}
@@ -66,40 +75,41 @@ own, such as the keys of --encryption-provider-config, are not in it.`,
 	}
 	flags.registerHost(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	registerTimeout(cmd, &timeout)
 	return cmd
 }
 
 // snapshotSource finds the running host.
-func (f *configFlags) snapshotSource(ctx context.Context) (snapshot.Source, error) {
+func (f *configFlags) snapshotSource(ctx context.Context) (*admin.Client, snapshot.Source, error) {
 	client, err := f.client()
 	if err != nil {
-		return snapshot.Source{}, err
+		return nil, snapshot.Source{}, err
 	}
 	dirs, err := datadir.Runtime(client.RuntimeDir, client.DataDir)
 	if err != nil {
-		return snapshot.Source{}, err
+		return nil, snapshot.Source{}, err
 	}
 	_, err = f.adoptFrom(ctx, client)
 	if admin.IsNotRunning(err) {
-		return snapshot.Source{}, fmt.Errorf("no host runs on the data directory %s: a snapshot is taken while it runs", client.DataDir)
+		return nil, snapshot.Source{}, fmt.Errorf("no host runs on the data directory %s: a snapshot is taken while it runs", client.DataDir)
 	}
 	if err != nil {
-		return snapshot.Source{}, fmt.Errorf("read the configuration of the host that runs on the data directory %s: %w", client.DataDir, err)
+		return nil, snapshot.Source{}, fmt.Errorf("read the configuration of the host that runs on the data directory %s: %w", client.DataDir, err)
 	}
 	cfg, err := f.load()
 	if err != nil {
-		return snapshot.Source{}, err
+		return nil, snapshot.Source{}, err
 	}
 	if err := needEmbedded(cfg); err != nil {
-		return snapshot.Source{}, err
+		return nil, snapshot.Source{}, err
 	}
 	for _, dir := range dirs {
 		storage := server.StoreOptions(cfg, cfg.DataDir, dir)
 		if _, err := os.Stat(storage.Socket); err == nil {
-			return snapshot.Source{DataDir: cfg.DataDir, Storage: storage, Prefix: cfg.Store.Prefix, Release: kubeversion.Release()}, nil
+			return client, snapshot.Source{DataDir: cfg.DataDir, Storage: storage, Prefix: cfg.Store.Prefix, Release: kubeversion.Release()}, nil
 		}
 	}
-	return snapshot.Source{}, fmt.Errorf("the host that runs on %s has no etcd yet: wait until it serves", cfg.DataDir)
+	return nil, snapshot.Source{}, fmt.Errorf("the host that runs on %s has no etcd yet: wait until it serves", cfg.DataDir)
 }
 
 func needEmbedded(cfg *config.Config) error {

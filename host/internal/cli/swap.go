@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -21,7 +22,7 @@ func swapCommand() *cobra.Command {
 	var emulate bool
 	var binary, sha256, output string
 	var rollbackOn, allow []string
-	var probation time.Duration
+	var probation, timeout time.Duration
 	var move moveFlags
 	cmd := &cobra.Command{
 		Use:   "swap STAGE",
@@ -98,7 +99,11 @@ finalize": until then the way back is safe.`,
 					return err
 				}
 			}
-			swapped, err := client.Swap(cmd.Context(), req)
+			var swapped supervisor.Swapped
+			err = within(cmd.Context(), timeout, fmt.Sprintf("stage %q goes on with its old process: it has not been swapped", req.Stage), func(ctx context.Context) (err error) {
+				swapped, err = client.Swap(ctx, req)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -107,6 +112,7 @@ finalize": until then the way back is safe.`,
 	}
 	flags.registerHost(cmd)
 	registerOutput(cmd, &output, "text", "json")
+	registerTimeout(cmd, &timeout)
 	cmd.ValidArgsFunction = flags.completeStages(1)
 	cmd.Flags().StringVar(&binary, "binary", "", "`file` of the new process; the present one if not given")
 	cmd.Flags().StringVar(&sha256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")
