@@ -36,22 +36,38 @@ type stageSocket struct {
 	path     string
 	server   *http.Server
 	listener *connlimit.Listener
+	uses     int
 }
 
-// path returns that of a stage's socket, which it opens if it is not.
-func (s *stageSockets) path(stage string) (string, error) {
+// use returns the path of a stage's socket, which it opens if it is not, and what is due when the stage has left the chain.
+func (s *stageSockets) use(stage string) (path string, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return "", errors.New("the server is ending")
+		return "", nil, errors.New("the server is ending")
 	}
-	if socket := s.open[stage]; socket != nil {
-		return socket.path, nil
+	socket := s.open[stage]
+	if socket == nil {
+		if socket, err = s.openFor(stage); err != nil {
+			return "", nil, err
+		}
 	}
+	socket.uses++ // there may be another stage of that name, which is leaving
+	return socket.path, sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if socket.uses--; socket.uses == 0 && s.open[stage] == socket {
+			delete(s.open, stage)
+			_, _ = socket.server.Close(), socket.listener.Close()
+		}
+	}), nil
+}
+
+func (s *stageSockets) openFor(stage string) (*stageSocket, error) {
 	path := filepath.Join(s.dir, stage+hostSocketSuffix)
 	l, err := guard.ListenFor(path, func(p guard.Peer) error { return s.callers.AdmitTo(stage, p) })
 	if err != nil {
-		return "", fmt.Errorf("socket on which stage %q calls the host: %w", stage, err)
+		return nil, fmt.Errorf("socket on which stage %q calls the host: %w", stage, err)
 	}
 	socket := &stageSocket{path: path, listener: connlimit.New(l, connlimit.Options{
 		Share: connlimit.Stages, Connections: stageConnections(), Heads: bounds.CallHeads,
@@ -74,7 +90,7 @@ func (s *stageSockets) path(stage string) (string, error) {
 	if s.served {
 		socket.serveCalls()
 	}
-	return path, nil
+	return socket, nil
 }
 
 // serve serves the sockets, also those that are opened later.

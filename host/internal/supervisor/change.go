@@ -80,6 +80,7 @@ func (s *changes) change(ctx context.Context, r request) (*change, error) {
 	defer context.AfterFunc(s.of.background, func() { cancel(errStopping) })()
 	c, err := s.newChange(ctx, p, r)
 	if err != nil {
+		c.abandon()
 		s.swapRefused(r.swap, err)
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (s *changes) adopt(specs []Spec) {
 }
 
 // newChange makes the stages that are new, and keeps all that are concerned from being
-// brought up by others.
+// brought up by others. With an error, the change has the stages that were made.
 func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, error) {
 	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
 	c.rollout = &rollout{supervisor: s.of, ready: true, outdated: c.cascade, prepared: c.makeReachable, admit: c.admit, tolerate: c.tolerable}
@@ -156,7 +157,7 @@ func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, er
 		}
 		if err != nil {
 			c.release()
-			return nil, err
+			return c, err
 		}
 		c.members = append(c.members, m)
 	}
@@ -169,7 +170,7 @@ func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, er
 		}
 		if err != nil {
 			c.release()
-			return nil, err
+			return c, err
 		}
 		c.removed = append(c.removed, st)
 	}
@@ -299,6 +300,15 @@ func (c *change) tolerable(m *member, err error) error {
 	return nil
 }
 
+// abandon drops the stages that were to be added.
+func (c *change) abandon() {
+	for st := range c.added {
+		if st != nil {
+			st.gone()
+		}
+	}
+}
+
 // giveUp ends what was brought up.
 func (c *change) giveUp(err error) {
 	s := c.supervisor
@@ -310,6 +320,7 @@ func (c *change) giveUp(err error) {
 	}
 	now.unlock()
 	c.discard()
+	c.abandon()
 }
 
 // move makes the requests go the new way at one point in time, and returns the probation
@@ -379,6 +390,9 @@ func (c *change) settle(p *probation) {
 		case m.next == nil:
 			m.stage.log.Info("stage removed")
 			s.events.announce(Event{Kind: StageRemoved, Stage: m.stage.name, From: id(m.old)})
+			if m.old == nil {
+				m.stage.gone()
+			}
 		case p != nil && p.canary != nil:
 			p.announceShare(m)
 		case c.added[m.stage]:

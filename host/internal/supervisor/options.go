@@ -34,8 +34,9 @@ type Options struct {
 	// OwnStore returns the flags, as name=value, with which a stage reaches keys of its own in
 	// the store. It may be nil.
 	OwnStore func(stage string) ([]string, error)
-	// HostSocket returns the path of the Unix socket on which a stage calls the host, which listens there by then; nil if none do.
-	HostSocket func(stage string) (string, error)
+	// HostSocket returns the path of the Unix socket on which a stage calls the host, which listens there by then, and what is called when the
+	// stage is gone; nil if none do.
+	HostSocket func(stage string) (path string, done func(), err error)
 	// ServerVersion and ExternalURL are told to the stages.
 	ServerVersion, ExternalURL string
 	// HoldTimeout is how long requests wait for a stage that has died to come

@@ -20,6 +20,7 @@ import (
 // change is guarded by the supervisor's lock.
 type stage struct {
 	of   *Supervisor
+	gone func() // is due when it has left the chain, and has no process; it may be called twice
 	name string
 	log  hclog.Logger
 	opts generation.Options
@@ -56,15 +57,15 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory of stage %q: %w", spec.Name, err)
 	}
-	hostSocket := ""
+	hostSocket, gone := "", func() {}
 	if s.opts.HostSocket != nil {
 		var err error
-		if hostSocket, err = s.opts.HostSocket(spec.Name); err != nil {
+		if hostSocket, gone, err = s.opts.HostSocket(spec.Name); err != nil {
 			return nil, err
 		}
 	}
 	st := &stage{
-		of: s, name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
+		of: s, gone: gone, name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
 		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
 		used: map[*generation.Generation]measurement{},
 	}
@@ -121,10 +122,14 @@ func (s *stage) forget(all ...*generation.Generation) {
 		s.state.Forget(g.ID())
 		unused[g] = !s.uses(g.Listener())
 	}
-	if len(s.generations) == 0 && !inChain {
+	left := len(s.generations) == 0 && !inChain
+	if left {
 		delete(now.stages, s)
 	}
 	now.unlock()
+	if left {
+		s.gone()
+	}
 	for g, unused := range unused {
 		if !unused {
 			continue

@@ -75,7 +75,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 			})
 		},
 		AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
-		HostSocket: func(string) (string, error) { return hostSocket, nil },
+		HostSocket: func(string) (string, func(), error) { return hostSocket, func() {}, nil },
 		Events: func(e Event) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
