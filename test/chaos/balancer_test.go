@@ -15,8 +15,8 @@ import (
 )
 
 // balancer passes TCP connections on to the servers that are ready, in turn, as the balancer in front of a highly
-// available control plane does. Connections to a server that does not respond are closed; those to one that is not ready or does
-// not accept new ones go on.
+// available control plane does. Connections to a server that does not respond, or has not been ready for downTime, are closed; those to
+// one that ends, and does not accept new ones, go on.
 type balancer struct {
 	listener net.Listener
 	backends []*backend
@@ -36,6 +36,8 @@ const (
 	probeInterval = 250 * time.Millisecond
 	// probeTimeout is generous: the machine of the test is busy.
 	probeTimeout = 3 * time.Second
+	// downTime is longer than a server takes that ends in order. One whose etcd is gone says that it is not ready, and its clients would stay.
+	downTime = 10 * time.Second
 )
 
 // startBalancer starts one for the servers at some URLs. The configuration is that of a client of theirs.
@@ -139,7 +141,7 @@ func (s *backend) closeAll() {
 
 // probe asks the server whether it is ready, until ctx ends.
 func (s *backend) probe(ctx context.Context, client *http.Client, url string) {
-	for ctx.Err() == nil {
+	for wasReady := time.Now(); ctx.Err() == nil; {
 		resp, err := client.Get(url)
 		if err != nil {
 			s.ready.Store(false)
@@ -151,6 +153,11 @@ func (s *backend) probe(ctx context.Context, client *http.Client, url string) {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 			s.ready.Store(resp.StatusCode == http.StatusOK)
+		}
+		if s.ready.Load() {
+			wasReady = time.Now()
+		} else if time.Since(wasReady) > downTime {
+			s.closeAll()
 		}
 		time.Sleep(probeInterval)
 	}
