@@ -181,8 +181,9 @@ func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, er
 func (c *change) find(m *member, added bool) (err error) {
 	s := c.supervisor
 	if added {
-		m.stage, err = s.newStage(m.spec)
-		c.added[m.stage] = true
+		if m.stage, err = s.newStage(m.spec); err == nil {
+			c.added[m.stage] = true
+		}
 		return err
 	}
 	now := s.lock()
@@ -303,9 +304,7 @@ func (c *change) tolerable(m *member, err error) error {
 // abandon drops the stages that were to be added.
 func (c *change) abandon() {
 	for st := range c.added {
-		if st != nil {
-			st.gone()
-		}
+		st.gone()
 	}
 }
 
@@ -390,9 +389,6 @@ func (c *change) settle(p *probation) {
 		case m.next == nil:
 			m.stage.log.Info("stage removed")
 			s.events.announce(Event{Kind: StageRemoved, Stage: m.stage.name, From: id(m.old)})
-			if m.old == nil {
-				m.stage.gone()
-			}
 		case p != nil && p.canary != nil:
 			p.announceShare(m)
 		case c.added[m.stage]:

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -138,4 +139,29 @@ func TestRequiredStageThatIsMissingEndsTheStart(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `stage "b"`) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestStageThatNeverCameUpIsGone when it has left the chain: what is kept for it, such as its socket, is given back once it is tried no more.
+func TestStageThatNeverCameUpIsGone(t *testing.T) {
+	t.Parallel()
+	var gone atomic.Bool
+	f := ready(t, func(o *Options) {
+		absent(filepath.Join(t.TempDir(), "catena-stage-b"))(o)
+		use := o.HostSocket
+		o.HostSocket = func(stage string) (string, func(), error) {
+			path, done, err := use(stage)
+			if stage == "b" {
+				done = func() { gone.Store(true) }
+			}
+			return path, done, err
+		}
+	})
+	if gone.Load() {
+		t.Error("it is gone, and still tried")
+	}
+	specs := f.Specs()
+	if _, err := f.Apply(t.Context(), []Spec{specs[0], specs[2]}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is gone", gone.Load)
 }
