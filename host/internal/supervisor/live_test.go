@@ -284,7 +284,8 @@ func TestFailedApplyChangesNothing(t *testing.T) {
 		"crashing":       {[]Spec{a, b, with(c, func(s *Spec) { s.Config = map[string]any{"log": f.log, "hook": "exit"} })}, []string{`stage "c"`, "exited with status 255"}},
 		"never ready": {[]Spec{a, b, with(c, func(s *Spec) {
 			s.StartTimeout = 6 * time.Second
-			s.Config = map[string]any{"log": f.log, "sick": text}
+			// The last round is still under way when the time is over.
+			s.Config = map[string]any{"log": f.log, "sick": text, "sickAfter": time.Second}
 		})}, []string{`stage "c"`, "did not become ready within its startTimeout", "it is sick"}},
 		"conflict": {[]Spec{a, b, with(like(c, "d"), func(s *Spec) { s.Config = map[string]any{"log": f.log, "paths": []string{"/c"}} }), c},
 			[]string{`stage "d" would serve /c, which stage "c" serves`}},

@@ -64,6 +64,7 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 	env.ClaimPrefix(cfg.See...)
 	if cfg.Sick != "" {
 		env.HealthCheck("well", sdk.HealthKinds{Readyz: true, Livez: cfg.SickLivez}, func(context.Context) error {
+			time.Sleep(cfg.SickAfter)
 			if _, err := os.Stat(cfg.Sick); err == nil {
 				return errors.New("it is sick")
 			}
@@ -174,6 +175,8 @@ type testConfig struct {
 	Sick string
 	// SickLivez says that it is a check of /livez too.
 	SickLivez bool
+	// SickAfter is how long that check takes.
+	SickAfter time.Duration
 	// Stuck is the file at whose sight the check of /livez comes back no more.
 	Stuck string
 	// Hand is the file before whose sight slow requests are not handed on.

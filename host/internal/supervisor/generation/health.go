@@ -141,10 +141,14 @@ func (g *Generation) Healthy(ctx context.Context) error {
 func (g *Generation) AwaitReady(ctx context.Context, failed <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.startTimeout)
 	defer cancel()
+	var cause error // why it was not ready, when that was last seen
 	for {
 		unready := g.unready(ctx)
 		if unready == nil {
 			return nil
+		}
+		if cause == nil || ctx.Err() == nil { // a round that ctx cuts off says nothing
+			cause = unready
 		}
 		if g.health.tooLate() {
 			return fmt.Errorf("stage %q: CheckHealth has not returned before its deadline of %s, %d times in a row: a check that takes longer has to be reported as failed", g.Name(), CheckTimeout, maxLate)
@@ -157,7 +161,7 @@ func (g *Generation) AwaitReady(ctx context.Context, failed <-chan error) error 
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return fmt.Errorf("stage %q: the new generation did not become ready within its startTimeout of %s (stages.%s.startTimeout): %w",
-					g.Name(), g.startTimeout, g.Name(), unready)
+					g.Name(), g.startTimeout, g.Name(), cause)
 			}
 			return fmt.Errorf("stage %q: the new generation was not waited for: %w", g.Name(), context.Cause(ctx))
 		case <-time.After(readyPoll):
