@@ -29,6 +29,7 @@ TOOL_LDFLAGS := -s -w $(addprefix -X k8s.io/component-base/version., \
 LDFLAGS      := $(TOOL_LDFLAGS) -X main.version=$(VERSION)
 
 STAGES := aggregator core extensions
+BUILTIN := $(STAGES) controllers
 comma  := ,
 CONTROL_PLANE := $(addprefix kubernetes/cmd/,kube-apiserver kube-controller-manager kube-scheduler)
 TOOLS  := $(CONTROL_PLANE) $(if $(KUBE_FLAGS),,kubernetes/cmd/kubectl sample-apiserver)
@@ -57,7 +58,7 @@ UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./plugins/% ./examples/% ./test/c
 FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
 SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
 
-.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build $(STAGES) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser test-kubernetes chaos chaos-upgrade chaos-hosts rest fuzz-stage \
+.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build $(BUILTIN) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser test-kubernetes chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -71,10 +72,10 @@ build: ## bin/catena, and bin/plugins/catena-stage-*, which are links to it
 	@[ -z '$(KUBE_FLAGS)' ] || { echo "KUBE=$(KUBE): the host is of $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes) only"; exit 1; }
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/catena ./host
 	@mkdir -p bin/plugins
-	@for s in $(STAGES); do ln -f bin/catena bin/plugins/catena-stage-$$s || exit 1; done
+	@for s in $(BUILTIN); do ln -f bin/catena bin/plugins/catena-stage-$$s || exit 1; done
 
-core: ## bin/kube-1.36/catena-stage-core with KUBE=1.36, each release with KUBE=all; aggregator and extensions likewise
-$(STAGES):
+core: ## bin/kube-1.36/catena-stage-core with KUBE=1.36, each release with KUBE=all; aggregator, extensions and controllers likewise
+$(BUILTIN):
 ifeq ($(KUBE),all)
 	@for k in '' $(notdir $(wildcard versions/*)); do $(MAKE) --no-print-directory $@ KUBE=$$k || exit 1; done
 else

@@ -1,9 +1,10 @@
-// Package builtin has the stages that come with Catena: those of kube-apiserver.
+// Package builtin has the stages that come with Catena: those of kube-apiserver, and Kubernetes' controllers.
 package builtin
 
 import (
 	_ "time/tzdata" // for the time zones of CronJobs, where the machine has none
 
+	"github.com/catena-dev/catena/plugins/internal/controllers"
 	"github.com/catena-dev/catena/plugins/internal/kube"
 	"github.com/catena-dev/catena/sdk"
 )
@@ -23,5 +24,8 @@ func Extensions() sdk.Stage {
 	return kube.Stage("extensions", "serves custom resource definitions and custom resources", kube.ExtensionsRelease, kube.NewExtensions)
 }
 
+// Controllers are those of kube-controller-manager.
+func Controllers() sdk.Stage { return controllers.Stage() }
+
 // Stages are all of them.
-func Stages() []sdk.Stage { return []sdk.Stage{Aggregator(), Core(), Extensions()} }
+func Stages() []sdk.Stage { return []sdk.Stage{Aggregator(), Core(), Extensions(), Controllers()} }

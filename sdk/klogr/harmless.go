@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -16,8 +17,8 @@ import (
 // rule names lines that Kubernetes' code logs as warnings or errors while nothing is
 // wrong, or that say what another line says. They are logged at level Info, or at a lower one.
 type rule struct {
-	// file is the base name of the source file, message what the line begins with, and
-	// text what else is in it.
+	// file is the base name of the source file, or what its path contains if there is a slash in it; message is what the
+	// line begins with, and text what else is in it.
 	file, message, text string
 	// cause, if not nil, is what the error of the line has to be.
 	cause func(error) bool
@@ -34,9 +35,9 @@ var harmless = []rule{
 	// The address of this server comes to the Service kubernetes, or leaves it.
 	{file: "lease.go", message: `Resetting endpoints for master service "kubernetes" to `},
 	// Two processes of a stage renew the lease of their server for as long as both run;
-	// the one that was overtaken reads it again.
-	{file: "controller.go", message: "Failed to update lease", cause: apierrors.IsConflict},
-	{file: "controller.go", message: "Failed to ensure lease exists, will retry", cause: apierrors.IsAlreadyExists},
+	// the one that was overtaken reads it again, and the one that ends leaves it.
+	{file: "controller.go", message: "Failed to update lease", cause: func(err error) bool { return isCanceled(err) || apierrors.IsConflict(err) }},
+	{file: "controller.go", message: "Failed to ensure lease exists, will retry", cause: func(err error) bool { return isCanceled(err) || apierrors.IsAlreadyExists(err) }},
 	// A server that stops soon after its start has not entered itself yet.
 	{file: "controller.go", message: "Unable to remove endpoints from kubernetes service: StorageError: key not found"},
 	{file: "peer_endpoint_lease.go", message: "Unable to remove peer endpoint leases: StorageError: key not found"},
@@ -45,15 +46,24 @@ var harmless = []rule{
 	// A client leaves before it has the whole response.
 	{file: "status.go", message: "Unhandled Error", cause: isClientGone},
 	{file: "writers.go", message: "Unhandled Error", cause: isClientGone},
+	{file: "finisher.go", message: "Unhandled Error", cause: func(err error) bool {
+		return strings.Contains(err.Error(), "panicked: false, err: "+context.Canceled.Error())
+	}},
 	// The server ends while a client has a stream to a container.
 	{file: "conn.go", message: "Error on socket receive", cause: func(err error) bool { return errors.Is(err, net.ErrClosed) }},
 	// A process that is replaced leaves a request of its own.
-	{file: "request.go", message: "Unexpected error when reading response body", cause: func(err error) bool { return errors.Is(err, context.Canceled) }},
+	{file: "request.go", message: "Unexpected error when reading response body", cause: isCanceled},
 	// A process ends while its caches fill from etcd.
 	{file: "watcher.go", message: "failed to sync with latest state: context canceled"},
 	// A resource that the chain does not serve, or does no longer since a stage is of another release. Whoever cannot do without
 	// it says so in its health check.
 	{file: "reflector.go", message: "Failed to watch", cause: isNotServed, level: hclog.Debug},
+	// A controller tries again what another client was faster with, or what is not to be any more.
+	{file: "/pkg/controller/", cause: isOvertaken},
+	// Another process was faster with a lease, or this one gives it up and leaves a request for it.
+	{file: "leaderelection.go", cause: func(err error) bool {
+		return isCanceled(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	}},
 	// go-plugin ends a process by an RPC that closes the connection before its response.
 	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
 	// gRPC connects once more to a stage whose process has ended, and the host logs that end; or etcd does not respond, and gRPC logs
@@ -65,6 +75,17 @@ var harmless = []rule{
 func isNotServed(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
 }
+
+// namespaceTerminating is k8s.io/api/core/v1.NamespaceTerminatingCause, without that package.
+const namespaceTerminating = "NamespaceTerminating"
+
+// isOvertaken reports whether somebody else has changed the object, or is deleting the namespace that it is in, or whether what the
+// controller itself has written is not in its cache yet, by the text of k8s.io/kubernetes/pkg/controller/util/consistency.
+func isOvertaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, namespaceTerminating) || strings.Contains(err.Error(), " is not as new as written version: ")
+}
+
+func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
 // isClientGone goes by the text: the code that logs it does not wrap all of its errors.
 func isClientGone(err error) bool {
@@ -79,10 +100,17 @@ func isClientGone(err error) bool {
 	return false
 }
 
+func (r rule) isOf(path string) bool {
+	if strings.Contains(r.file, "/") {
+		return strings.Contains(path, r.file)
+	}
+	return filepath.Base(path) == r.file
+}
+
 // lowered returns the level of a line that has a higher one than Info in Kubernetes' code.
-func lowered(level hclog.Level, file, message string, err error) hclog.Level {
+func lowered(level hclog.Level, path, message string, err error) hclog.Level {
 	for _, r := range harmless {
-		if r.file == file && strings.HasPrefix(message, r.message) && strings.Contains(message, r.text) && (r.cause == nil || err != nil && r.cause(err)) {
+		if r.isOf(path) && strings.HasPrefix(message, r.message) && strings.Contains(message, r.text) && (r.cause == nil || err != nil && r.cause(err)) {
 			return cmp.Or(r.level, hclog.Info)
 		}
 	}

@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
@@ -45,6 +48,9 @@ func TestHarmlessLines(t *testing.T) {
 			fromGRPC("[core] [Channel #9 SubChannel #10] " + connect + `{Addr: "127.0.0.1:2379", }. Err: x`)
 		}},
 		{"lease updated by another", "INFO", func() { fromController(conflict, "Failed to update lease") }},
+		{"lease left by a process that ends", "INFO", func() {
+			fromController(&url.Error{Op: "Put", URL: "http://catena", Err: context.Canceled}, "Failed to update lease")
+		}},
 		{"lease not updated", "ERROR", func() { fromController(errors.New("refused"), "Failed to update lease") }},
 		{"lease made by another", "INFO", func() { fromController(exists, "Failed to ensure lease exists, will retry") }},
 		{"client gone before the response", "INFO", func() { fromStatus(errors.New("not an metav1.Status: x: context canceled")) }},
@@ -62,6 +68,24 @@ func TestHarmlessLines(t *testing.T) {
 		{"resource not watched", "ERROR", func() { fromReflector(apierrors.NewForbidden(leases, "", errors.New("no"))) }},
 		{"response not written", "INFO", func() { fromWriters(fmt.Errorf("unable to write: %w", &net.OpError{Op: "write", Err: syscall.EPIPE})) }},
 		{"response not encoded", "ERROR", func() { fromWriters(errors.New("unable to write: no kind")) }},
+		{"overtaken controller", "INFO", func() { fromControllers(fmt.Errorf("quota: %w", conflict)) }},
+		{"controller in a namespace that ends", "INFO", func() {
+			fromControllers(&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{
+				Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}},
+			}}})
+		}},
+		{"controller ahead of its cache", "INFO", func() {
+			fromControllers(errors.New("sync failed with read version: 222 is not as new as written version: 245 for group resource replicasets.apps"))
+		}},
+		{"lease given up", "INFO", func() { fromElection(context.Canceled) }},
+		{"lease not to be had", "ERROR", func() { fromElection(errors.New("refused")) }},
+		{"handler of a client that has left", "INFO", func() {
+			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 6µs, panicked: false, err: context canceled, panic-reason: <nil>"))
+		}},
+		{"handler that has panicked", "ERROR", func() {
+			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 6µs, panicked: true, err: <nil>, panic-reason: x"))
+		}},
+		{"controller without a right", "ERROR", func() { fromControllers(apierrors.NewForbidden(leases, "", errors.New("no"))) }},
 		{"lease not made", "ERROR", func() { fromController(conflict, "Failed to ensure lease exists, will retry") }},
 	} {
 		if got := logged(t, c.write); !strings.HasPrefix(got, "["+c.level) {
@@ -171,3 +195,16 @@ func fromReflector(err error) {
 
 //line conn.go:1
 func fromConn(err error, message string) { klog.ErrorS(err, message) }
+
+//line k8s.io/kubernetes@v1.37.0/pkg/controller/job/job_controller.go:1
+func fromControllers(err error) {
+	utilruntime.HandleErrorWithContext(context.Background(), err, "Error syncing job")
+}
+
+//line leaderelection.go:1
+func fromElection(err error) {
+	klog.FromContext(context.Background()).Error(err, "Error retrieving lease lock", "lock", "x")
+}
+
+//line finisher.go:1
+func fromFinisher(err error) { utilruntime.HandleError(err) }

@@ -2,7 +2,6 @@ package klogr
 
 import (
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"unicode"
@@ -42,10 +41,10 @@ func (s *sink) Error(err error, message string, keysAndValues ...any) {
 	s.log().Log(level, message, args...)
 }
 
-// source returns the base name of the file that the caller's caller is in.
+// source returns the path of the file that the caller's caller is in.
 func (s *sink) source() string {
 	_, file, _, _ := runtime.Caller(s.depth + 2)
-	return filepath.Base(file)
+	return file
 }
 
 func (s *sink) WithValues(keysAndValues ...any) logr.LogSink {

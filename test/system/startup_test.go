@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +60,9 @@ func TestFewDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := regexp.MustCompile(`(?m)^.*(?:\[WARN\]|\[ERROR\]|too many open files).*$`).FindAllString(string(text), -1); len(lines) > 0 {
-		t.Errorf("%q", lines)
+	for _, line := range regexp.MustCompile(`(?m)^.*(?:\[WARN\]|\[ERROR\]|too many open files).*$`).FindAllString(string(text), -1) {
+		if !slices.ContainsFunc(slowMachine, func(warning string) bool { return strings.Contains(line, warning) }) {
+			t.Error(line)
+		}
 	}
 }
