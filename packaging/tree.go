@@ -17,7 +17,7 @@ type file struct {
 }
 
 // stages are those that come with Catena. Under these names the program is the stage.
-var stages = []string{"aggregator", "core", "extensions"}
+var stages = []string{"aggregator", "core", "extensions", "controllers"}
 
 // tree returns the files of an installed Catena, in the order of their paths.
 func (r release) tree(arch string) ([]file, error) {

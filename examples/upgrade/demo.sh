@@ -21,7 +21,7 @@ pause=${PAUSE:-3} # seconds between two steps
 # serve starts Catena, with core of 1.36, and waits until it is ready.
 serve() {
 	rm -rf bin/demo && mkdir -p bin/demo
-	bin/catena serve --config configs/catena.yaml --set apiserver.secure-port=0 --set stages.core.binary="$old" >bin/demo/log 2>&1 &
+	bin/catena serve --config configs/kube-apiserver.yaml --set apiserver.secure-port=0 --set stages.core.binary="$old" >bin/demo/log 2>&1 &
 	server=$!
 	trap 'kill $clients $server 2>/dev/null; wait $server 2>/dev/null || true' EXIT
 	for _ in $(seq 240); do

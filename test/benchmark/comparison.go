@@ -110,7 +110,7 @@ func (c *comparison) newServer(side figure.Side, name string) (*apiserver.Server
 	if side == figure.A {
 		return apiserver.Kube(c.bin, c.serverDir(side, name))
 	}
-	return c.newCatena(name, "configs/catena.yaml")
+	return c.newCatena(name, "configs/kube-apiserver.yaml")
 }
 
 // newCatena returns a Catena without data, with a configuration.

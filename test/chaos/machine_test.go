@@ -162,7 +162,7 @@ func (m *machine) startEtcd() error {
 
 // settings are the flags of the host's configuration.
 func (m *machine) settings() []string {
-	return []string{"--config", filepath.Join(cluster.Root(), "configs", "catena.yaml"), "--data-dir", m.dataDir(), "--set", "store.endpoints=http://127.0.0.1:2379"}
+	return []string{"--config", filepath.Join(cluster.Root(), "configs", "kube-apiserver.yaml"), "--data-dir", m.dataDir(), "--set", "store.endpoints=http://127.0.0.1:2379"}
 }
 
 func (m *machine) startHost() error {

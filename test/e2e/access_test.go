@@ -44,7 +44,7 @@ func startTLSEtcd(t *testing.T) (endpoint, caFile string) {
 	return endpoint, testFile(t, "etcd-ca.crt", string(ca))
 }
 
-// plainConfig has no flags of its own, as configs/catena.yaml has.
+// plainConfig has no flags of its own, as configs/kube-apiserver.yaml has.
 const plainConfig = `
 apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration

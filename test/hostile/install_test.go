@@ -117,7 +117,7 @@ func (s *site) configure(t *testing.T, uid int) {
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(s.config) })
 	}
-	text, err := os.ReadFile(filepath.Join(cluster.Root(), "configs", "catena.yaml"))
+	text, err := os.ReadFile(filepath.Join(cluster.Root(), "configs", "kube-apiserver.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

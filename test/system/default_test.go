@@ -10,7 +10,7 @@ import (
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
-// The file alone, in an empty directory and with no configuration, is Kubernetes' API server; the lines that it prints for a plugin that is there
+// The file alone, in an empty directory and with no configuration, is Kubernetes' API server with its controllers; the lines that it prints for a plugin that is there
 // make that a part of it.
 func TestNoConfiguration(t *testing.T) {
 	t.Parallel()
@@ -43,27 +43,17 @@ func TestNoConfiguration(t *testing.T) {
 		h.awaitReady(t)
 		return h
 	}
-	get := func(args ...string) string {
-		t.Helper()
-		path, err := cluster.Tool("kubectl")
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.Command(path, append([]string{"--kubeconfig", filepath.Join(dir, "data", "admin.kubeconfig"), "get"}, args...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
-	}
+	get := func(args ...string) string { return kubectlOf(t, dir, append([]string{"get"}, args...)...) }
 
 	h := serve()
-	if want := "no configuration is given: the chain is aggregator → core → extensions, and all state is in ./data\n"; !strings.HasPrefix(h.log(), want) {
+	if want := "no configuration is given: the chain is aggregator → core → extensions → controllers, and all state is in ./data\n"; !strings.HasPrefix(h.log(), want) {
 		t.Errorf("%q is not what is said first:\n%s", want, h.log())
 	}
 	if out := get("namespaces"); !strings.Contains(out, "kube-system") {
 		t.Error(out)
 	}
-	for _, args := range [][]string{{"status"}, {"config", "validate"}, {"chain"}, {"reload"}, {"swap", "extensions"}} {
+	doWhatOneTriesFirst(t, dir)
+	for _, args := range [][]string{{"status"}, {"config", "validate"}, {"chain"}, {"reload"}, {"swap", "extensions"}, {"swap", "controllers"}} {
 		if r := runCommand(t, in(args...)); r.code != 0 {
 			t.Errorf("%q: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
 		}
@@ -87,7 +77,10 @@ func TestNoConfiguration(t *testing.T) {
 	if r := runCommand(t, in("lock", "--config", "mine.yaml")); r.code != 0 {
 		t.Fatalf("lock: %s%s", r.stdout, r.stderr)
 	}
-	h = serve("--config", "mine.yaml")
+	h = serve("--config", "mine.yaml", "--set", "stages.controllers.disabled=true")
+	if r := runCommand(t, in("chain", "--data-dir", "data")); strings.Contains(r.stdout, "controllers") || !strings.Contains(r.stdout, "extensions") {
+		t.Errorf("without the controllers, the chain is\n%s%s", r.stdout, r.stderr)
+	}
 	if out := get("--raw", "/hello"); !strings.Contains(out, "hello") {
 		t.Error(out)
 	}
@@ -95,4 +88,34 @@ func TestNoConfiguration(t *testing.T) {
 		t.Error(out)
 	}
 	h.stop(t)
+}
+
+// kubectlOf runs kubectl with the kubeconfig of a host that runs in dir.
+func kubectlOf(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd, err := cluster.Kubectl(t.Context(), t.TempDir(), filepath.Join(dir, "data", "admin.kubeconfig"), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// doWhatOneTriesFirst does so. There are no nodes: what runs there is pending.
+func doWhatOneTriesFirst(t *testing.T, dir string) {
+	t.Helper()
+	demo := func(args ...string) string { return kubectlOf(t, dir, append(args, "--namespace=demo")...) }
+	kubectlOf(t, dir, "create", "namespace", "demo")
+	eventually(t, "the namespace has its service account", func() bool {
+		return strings.Contains(demo("get", "serviceaccounts"), "default")
+	})
+	demo("run", "nginx", "--image=nginx")
+	demo("create", "deployment", "web", "--image=nginx", "--replicas=2")
+	eventually(t, "the Deployment has its ReplicaSet and Pods", func() bool {
+		return strings.Count(demo("get", "pods"), "Pending") == 3
+	})
+	kubectlOf(t, dir, "delete", "namespace", "demo", "--timeout=2m")
 }

@@ -35,7 +35,7 @@ func TestReleaseGate(t *testing.T) {
 	if err := os.Symlink(filepath.Join(bin, "plugins", "catena-stage-core"), own); err != nil {
 		t.Fatal(err)
 	}
-	shipped := read(filepath.Join(cluster.Root(), "configs", "catena.yaml"))
+	shipped := read(filepath.Join(cluster.Root(), "configs", "kube-apiserver.yaml"))
 	config := write(t, "catena.yaml", string(shipped))
 	more := filepath.Join(filepath.Dir(config), "conf.d", "core.yaml")
 	if err := os.Mkdir(filepath.Dir(more), 0o755); err != nil {

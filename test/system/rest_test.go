@@ -3,6 +3,7 @@ package system
 import (
 	"flag"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func TestRest(t *testing.T) {
 	if *restFor == 0 {
 		t.Skip("needs -rest.for: make rest")
 	}
-	c := catena(t, cluster.Options{Set: []string{"log.format=json", "log.stageLevel=warn"}})
+	c := catena(t, cluster.Options{ConfigFile: filepath.Join(cluster.Root(), "configs", "catena.yaml"), Set: []string{"log.format=json", "log.stageLevel=warn"}})
 	awaitKubernetesService(t, c)
 	before, stages, began := restFigures(t, c), c.Stages(), time.Now()
 	if before.watches == 0 {

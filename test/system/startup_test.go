@@ -43,7 +43,7 @@ func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	const needed = 736 // bounds.HostDescriptors, and bounds.StageDescriptors for each of the three stages
 	s := newSite(t)
-	cmd := catenaCommand(t, "serve", "--config", filepath.Join(cluster.Root(), "configs", "catena.yaml"), "--data-dir", s.data, "--set", "apiserver.secure-port=0")
+	cmd := catenaCommand(t, "serve", "--config", filepath.Join(cluster.Root(), "configs", "kube-apiserver.yaml"), "--data-dir", s.data, "--set", "apiserver.secure-port=0")
 	cmd.Args = append([]string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, needed-1)}, cmd.Args...)
 	cmd.Path = "/bin/sh"
 	out, err := cmd.CombinedOutput()

@@ -210,7 +210,7 @@ func errText(err error) string {
 func TestNoConfiguration(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"chain": "aggregator  core ", "config validate": "the default configuration is valid\n",
+		"chain": "aggregator   core ", "config validate": "the default configuration is valid\n",
 		"config show": "stages.core.binary",
 	} {
 		data := t.TempDir()

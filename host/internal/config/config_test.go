@@ -135,7 +135,8 @@ func TestErrorsAreProblems(t *testing.T) {
 func TestExampleConfigs(t *testing.T) {
 	t.Parallel()
 	orders := map[string]string{
-		"catena.yaml":          "aggregator core extensions",
+		"catena.yaml":          "aggregator core extensions controllers",
+		"kube-apiserver.yaml":  "aggregator core extensions",
 		"extensions-only.yaml": "extensions",
 		"hello.yaml":           "hello",
 	}

@@ -43,7 +43,8 @@ func Initial(installed bool) []byte {
 		{"[/usr/lib/catena/plugins, /usr/local/lib/catena/plugins]", "[./plugins]"},
 		{"  aggregator:\n", "  # Kubernetes' own come with this program.\n  aggregator:\n    binary: builtin\n"},
 		{"  core:\n", "  core:\n    binary: builtin\n"},
-		{"  extensions: {}\n", "  extensions:\n    binary: builtin\n"},
+		{"  extensions:\n", "  extensions:\n    binary: builtin\n"},
+		{"  controllers: {}\n", "  controllers:\n    binary: builtin\n"},
 	} {
 		text = strings.Replace(text, change[0], change[1], 1)
 	}

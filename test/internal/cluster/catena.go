@@ -25,7 +25,7 @@ type Options struct {
 	Peers bool
 	// Release is the minor release of Kubernetes, that of go.mod by default. (StartKubeAPIServer only)
 	Release string
-	// ConfigFile is the configuration of Catena; configs/catena.yaml by default.
+	// ConfigFile is the configuration of Catena; configs/kube-apiserver.yaml by default.
 	ConfigFile string
 	// PluginDirs are directories with plugins besides bin/plugins. (Catena only)
 	PluginDirs []string
@@ -79,7 +79,7 @@ var starting = make(chan struct{}, 2)
 // StartCatena starts "catena serve" on a free port and returns when it is ready.
 func StartCatena(ctx context.Context, o Options) (*Catena, error) {
 	if o.ConfigFile == "" {
-		o.ConfigFile = filepath.Join(Root(), "configs", "catena.yaml")
+		o.ConfigFile = filepath.Join(Root(), "configs", "kube-apiserver.yaml")
 	}
 	s, err := newServer("catena")
 	if err != nil {
