@@ -38,7 +38,7 @@ type Env struct {
 	delegates  []Delegate
 	dataDir    string
 	generation string
-	transport  *http.Transport
+	transports transports
 	metrics    *registries
 	tracers    trace.TracerProvider
 
@@ -84,14 +84,14 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 		host:       hostFromWire(req.GetHost()),
 		dataDir:    req.GetDataDir(),
 		generation: req.GetGeneration(),
-		transport:  newHostTransport(req.GetHost().GetSocket()),
+		transports: newTransports(req.GetHost().GetSocket()),
 		ctx:        ctx,
 		draining:   draining,
 		metrics:    newRegistries(log),
 		tracers:    noTracers(),
 		reports:    newReports(),
 	}
-	proxy := newProxy(e.transport, e.host.Token, log)
+	proxy := newProxy(e.transports.relay, e.host.Token, log)
 	e.Call = call{proxy: proxy, log: log}
 	e.Next = next{call: e.Call}
 	for _, d := range req.GetDelegates() {
@@ -129,7 +129,7 @@ func (e *Env) Host() Host { return e.host }
 // another should have the context of that one, or one derived from it: the host then refuses,
 // with 508, what comes back to this stage and is made once more.
 func (e *Env) Client() *http.Client {
-	return &http.Client{Transport: authorized{transport: e.transport, token: e.host.Token}}
+	return &http.Client{Transport: authorized{transport: e.transports.own, token: e.host.Token}}
 }
 
 // Delegates are the stages downstream of this one, the nearest first.
@@ -213,7 +213,7 @@ func (e *Env) runDestroy() {
 		last := len(e.destroy) - 1
 		if last < 0 {
 			e.mu.Unlock()
-			e.transport.CloseIdleConnections()
+			e.transports.closeIdle()
 			return
 		}
 		f := e.destroy[last]

@@ -44,8 +44,27 @@ const hostName = "catena"
 // a request that its client holds back. The host always decides.
 const continueTimeout = 10 * time.Minute
 
-// newHostTransport returns a transport that connects to the host's socket.
-func newHostTransport(socket string) *http.Transport {
+// transports connect to the host's socket.
+type transports struct {
+	relay *http.Transport // for requests that are passed on
+	own   *http.Transport // for those that the stage makes
+}
+
+// relayBuffer is the size of the buffers of connections by which responses are passed on. A stage's own connections
+// have those of net/http: most are watches, on which nothing comes for most of the time.
+const relayBuffer = 32 << 10
+
+func newTransports(socket string) transports {
+	return transports{relay: newHostTransport(socket, relayBuffer), own: newHostTransport(socket, 0)}
+}
+
+func (t transports) closeIdle() {
+	t.relay.CloseIdleConnections()
+	t.own.CloseIdleConnections()
+}
+
+// newHostTransport returns a transport that connects to the host's socket, with buffers of that size or, if it is 0, of net/http's.
+func newHostTransport(socket string, buffer int) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
@@ -55,8 +74,8 @@ func newHostTransport(socket string) *http.Transport {
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       time.Minute,
 		ExpectContinueTimeout: continueTimeout,
-		WriteBufferSize:       32 << 10,
-		ReadBufferSize:        32 << 10,
+		WriteBufferSize:       buffer,
+		ReadBufferSize:        buffer,
 	}
 }
 

@@ -48,7 +48,7 @@ func tellHost(ctx context.Context, e *Env, key, id string, body []byte) error {
 	}
 	r.Header.Set("Authorization", "Bearer "+e.host.Token)
 	r.Header.Set(key, id)
-	resp, err := e.transport.RoundTrip(r)
+	resp, err := e.transports.relay.RoundTrip(r)
 	if err != nil {
 		return err
 	}

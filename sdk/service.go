@@ -23,8 +23,10 @@ type Service struct {
 	stagev1.UnimplementedStageServer
 
 	stage Stage
-	data  net.Listener
-	log   hclog.Logger
+	// description is what Describe returns, which is made once: the host asks again and again, whether the process responds.
+	description func() *stagev1.DescribeResponse
+	data        net.Listener
+	log         hclog.Logger
 
 	ctx     context.Context // ends at Stop
 	cancel  context.CancelFunc
@@ -51,7 +53,7 @@ func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Service{
-		stage: stage, data: data, log: log,
+		stage: stage, description: sync.OnceValue(stage.describe), data: data, log: log,
 		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(), clientTLS: &tls.ConnectionState{HandshakeComplete: true},
 	}, nil
 }
@@ -61,7 +63,7 @@ func (s *Service) Stopped() <-chan struct{} { return s.stopped }
 
 // Describe returns what the stage is.
 func (s *Service) Describe(context.Context, *stagev1.DescribeRequest) (*stagev1.DescribeResponse, error) {
-	return s.stage.describe(), nil
+	return s.description(), nil
 }
 
 // ValidateConfig checks a configuration against the type of Stage.Config, and with the

@@ -21,7 +21,7 @@ stages:
   aggregator: {delegate: core}
   core: {delegate: extensions}
   extensions: {delegate: controllers}
-  controllers: {config: {flags: {leader-elect-retry-period: 1s, ` + lease + `}}}
+  controllers: {config: {flags: {` + lease + `}}}
 `
 }
 
@@ -52,7 +52,7 @@ func TestControllers(t *testing.T) {
 	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	c := catena(t, cluster.Options{
-		ConfigFile: write(t, "catena.yaml", withControllers("leader-elect-renew-deadline: 4s, leader-elect-lease-duration: 6s")),
+		ConfigFile: write(t, "catena.yaml", withControllers("leader-elect-retry-period: 1s, leader-elect-renew-deadline: 4s, leader-elect-lease-duration: 6s")),
 		Flags:      map[string]string{"audit-policy-file": write(t, "policy.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n"), "audit-log-path": audit},
 		Set:        []string{"log.format=json", "log.stageLevel=warn"},
 	})
@@ -121,11 +121,12 @@ func checkIdentities(t *testing.T, audit string) {
 	}
 }
 
-// Of two hosts one runs the controllers, and the other one when that has ended. Who ends, or is swapped, gives up a lease that would last for ten minutes.
+// Of two hosts one runs the controllers, and the other one when that has ended. Who ends, or is swapped, gives up a lease that would last for ten minutes,
+// and the next one, which looks at it every five minutes, hears of that.
 func TestControllersOfTwoHosts(t *testing.T) {
 	t.Parallel()
 	o := cluster.Options{
-		ConfigFile: write(t, "catena.yaml", withControllers("leader-elect-renew-deadline: 500s, leader-elect-lease-duration: 600s")),
+		ConfigFile: write(t, "catena.yaml", withControllers("leader-elect-retry-period: 300s, leader-elect-renew-deadline: 500s, leader-elect-lease-duration: 600s")),
 		Set:        []string{"store.endpoints=" + startExternalEtcd(t).url},
 	}
 	first, err := cluster.StartCatena(t.Context(), o)

@@ -10,13 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of clients and queues, as kube-controller-manager does
@@ -111,7 +108,7 @@ func (m *manager) start(context.Context) error {
 		}
 		m.config.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: m.config.Client.CoreV1().Events("")})
 		defer m.config.EventBroadcaster.Shutdown()
-		if err := m.elect(); err != nil {
+		if err := m.lead(); err != nil {
 			// The informers of a process that has been the leader cannot be had once more. Whoever
 			// has the lease goes on; this process is started again, and waits for it.
 			m.env.Log.Error("the controllers end, and with them the process", "error", err)
@@ -147,56 +144,6 @@ func (m *manager) destroy() {
 	if err := m.stop(ctx); err != nil {
 		m.env.Log.Warn("the lease was not given up", "error", err)
 	}
-}
-
-// elect runs the controllers while the process has the lease. It returns when they have been stopped, and an error if the lease was lost.
-func (m *manager) elect() error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("name of the machine: %w", err)
-	}
-	e := m.config.ComponentConfig.Generic.LeaderElection
-	lock, err := resourcelock.NewFromKubeconfig(e.ResourceLock, e.ResourceNamespace, e.ResourceName, resourcelock.ResourceLockConfig{
-		Identity:      host + "_" + string(uuid.NewUUID()),
-		EventRecorder: m.config.EventRecorder,
-	}, m.config.Kubeconfig, e.RenewDeadline.Duration)
-	if err != nil {
-		return fmt.Errorf("lease: %w", err)
-	}
-	acquired, over := make(chan context.Context, 1), make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:            lock,
-		LeaseDuration:   e.LeaseDuration.Duration,
-		RenewDeadline:   e.RenewDeadline.Duration,
-		RetryPeriod:     e.RetryPeriod.Duration,
-		Name:            e.ResourceName,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { acquired <- ctx },
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("lease: %w", err)
-	}
-	m.checks.follow(elector)
-	// The lease is kept until the controllers have ended, also if the stage has been stopped.
-	election, release := context.WithCancel(context.WithoutCancel(m.stopping))
-	go func() {
-		defer close(over)
-		elector.Run(election)
-	}()
-	select {
-	case leading := <-acquired:
-		err = m.run(leading)
-	case <-m.stopping.Done():
-	}
-	release()
-	<-over
-	if err == nil && m.stopping.Err() == nil {
-		return errors.New("the lease was lost")
-	}
-	return err
 }
 
 // run runs the controllers until ctx ends, or they are to stop, and they have returned.

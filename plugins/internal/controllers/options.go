@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -44,7 +45,6 @@ func withoutNodes() []string {
 		names.StatefulSetController,
 		names.StorageVersionMigratorController,
 		names.TTLAfterFinishedController,
-		names.ValidatingAdmissionPolicyStatusController,
 	}
 }
 
@@ -162,6 +162,8 @@ func (p *parsed) flags() (known, allowed *pflag.FlagSet) {
 func (p *parsed) setDefaults(known *pflag.FlagSet, signs bool) (problems []sdk.ConfigProblem) {
 	p.options.SecureServing.BindPort = 0
 	p.options.KubeCloudShared.UseServiceAccountCredentials = true
+	// Each look at the lease is a write, and a candidate hears at once that it is given up.
+	p.options.Generic.LeaderElection.RetryPeriod.Duration = 5 * time.Second
 	defaults := map[string]string{
 		"root-ca-file":                     p.server[clientCA],
 		"service-account-private-key-file": p.server[signingKey],
