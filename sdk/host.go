@@ -44,11 +44,8 @@ const hostName = "catena"
 // a request that its client holds back. The host always decides.
 const continueTimeout = 10 * time.Minute
 
-// transports connect to the host's socket.
-type transports struct {
-	relay *http.Transport // for requests that are passed on
-	own   *http.Transport // for those that the stage makes
-}
+// transports connect to the host's socket: relay for requests that are passed on, own for those that the stage makes.
+type transports struct{ relay, own *http.Transport }
 
 // relayBuffer is the size of the buffers of connections by which responses are passed on. A stage's own connections
 // have those of net/http: most are watches, on which nothing comes for most of the time.
