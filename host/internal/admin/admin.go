@@ -10,6 +10,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
@@ -51,6 +52,8 @@ var ErrStarting = errors.New("the server is starting: try again when it is ready
 // Status is the state of a running host.
 type Status struct {
 	Host HostStatus `json:"host"`
+	// Faults are what is wrong, the gravest first; it is empty if nothing is.
+	Faults []faults.Fault `json:"faults"`
 	// Stages are in the order of the chain.
 	Stages []supervisor.Status `json:"stages"`
 	// Signals are the lifecycle signals so far, in order.

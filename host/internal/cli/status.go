@@ -40,6 +40,8 @@ uses, the requests per second, the share that failed and the latency of the last
 its version, how often it was restarted, its standby, how the latest swap ended and what
 it is on probation for, why the latest process that failed did, and how the latest reload
 of the configuration went. A stage without a process shows when the next start is tried.
+What is wrong stands first: etcd that does not respond or is full, a stage that does not
+come up, a certificate that ends, a server that is not ready; the exit code is 1 then.
 Memory does not include the pages of files, such as the binary. With -o json in bytes and
 seconds, and also claims, health checks, the latest events and changes, and the lifecycle
 signals that the server has reached: docs/status.md. With -o pid nothing but the process
@@ -73,6 +75,9 @@ of each stage.`,
 					if err := printStatus(out, output, all, len(args) > 0); err != nil {
 						return err
 					}
+				}
+				if !watch && output == "text" && len(all.Faults) > 0 {
+					return exitCode(1)
 				}
 				if !watch || !pause(cmd.Context(), time.Second/4) {
 					return nil
@@ -170,6 +175,11 @@ func printStatus(out io.Writer, format string, all admin.Status, compare bool) e
 }
 
 func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) error {
+	for _, f := range all.Faults {
+		if _, err := printable.Fprintln(out, on.paint(red, f.String())); err != nil {
+			return err
+		}
+	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	printable.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
 	did := map[string]traffic.Stage{}

@@ -184,6 +184,13 @@ func (l *live) summarize(s admin.Status) {
 			busy = append(busy, fmt.Sprintf("%s is on probation for %s", st.Stage, max(0, time.Until(p.Until)).Round(time.Second)))
 		}
 	}
+	if len(s.Faults) > 0 {
+		l.Mood, l.Summary = "bad", s.Faults[0].String()
+		for _, f := range s.Faults[1:] {
+			l.Remarks = append(l.Remarks, f.String())
+		}
+		return
+	}
 	switch {
 	case len(bad) > 0:
 		l.Mood, l.Summary = "bad", strings.Join(slices.Concat(bad, busy), "; ")

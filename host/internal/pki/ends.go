@@ -20,8 +20,8 @@ const (
 type Ends struct {
 	// File returns the file that a flag names, or "".
 	File func(flag string) string
-	// Observe is called for each flag at each look.
-	Observe func(flag string, end time.Time)
+	// Observe is called for each flag and its file at each look.
+	Observe func(flag, file string, end time.Time)
 	// Log gets one line about those that end within 30 days: they would be renewed by now if this package did that. The line comes
 	// again each day, and when it changes.
 	Log hclog.Logger
@@ -56,7 +56,7 @@ func (e *Ends) look(now time.Time) {
 		if err != nil {
 			continue // whoever uses the file says so
 		}
-		e.Observe(flag, end)
+		e.Observe(flag, file, end)
 		if end.Sub(now) < renewBefore {
 			soon = append(soon, fmt.Sprintf("%s %s (%s)", file, end.UTC().Format(time.RFC3339), flag))
 		}

@@ -40,7 +40,7 @@ func TestEnds(t *testing.T) {
 	var observed time.Time
 	files := map[string]string{"client-ca-file": file, "etcd-cafile": filepath.Join(dir, "missing")}
 	e := &Ends{File: func(flag string) string { return files[flag] },
-		Observe: func(_ string, end time.Time) { observed = end }, Log: hclog.New(&hclog.LoggerOptions{Output: &log})}
+		Observe: func(_, _ string, end time.Time) { observed = end }, Log: hclog.New(&hclog.LoggerOptions{Output: &log})}
 	look := func(after time.Duration, end time.Duration, line bool) {
 		t.Helper()
 		log.Reset()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/store"
@@ -40,6 +42,7 @@ type commands struct {
 	history  *history
 	traffic  *traffic.Meter
 	checks   *checkResults
+	faults   *faults.Host
 	version  string
 	started  time.Time
 	// upgradeHost hands over to another program.
@@ -68,7 +71,18 @@ func (c *commands) Status() admin.Status {
 		status.Claims[st.Name] = claim.Texts(stagev1.DecodeClaims(st.Claims))
 	}
 	status.Events, status.Changes = c.history.list()
+	status.Faults = c.faults.List(status.Stages, unready(status))
 	return status
+}
+
+// unready are the checks that keep a server from being ready that was ready once.
+func unready(s admin.Status) (failing []faults.Check) {
+	for _, c := range s.Checks {
+		if s.Host.Ready && c.Required && c.Failure != "" && slices.Contains(c.Endpoints, "readyz") {
+			failing = append(failing, faults.Check{Name: c.Name, Failure: c.Failure})
+		}
+	}
+	return failing
 }
 
 // UpgradeHost has another program take the place of this one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -29,14 +30,15 @@ type notifier struct {
 	service systemd.Service
 	log     hclog.Logger
 	stages  *supervisor.Supervisor
+	faults  *faults.Host
 	changed chan struct{} // has room for one value
 
 	mu    sync.Mutex
 	phase phase
 }
 
-func newNotifier(service systemd.Service, log hclog.Logger) *notifier {
-	return &notifier{service: service, log: log, changed: make(chan struct{}, 1), phase: starting}
+func newNotifier(service systemd.Service, log hclog.Logger, wrong *faults.Host) *notifier {
+	return &notifier{service: service, log: log, faults: wrong, changed: make(chan struct{}, 1), phase: starting}
 }
 
 // follow reports when the server is ready, and from then on that it is alive.
@@ -121,20 +123,25 @@ func (n *notifier) reportStatus(over <-chan struct{}) {
 		case <-over:
 			return
 		}
-		if line := statusLine(n.current(), n.stages.Status()); line != last {
+		if line := statusLine(n.current(), n.stages.Status(), n.faults); line != last {
 			n.notify(systemd.Status(line))
 			last = line
 		}
 	}
 }
 
-// statusLine is the chain, and what those of its stages do that do not serve.
-func statusLine(p phase, stages []supervisor.Status) string {
+// statusLine is the chain, what those of its stages do that do not serve, and what else is wrong.
+func statusLine(p phase, stages []supervisor.Status, wrong *faults.Host) string {
 	var names, others []string
 	for _, st := range stages {
 		names = append(names, st.Stage)
 		if st.State != lifecycle.Serving.String() {
 			others = append(others, fmt.Sprintf("; %s is %s", st.Stage, st.State))
+		}
+	}
+	for _, f := range wrong.List(stages, nil) {
+		if f.Stage == "" {
+			others = append(others, "; "+f.Text)
 		}
 	}
 	return fmt.Sprintf("%s: %s%s", p, strings.Join(names, ", "), strings.Join(others, ""))

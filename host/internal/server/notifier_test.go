@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/callers"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
 )
@@ -40,7 +41,7 @@ func newTestNotifier(t *testing.T) (n *notifier, next func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n = newNotifier(service, hclog.NewNullLogger())
+	n = newNotifier(service, hclog.NewNullLogger(), &faults.Host{})
 	n.stages = noStages()
 	return n, func() string {
 		t.Helper()
@@ -103,7 +104,7 @@ func TestStatusLine(t *testing.T) {
 		"serving: aggregator, core; core is backing off": 2,
 		"serving: aggregator, core, extensions; core is backing off; extensions is down": 3,
 	} {
-		if got := statusLine(serving, stages[:n]); got != want {
+		if got := statusLine(serving, stages[:n], &faults.Host{}); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

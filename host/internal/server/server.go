@@ -16,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/dashboard"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
@@ -86,6 +87,7 @@ type run struct {
 	stages       *supervisor.Supervisor
 	reloader     *reloader
 	history      *history
+	faults       faults.Host
 	traffic      *traffic.Meter
 	dashboard    *dashboard.Handler
 	shadows      *shadows
@@ -226,7 +228,7 @@ func (r *run) openAdmin(context.Context) error {
 	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier}
 	r.reloader.current.Store(r.Config)
 	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
-		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
+		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, faults: &r.faults, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.callers.AdmitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
@@ -281,7 +283,10 @@ func (r *run) serve(ctx context.Context) error {
 	r.commands.serving.Store(true)
 	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
 	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
-	ends := &pki.Ends{File: r.flags.Value, Observe: r.front.Metrics().ObserveCertificate, Log: r.logs.host}
+	ends := &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: func(flag, file string, end time.Time) {
+		r.front.Metrics().ObserveCertificate(flag, end)
+		r.faults.Certificate(flag, file, end)
+	}}
 	r.background(ctx, ends.Follow)
 	if r.certificates != nil {
 		r.background(ctx, r.certificates.renew)

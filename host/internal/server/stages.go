@@ -55,7 +55,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(process.EndOrphans)
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
 	r.undo.add(groups.close)
-	r.notifier = newNotifier(r.Systemd, r.logs.host)
+	r.notifier = newNotifier(r.Systemd, r.logs.host, &r.faults)
 	r.stages, err = supervisor.New(r.callers, supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return r.reloader.current.Load().NamedFiles() },
 		Machine: sync.OnceValue(func() *isolation.Machine {

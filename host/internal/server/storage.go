@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -12,20 +14,40 @@ import (
 // monitorStore logs what keeps requests that need etcd from being served, until ctx ends.
 func (r *run) monitorStore(ctx context.Context) {
 	log := r.logs.host.Named("store")
+	say := func(kind, text string, bad bool) {
+		r.history.add(admin.Event{Kind: kind, Text: text, Bad: bad})
+		r.notifier.stagesChanged()
+	}
 	m := store.Monitor{
 		Silent: func(err error) {
+			r.faults.StoreSilent(err)
 			log.Warn("etcd does not respond: requests that need it wait or fail until it does", "error", err)
+			say(faults.StoreSilent, "etcd does not respond"+because(err.Error()), true)
 		},
-		Responds: func(after time.Duration) { log.Info("etcd responds again", "after", after.Round(time.Millisecond)) },
+		Responds: func(after time.Duration) {
+			r.faults.StoreSilent(nil)
+			log.Info("etcd responds again", "after", after.Round(time.Millisecond))
+			say("etcd-responds", "etcd responds again", false)
+		},
+		Size: func(used, quota int64) {
+			if r.faults.StoreSize(used, quota) {
+				log.Warn("etcd is nearly full: delete objects, or raise the quota", "bytes", used, "quotaBytes", quota)
+				say(faults.StoreNearlyFull, "etcd is nearly full", true)
+			}
+		},
 		Full: func() {
 			hint := "delete objects"
 			if len(r.storage.Endpoints) > 0 {
 				hint = "compact and defragment it, then disarm the alarm (etcdctl)"
 			}
+			r.faults.StoreFull(true, hint)
 			log.Error("etcd has reached its quota and refuses writes: "+hint, "quotaBytes", r.storage.QuotaBytes)
+			say(faults.StoreFull, "etcd has reached its quota and refuses writes", true)
 		},
 		Writable: func(after time.Duration) {
+			r.faults.StoreFull(false, "")
 			log.Info("etcd accepts writes again", "after", after.Round(time.Millisecond))
+			say("etcd-writable", "etcd accepts writes again", false)
 		},
 		Restored: func(was, is int64) {
 			log.Warn("etcd has been restored from a backup: the stages are swapped, since they know what it does not have any more", "revision", is, "before", was)

@@ -19,6 +19,8 @@ type Monitor struct {
 	// Full is called when etcd has reached its quota and refuses writes, and Writable when it accepts them again.
 	Full     func()
 	Writable func(after time.Duration)
+	// Size is called with the bytes that etcd holds, and those that it may hold, at each look at that.
+	Size func(used, quota int64)
 	// Restored is called when etcd has another history than before: from a backup, or of another cluster. The
 	// revisions are the latest of before and the one of now.
 	Restored func(was, is int64)
@@ -118,6 +120,9 @@ func (m *Monitor) checkQuota(ctx context.Context) {
 	alarms, err := m.client.AlarmList(ctx)
 	if err != nil {
 		return
+	}
+	if status, err := m.client.Status(ctx, m.client.Endpoints()[0]); err == nil {
+		m.Size(status.DbSizeInUse, status.DbSizeQuota)
 	}
 	full := false
 	for _, a := range alarms.Alarms {

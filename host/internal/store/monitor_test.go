@@ -16,7 +16,8 @@ import (
 // watched is a monitor, and what it has reported, in order.
 type watched struct {
 	Monitor
-	words []string
+	words       []string
+	used, quota int64
 }
 
 func monitor(t *testing.T, o Options) *watched {
@@ -27,6 +28,7 @@ func monitor(t *testing.T, o Options) *watched {
 		Silent:   func(error) { add("silent") },
 		Responds: func(time.Duration) { add("responds") },
 		Full:     func() { add("full") },
+		Size:     func(used, quota int64) { w.used, w.quota = used, quota },
 		Writable: func(time.Duration) { add("writable") },
 		Restored: func(was, is int64) { add("restored from %d to %d", was, is) },
 	}

@@ -38,6 +38,8 @@ type Status struct {
 	Since  time.Time `json:"since,omitzero"`
 	// Restarts is how often another process has taken the place of one that had ended.
 	Restarts int `json:"restarts"`
+	// Failures is how many processes in a row have ended early, or have not come up.
+	Failures int `json:"failures"`
 	// NextStart is when the next attempt is made to start a process, or the latest was
 	// made, of a stage that has none.
 	NextStart time.Time `json:"nextStart,omitzero"`
@@ -145,7 +147,7 @@ func (s *Supervisor) Failure(name string) string {
 // status is that of the stage without its probation.
 func (s *stage) status() Status {
 	st := Status{
-		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, NextStart: s.nextStart, Failure: s.failure,
+		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, Failures: s.failures, NextStart: s.nextStart, Failure: s.failure,
 		Isolation: []string{}, Grants: s.spec.Grants,
 		OtherRelease: s.otherRelease, Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}

@@ -1,0 +1,191 @@
+// Package faults says what is wrong with a host: a line for each cause, the gravest first, and none for what follows from another one.
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// The kinds of faults, the gravest first.
+const (
+	StoreSilent     = "etcd-silent"
+	StoreFull       = "etcd-full"
+	StageDown       = "stage-down"
+	NotReady        = "not-ready"
+	StoreNearlyFull = "etcd-nearly-full"
+	ReleaseChanged  = "release-changed"
+	CertificateEnds = "certificate-ends"
+)
+
+// Fault is one thing that is wrong.
+type Fault struct {
+	// Kind is etcd-silent, etcd-full, stage-down, not-ready, etcd-nearly-full, release-changed or certificate-ends.
+	Kind string `json:"kind"`
+	// Stage is empty if it is the whole host's.
+	Stage string `json:"stage,omitempty"`
+	// Text says what is wrong, for people, and where it is known what to do.
+	Text string `json:"text"`
+	// Since is zero if it is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// String is the text, with the age.
+func (f Fault) String() string {
+	if f.Since.IsZero() {
+		return f.Text
+	}
+	return fmt.Sprintf("%s (for %s)", f.Text, max(0, time.Since(f.Since)).Round(time.Second))
+}
+
+// Check is a failure of a health check without which the server is not ready.
+type Check struct{ Name, Failure string }
+
+const (
+	// nearlyFull is the share of the quota of etcd, in percent, from which on objects have to be deleted, or the quota raised.
+	nearlyFull = 85
+	// endsSoon is how long before its end a certificate has to be renewed: Catena's own would be by then.
+	endsSoon = 30 * 24 * time.Hour
+	// manyStarts is how many starts in a row have to fail before a stage does not come up any more by itself.
+	manyStarts = 8
+)
+
+// Host keeps what is wrong with a host. Its methods may be called concurrently.
+type Host struct {
+	mu           sync.Mutex
+	silent, full fault
+	nearly       fault
+	certificates map[string]certificate // by flag
+}
+
+// fault is one that is there since a time, or not if that is zero.
+type fault struct {
+	since time.Time
+	text  string
+}
+
+type certificate struct {
+	file string
+	end  time.Time
+}
+
+// set makes a fault be there, or not, and reports whether that is new.
+func (h *Host) set(f *fault, is bool, text string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was := !f.since.IsZero()
+	switch {
+	case is && !was:
+		*f = fault{time.Now(), text}
+	case is:
+		f.text = text
+	default:
+		*f = fault{}
+	}
+	return is != was
+}
+
+// StoreSilent says that etcd does not respond, and why, or, if err is nil, that it does.
+func (h *Host) StoreSilent(err error) {
+	h.set(&h.silent, err != nil, fmt.Sprintf("etcd does not respond: %v", err))
+}
+
+// StoreFull says whether etcd refuses writes since its quota is reached, and what helps.
+func (h *Host) StoreFull(full bool, hint string) {
+	h.set(&h.full, full, "etcd has reached its quota and refuses writes: "+hint)
+}
+
+// StoreSize says how much etcd holds, of what it may hold; 0 is unknown. It reports whether it is nearly full, and was not before.
+func (h *Host) StoreSize(used, quota int64) bool {
+	is := quota > 0 && used > quota/100*nearlyFull
+	text := ""
+	if is {
+		text = fmt.Sprintf("etcd holds %d MiB, %d%% of its quota, at which it refuses writes: delete objects, or raise the quota", used>>20, used*100/quota)
+	}
+	return h.set(&h.nearly, is, text) && is
+}
+
+// Certificate says when the certificate ends that a flag names.
+func (h *Host) Certificate(flag, file string, end time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.certificates == nil {
+		h.certificates = map[string]certificate{}
+	}
+	h.certificates[flag] = certificate{file, end}
+}
+
+// List returns what is wrong, with these stages and failing checks.
+func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := []Fault{}
+	for _, f := range []struct {
+		kind string
+		fault
+	}{{StoreSilent, h.silent}, {StoreFull, h.full}, {StoreNearlyFull, h.nearly}} {
+		if !f.since.IsZero() && (f.kind != StoreNearlyFull || h.full.since.IsZero()) {
+			list = append(list, Fault{Kind: f.kind, Text: f.text, Since: f.since})
+		}
+	}
+	explained := !h.silent.since.IsZero()
+	for _, st := range stages {
+		if f, ok := ofStage(st); ok {
+			list = append(list, f)
+			explained = explained || st.Required
+		}
+		if st.OtherRelease != "" {
+			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})
+		}
+	}
+	if len(failing) > 0 && !explained {
+		list = append(list, notReady(failing))
+	}
+	for _, flag := range slices.Sorted(maps.Keys(h.certificates)) {
+		if c := h.certificates[flag]; time.Until(c.end) < endsSoon {
+			list = append(list, Fault{Kind: CertificateEnds, Text: ending(flag, c)})
+		}
+	}
+	order := []string{StoreSilent, StoreFull, StageDown, NotReady, StoreNearlyFull, ReleaseChanged, CertificateEnds}
+	slices.SortStableFunc(list, func(a, b Fault) int { return cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)) })
+	return list
+}
+
+// ofStage is the fault of a stage whose requests are refused, or that has not come up for so often that it will not by itself.
+func ofStage(st supervisor.Status) (Fault, bool) {
+	many := st.Failures >= manyStarts && st.State != lifecycle.Serving.String()
+	if st.State != supervisor.Down && !many {
+		return Fault{}, false
+	}
+	text := fmt.Sprintf("stage %s is %s", st.Stage, st.State)
+	if st.Failures > 1 {
+		text += fmt.Sprintf(" after %d failed starts", st.Failures)
+	}
+	if why, _, _ := strings.Cut(st.Failure, "\n"); why != "" { // what else there is, is the output of the process
+		text += ": " + strings.TrimSuffix(why, "; the last of its output:")
+	}
+	return Fault{Kind: StageDown, Stage: st.Stage, Text: text, Since: st.Since}, true
+}
+
+func notReady(failing []Check) Fault {
+	text := fmt.Sprintf("not ready: check %s fails: %s", failing[0].Name, failing[0].Failure)
+	if n := len(failing) - 1; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return Fault{Kind: NotReady, Text: text}
+}
+
+func ending(flag string, c certificate) string {
+	when := "has ended on"
+	if time.Until(c.end) > 0 {
+		when = "ends on"
+	}
+	return fmt.Sprintf("the certificate %s (%s) %s %s: connections are refused then; renew it", c.file, flag, when, c.end.UTC().Format(time.DateOnly))
+}

@@ -1,0 +1,67 @@
+package faults
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/supervisor"
+)
+
+// Each cause has one line, what follows from it has none, and the gravest is the first.
+func TestList(t *testing.T) {
+	t.Parallel()
+	core := supervisor.Status{Stage: "core", State: "serving", Required: true}
+	checks := []Check{{"core/etcd", "context deadline exceeded"}, {"core/informers", "x"}, {"y", "z"}}
+	for name, c := range map[string]struct {
+		set    func(*Host)
+		stages []supervisor.Status
+		checks []Check
+		want   []string
+	}{
+		"well":   {stages: []supervisor.Status{core}},
+		"silent": {set: func(h *Host) { h.StoreSilent(errors.New("refused")) }, checks: checks, want: []string{"etcd does not respond: refused (for 1m0s)"}},
+		"again":  {set: func(h *Host) { h.StoreSilent(errors.New("refused")); h.StoreSilent(nil) }},
+		"nearly full": {set: func(h *Host) { h.StoreSize(90<<20, 100<<20) },
+			want: []string{"etcd holds 90 MiB, 90% of its quota, at which it refuses writes: delete objects, or raise the quota (for 1m0s)"}},
+		"full is not nearly full": {set: func(h *Host) { h.StoreSize(99<<20, 100<<20); h.StoreFull(true, "delete objects") }, want: []string{"etcd has reached its quota and refuses writes: delete objects (for 1m0s)"}},
+		"no quota is known":       {set: func(h *Host) { h.StoreSize(99<<20, 0) }},
+		"not ready":               {checks: checks, want: []string{"not ready: check core/etcd fails: context deadline exceeded; and 2 more"}},
+		"down": {stages: []supervisor.Status{{Stage: "core", State: supervisor.Down, Required: true, Failures: 3, Failure: "it panics"}}, checks: checks,
+			want: []string{"stage core is down after 3 failed starts: it panics"}},
+		"optional and down": {stages: []supervisor.Status{{Stage: "gar", State: supervisor.Down, Failures: 1}}, checks: checks[:1],
+			want: []string{"stage gar is down", "not ready: check core/etcd fails: context deadline exceeded"}},
+		"held for long":      {stages: []supervisor.Status{{Stage: "core", State: "backing off", Required: true, Failures: 8}}, want: []string{"stage core is backing off after 8 failed starts"}},
+		"held for a moment":  {stages: []supervisor.Status{{Stage: "core", State: "backing off", Required: true, Failures: 7}}},
+		"it has come up":     {stages: []supervisor.Status{{Stage: "core", State: "serving", Required: true, Failures: 9}}},
+		"of another release": {stages: []supervisor.Status{{Stage: "core", State: "serving", OtherRelease: "v1.37.0"}}, want: []string{"stage core was v1.37.0"}},
+		"certificates": {set: func(h *Host) {
+			h.Certificate("tls-cert-file", "/a", time.Now().Add(29*24*time.Hour))
+			h.Certificate("client-ca-file", "/b", time.Now().Add(-time.Hour))
+			h.Certificate("etcd-cafile", "/c", time.Now().Add(40*24*time.Hour))
+			h.StoreSilent(errors.New("refused"))
+		}, want: []string{"etcd does not respond", "the certificate /b (client-ca-file) has ended on 1999-12-31", "the certificate /a (tls-cert-file) ends on 2000-01-30"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &Host{}
+			if c.set != nil {
+				c.set(h)
+			}
+			time.Sleep(time.Minute)
+			var got []string
+			for _, f := range h.List(c.stages, c.checks) {
+				got = append(got, f.String())
+			}
+			if len(got) != len(c.want) {
+				t.Fatalf("%s: %q, want %q", name, got, c.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], c.want[i]) {
+					t.Errorf("%s: %q, want %q", name, got[i], c.want[i])
+				}
+			}
+		})
+	}
+}
