@@ -122,6 +122,16 @@ func (h *Host) Certificate(flag, file string, end time.Time) {
 	h.certificates[flag] = certificate{file, end}
 }
 
+// Cause is err, or, if etcd does not respond, that: what takes too long then would take as long with another timeout.
+func (h *Host) Cause(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil || h.silent.since.IsZero() {
+		return err
+	}
+	return fmt.Errorf("pre-shutdown hooks have not ended, since %s", h.silent.text)
+}
+
 // List returns what is wrong, with these stages and failing checks.
 func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 	h.mu.Lock()

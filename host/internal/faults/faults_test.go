@@ -10,6 +10,22 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
+// Who waits for etcd does not say how to wait for longer.
+func TestCause(t *testing.T) {
+	t.Parallel()
+	h, late := &Host{}, errors.New("no response within 10s; raise preShutdownTimeout")
+	if err := h.Cause(late); !errors.Is(err, late) {
+		t.Error(err)
+	}
+	h.StoreSilent(errors.New("refused"))
+	if err := h.Cause(late); err == nil || err.Error() != "pre-shutdown hooks have not ended, since etcd does not respond: refused" {
+		t.Error(err)
+	}
+	if err := h.Cause(nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // Each cause has one line, what follows from it has none, and the gravest is the first.
 func TestList(t *testing.T) {
 	t.Parallel()

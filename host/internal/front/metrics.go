@@ -172,7 +172,12 @@ type Supervision struct {
 	Stages func() []StageState
 	// Held returns how many requests wait for a stage to come back.
 	Held func() int64
+	// Faults returns what is wrong with the host.
+	Faults func() []FaultState
 }
+
+// FaultState is a kind of fault, and the stage that has it, if it is not the whole host's.
+type FaultState struct{ Kind, Stage string }
 
 // StageState is the state of a stage.
 type StageState struct {
@@ -206,6 +211,7 @@ type stageCollector struct {
 	canaryShare           *metrics.Desc
 	canaryRequests        *metrics.Desc
 	canaryDifference      *metrics.Desc
+	fault                 *metrics.Desc
 }
 
 func newStageCollector() *stageCollector {
@@ -226,6 +232,8 @@ func newStageCollector() *stageCollector {
 			[]string{"stage", "side", "outcome"}, nil, metrics.ALPHA, ""),
 		canaryDifference: metrics.NewDesc("catena_canary_difference", "By how much larger the share of failed or refused requests is on the new side of a canary, or by which part latency is.",
 			[]string{"stage", "of"}, nil, metrics.ALPHA, ""),
+		fault: metrics.NewDesc("catena_fault", "1 for each thing that is wrong with the host, as catena status begins with it: docs/status.md has the kinds.",
+			[]string{"kind", "stage"}, nil, metrics.ALPHA, ""),
 		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
 	}
 }
@@ -241,6 +249,7 @@ func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- c.canaryShare
 	ch <- c.canaryRequests
 	ch <- c.canaryDifference
+	ch <- c.fault
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -268,6 +277,9 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 		if st.Canary != nil {
 			c.collectCanary(ch, st.Stage, st.Canary)
 		}
+	}
+	for _, f := range source.Faults() {
+		ch <- metrics.NewLazyConstMetric(c.fault, metrics.GaugeValue, 1, f.Kind, f.Stage)
 	}
 	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))
 }

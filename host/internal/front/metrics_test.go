@@ -21,6 +21,7 @@ func TestMetricsOfStages(t *testing.T) {
 		States: []string{"serving", "down"},
 		Stages: func() []front.StageState { return *stages.Load() },
 		Held:   func() int64 { return 7 },
+		Faults: func() []front.FaultState { return []front.FaultState{{Kind: "release-changed", Stage: "core"}} },
 	})
 	m.ObserveHop("core", relay.Served)
 	m.ObserveStart("core", 300*time.Millisecond)
@@ -33,7 +34,7 @@ func TestMetricsOfStages(t *testing.T) {
 		`catena_stage_state{stage="core",state="serving"} 1`, `catena_stage_state{stage="core",state="down"} 0`,
 		`catena_stage_state{stage="gone",state="down"} 1`,
 		`catena_stage_restarts_total{stage="core"} 2`,
-		`catena_held_requests 7`,
+		`catena_held_requests 7`, `catena_fault{kind="release-changed",stage="core"} 1`,
 		`catena_relay_hops_total{outcome="served",stage="core"} 1`,
 		`catena_swaps_total{result="rollback",stage="core"} 1`,
 		`catena_stage_start_duration_seconds_bucket{stage="core",le="0.5"} 1`,

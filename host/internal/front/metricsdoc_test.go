@@ -25,7 +25,8 @@ func TestMetricsDocumentation(t *testing.T) {
 		Stages: func() []StageState {
 			return []StageState{{Stage: "core", State: "serving", Measured: true, Isolation: []string{"user"}, Canary: &CanaryState{}}}
 		},
-		Held: func() int64 { return 0 },
+		Held:   func() int64 { return 0 },
+		Faults: func() []FaultState { return []FaultState{{"etcd-silent", ""}} },
 	})
 	m.ObserveHop("core", relay.Served)
 	m.ObserveSwap("core", Succeeded)

@@ -3,6 +3,7 @@ package server
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -14,6 +15,15 @@ func (r *run) metrics(own prometheus.Gatherer) prometheus.Gatherer {
 		Own: own, Log: r.logs.host.Named("metrics"),
 		Stages: func() []metrics.Source { return r.chain.metricsSources(r.stages.GatherMetrics) },
 	})
+}
+
+// faultStates are what is wrong, for the metrics.
+func faultStates(list []faults.Fault) []front.FaultState {
+	states := make([]front.FaultState, 0, len(list))
+	for _, f := range list {
+		states = append(states, front.FaultState{Kind: f.Kind, Stage: f.Stage})
+	}
+	return states
 }
 
 // stageStates are the states of the stages, for the metrics.

@@ -76,7 +76,8 @@ func (r *run) buildChain(ctx context.Context) error {
 	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
 	sockets.serve()
 	go r.shutdown.endByForce(r.ended, r.logs.host)
-	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests})
+	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests,
+		Faults: func() []front.FaultState { return faultStates(r.faults.List(r.stages.Status(), nil)) }})
 	return nil
 }
 
@@ -107,7 +108,7 @@ func (r *run) registerStages() error {
 		return err
 	}
 	r.front.AddPreShutdownHook(func() error {
-		return r.stages.RunPreShutdownHooks(context.Background(), r.Config.PreShutdownTimeout)
+		return r.faults.Cause(r.stages.RunPreShutdownHooks(context.Background(), r.Config.PreShutdownTimeout))
 	})
 	r.shutdown.drainStages()
 	return nil
