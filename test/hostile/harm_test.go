@@ -363,7 +363,11 @@ func (r *run) hog(t *testing.T, stage string, got got) {
 func (r *run) spawn(t *testing.T, stage string, got got) {
 	mark := newMark(t)
 	var failed, token, who string
-	r.must(t, stage, "token", order{}, &token)
+	// What has just come to its limit of memory may come to it once more.
+	eventually(t, stage+" has a token", func() bool {
+		code, body, err := r.order(t.Context(), stage, "token", order{})
+		return err == nil && code == http.StatusOK && json.Unmarshal([]byte(body), &token) == nil
+	})
 	if r.must(t, stage, "use", order{Token: token}, &who); who == "" {
 		t.Errorf("the token of %s is refused", stage)
 	}

@@ -79,7 +79,8 @@ func kubernetes(m *merger) *layer {
 func chainOf(declared bool) func(*merger) *layer {
 	return func(m *merger) *layer {
 		l := &layer{source: chainSource, builtin: true, values: map[string]any{}}
-		if !declared && !m.problems.incomplete {
+		ofKubernetes := m.ko.String("apiserverDefaults") == KubernetesDefaults // has a chain of its own
+		if !declared && !ofKubernetes && !m.problems.incomplete {
 			all := m.parse(chainSource, chainYAML)
 			l.fillAll(m, nil, all.values)
 			l.lines = all.lines
