@@ -89,9 +89,9 @@ func (m *manager) configure(o *options.KubeControllerManagerOptions) error {
 
 // enabled are the names of the controllers that run.
 func (m *manager) enabled() (enabled []string) {
-	context := app.ControllerContext{ComponentConfig: m.config.ComponentConfig}
+	c := app.ControllerContext{ComponentConfig: m.config.ComponentConfig}
 	for name, descriptor := range app.NewControllerDescriptors() {
-		if context.IsControllerEnabled(descriptor) {
+		if c.IsControllerEnabled(descriptor) {
 			enabled = append(enabled, name)
 		}
 	}
