@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,7 @@ func TestAuthorityEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	kubeconfig := filepath.Join(s.data, "admin.kubeconfig")
+	var status run
 	run := func() (lines []string, ends map[string]time.Time) {
 		h := s.start(t, s.args()...)
 		h.awaitReady(t)
@@ -62,6 +64,7 @@ func TestAuthorityEnds(t *testing.T) {
 			}
 			ends[m[1]] = time.Unix(int64(seconds), 0)
 		}
+		status = runCatena(t, "status", "--data-dir", s.data)
 		h.stop(t)
 		text, err := os.ReadFile(h.Log)
 		if err != nil {
@@ -84,6 +87,9 @@ func TestAuthorityEnds(t *testing.T) {
 	lines, ends = run()
 	if want := regexp.MustCompile(`certificates end soon.*front-proxy-ca\.crt ` + soon.UTC().Format(time.RFC3339) + ` \(requestheader-client-ca-file\)`); len(lines) != 1 || !want.MatchString(lines[0]) {
 		t.Errorf("the log has %q", lines)
+	}
+	if want := "the certificate " + ca + " (requestheader-client-ca-file) ends on " + soon.UTC().Format(time.DateOnly); status.code != 1 || !strings.HasPrefix(status.stdout, want) {
+		t.Errorf("the status is %d\n%s", status.code, status.stdout)
 	}
 	if got := ends["requestheader-client-ca-file"]; !got.Equal(soon) {
 		t.Errorf("the metric says that it ends at %s, it is %s", got, soon)

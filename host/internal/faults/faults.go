@@ -74,6 +74,7 @@ type fault struct {
 type certificate struct {
 	file string
 	end  time.Time
+	soon bool
 }
 
 // set makes a fault be there, or not, and reports whether that is new.
@@ -112,14 +113,20 @@ func (h *Host) StoreSize(used, quota int64) bool {
 	return h.set(&h.nearly, is, text) && is
 }
 
-// Certificate says when the certificate ends that a flag names.
-func (h *Host) Certificate(flag, file string, end time.Time) {
+// Certificate says when the certificate ends that a flag names. It returns what is wrong with that if it was not before, or "".
+func (h *Host) Certificate(flag, file string, end time.Time) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.certificates == nil {
 		h.certificates = map[string]certificate{}
 	}
-	h.certificates[flag] = certificate{file, end}
+	was := h.certificates[flag]
+	now := certificate{file, end, time.Until(end) < endsSoon}
+	h.certificates[flag] = now
+	if !now.soon || was.soon {
+		return ""
+	}
+	return ending(flag, now)
 }
 
 // Cause is err, or, if etcd does not respond, that: what takes too long then would take as long with another timeout.
@@ -159,7 +166,7 @@ func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 		list = append(list, notReady(failing))
 	}
 	for _, flag := range slices.Sorted(maps.Keys(h.certificates)) {
-		if c := h.certificates[flag]; time.Until(c.end) < endsSoon {
+		if c := h.certificates[flag]; c.soon {
 			list = append(list, Fault{Kind: CertificateEnds, Text: ending(flag, c)})
 		}
 	}

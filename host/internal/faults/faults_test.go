@@ -10,6 +10,20 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
+// A certificate is news once, and again after it was renewed.
+func TestCertificateIsNewsOnce(t *testing.T) {
+	t.Parallel()
+	h, soon, later := &Host{}, time.Now().Add(time.Hour), time.Now().Add(90*24*time.Hour)
+	for i, c := range []struct {
+		end  time.Time
+		news bool
+	}{{later, false}, {soon, true}, {soon, false}, {later, false}, {soon, true}} {
+		if got := h.Certificate("tls-cert-file", "/a", c.end); (got != "") != c.news {
+			t.Errorf("look %d: %q", i, got)
+		}
+	}
+}
+
 // Who waits for etcd does not say how to wait for longer.
 func TestCause(t *testing.T) {
 	t.Parallel()

@@ -285,7 +285,9 @@ func (r *run) serve(ctx context.Context) error {
 	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
 	ends := &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: func(flag, file string, end time.Time) {
 		r.front.Metrics().ObserveCertificate(flag, end)
-		r.faults.Certificate(flag, file, end)
+		if wrong := r.faults.Certificate(flag, file, end); wrong != "" {
+			r.history.add(admin.Event{Kind: faults.CertificateEnds, Text: wrong, Bad: true})
+		}
 	}}
 	r.background(ctx, ends.Follow)
 	if r.certificates != nil {
