@@ -75,10 +75,11 @@ func (c *commands) Status() admin.Status {
 	return status
 }
 
-// unready are the checks that keep a server from being ready that was ready once.
+// unready are the checks that keep a server from being ready that was ready once, and is not to end.
 func unready(s admin.Status) (failing []faults.Check) {
+	ends := slices.ContainsFunc(s.Signals, func(s admin.Signal) bool { return s.Name == front.ShutdownInitiated })
 	for _, c := range s.Checks {
-		if s.Host.Ready && c.Required && c.Failure != "" && slices.Contains(c.Endpoints, "readyz") {
+		if s.Host.Ready && !ends && c.Required && c.Failure != "" && slices.Contains(c.Endpoints, "readyz") {
 			failing = append(failing, faults.Check{Name: c.Name, Failure: c.Failure})
 		}
 	}
