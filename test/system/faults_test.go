@@ -32,7 +32,6 @@ func TestFaultsStandFirst(t *testing.T) {
 	if r.code != 1 || !strings.Contains(first, "(for ") || !strings.HasPrefix(rest, "STAGE ") || strings.Contains(r.stderr, "Error") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	// Nobody but the page's own requests needs etcd to be let in.
 	eventually(t, "the page says so", func() bool { return strings.Contains(page(), silent) }, page)
 	if text := page(); strings.Contains(text, "health checks fail") {
 		t.Error("the page counts symptoms")

@@ -2,7 +2,6 @@
 package faults
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -51,8 +51,6 @@ type Check struct{ Name, Failure string }
 const (
 	// nearlyFull is the share of the quota of etcd, in percent, from which on objects have to be deleted, or the quota raised.
 	nearlyFull = 85
-	// endsSoon is how long before its end a certificate has to be renewed: Catena's own would be by then.
-	endsSoon = 30 * 24 * time.Hour
 	// manyStarts is how many starts in a row have to fail before a stage does not come up any more by itself.
 	manyStarts = 8
 )
@@ -103,12 +101,12 @@ func (h *Host) StoreFull(full bool, hint string) {
 	h.set(&h.full, full, "etcd has reached its quota and refuses writes: "+hint)
 }
 
-// StoreSize says how much etcd holds, of what it may hold; 0 is unknown. It reports whether it is nearly full, and was not before.
+// StoreSize says how large the file of etcd is, and how large it may be; 0 is unknown. It reports whether it is nearly full, and was not before.
 func (h *Host) StoreSize(used, quota int64) bool {
 	is := quota > 0 && used > quota/100*nearlyFull
 	text := ""
 	if is {
-		text = fmt.Sprintf("etcd holds %d MiB, %d%% of its quota, at which it refuses writes: delete objects, or raise the quota", used>>20, used*100/quota)
+		text = fmt.Sprintf("the file of etcd has %d MiB, %d%% of the quota, at which it refuses writes: delete objects, and defragment an etcd of your own, or raise the quota", used>>20, used*100/quota)
 	}
 	return h.set(&h.nearly, is, text) && is
 }
@@ -121,7 +119,7 @@ func (h *Host) Certificate(flag, file string, end time.Time) string {
 		h.certificates = map[string]certificate{}
 	}
 	was := h.certificates[flag]
-	now := certificate{file, end, time.Until(end) < endsSoon}
+	now := certificate{file, end, time.Until(end) < pki.RenewBefore}
 	h.certificates[flag] = now
 	if !now.soon || was.soon {
 		return ""
@@ -143,36 +141,39 @@ func (h *Host) Cause(err error) error {
 func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := []Fault{}
-	for _, f := range []struct {
-		kind string
-		fault
-	}{{StoreSilent, h.silent}, {StoreFull, h.full}, {StoreNearlyFull, h.nearly}} {
-		if !f.since.IsZero() && (f.kind != StoreNearlyFull || h.full.since.IsZero()) {
-			list = append(list, Fault{Kind: f.kind, Text: f.text, Since: f.since})
-		}
-	}
+	list := h.silent.appendTo([]Fault{}, StoreSilent)
+	list = h.full.appendTo(list, StoreFull)
 	explained := !h.silent.since.IsZero()
 	for _, st := range stages {
 		if f, ok := ofStage(st); ok {
 			list = append(list, f)
 			explained = explained || st.Required
 		}
-		if st.OtherRelease != "" {
-			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})
-		}
 	}
 	if len(failing) > 0 && !explained {
 		list = append(list, notReady(failing))
+	}
+	if h.full.since.IsZero() {
+		list = h.nearly.appendTo(list, StoreNearlyFull)
+	}
+	for _, st := range stages {
+		if st.OtherRelease != "" {
+			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})
+		}
 	}
 	for _, flag := range slices.Sorted(maps.Keys(h.certificates)) {
 		if c := h.certificates[flag]; c.soon {
 			list = append(list, Fault{Kind: CertificateEnds, Text: ending(flag, c)})
 		}
 	}
-	order := []string{StoreSilent, StoreFull, StageDown, NotReady, StoreNearlyFull, ReleaseChanged, CertificateEnds}
-	slices.SortStableFunc(list, func(a, b Fault) int { return cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)) })
 	return list
+}
+
+func (f fault) appendTo(list []Fault, kind string) []Fault {
+	if f.since.IsZero() {
+		return list
+	}
+	return append(list, Fault{Kind: kind, Text: f.text, Since: f.since})
 }
 
 // ofStage is the fault of a stage whose requests are refused, or that has not come up for so often that it will not by itself.

@@ -55,7 +55,7 @@ func TestList(t *testing.T) {
 		"silent": {set: func(h *Host) { h.StoreSilent(errors.New("refused")) }, checks: checks, want: []string{"etcd does not respond: refused (for 1m0s)"}},
 		"again":  {set: func(h *Host) { h.StoreSilent(errors.New("refused")); h.StoreSilent(nil) }},
 		"nearly full": {set: func(h *Host) { h.StoreSize(90<<20, 100<<20) },
-			want: []string{"etcd holds 90 MiB, 90% of its quota, at which it refuses writes: delete objects, or raise the quota (for 1m0s)"}},
+			want: []string{"the file of etcd has 90 MiB, 90% of the quota, at which it refuses writes: delete objects, and defragment an etcd of your own, or raise the quota (for 1m0s)"}},
 		"full is not nearly full": {set: func(h *Host) { h.StoreSize(99<<20, 100<<20); h.StoreFull(true, "delete objects") }, want: []string{"etcd has reached its quota and refuses writes: delete objects (for 1m0s)"}},
 		"no quota is known":       {set: func(h *Host) { h.StoreSize(99<<20, 0) }},
 		"not ready":               {checks: checks, want: []string{"not ready: check core/etcd fails: context deadline exceeded; and 2 more"}},

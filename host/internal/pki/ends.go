@@ -57,7 +57,7 @@ func (e *Ends) look(now time.Time) {
 			continue // whoever uses the file says so
 		}
 		e.Observe(flag, file, end)
-		if end.Sub(now) < renewBefore {
+		if end.Sub(now) < RenewBefore {
 			soon = append(soon, fmt.Sprintf("%s %s (%s)", file, end.UTC().Format(time.RFC3339), flag))
 		}
 	}

@@ -19,7 +19,7 @@ type Monitor struct {
 	// Full is called when etcd has reached its quota and refuses writes, and Writable when it accepts them again.
 	Full     func()
 	Writable func(after time.Duration)
-	// Size is called with the bytes that etcd holds, and those that it may hold, at each look at that.
+	// Size is called with the size of the file of etcd, and the one at which it refuses writes, at each look at that.
 	Size func(used, quota int64)
 	// Restored is called when etcd has another history than before: from a backup, or of another cluster. The
 	// revisions are the latest of before and the one of now.
@@ -122,7 +122,7 @@ func (m *Monitor) checkQuota(ctx context.Context) {
 		return
 	}
 	if status, err := m.client.Status(ctx, m.client.Endpoints()[0]); err == nil {
-		m.Size(status.DbSizeInUse, status.DbSizeQuota)
+		m.Size(status.DbSize, status.DbSizeQuota) // what is free in the file counts for the quota
 	}
 	full := false
 	for _, a := range alarms.Alarms {

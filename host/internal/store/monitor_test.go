@@ -141,6 +141,9 @@ func TestFullEmbeddedEtcd(t *testing.T) {
 		}
 	}
 	m.expect(t, "full, writable")
+	if m.used < o.QuotaBytes || m.quota != o.QuotaBytes {
+		t.Errorf("full, its file has %d bytes, of a quota of %d", m.used, m.quota)
+	}
 	if _, err := client.Put(t.Context(), "another", value); err != nil {
 		t.Error(err)
 	}

@@ -69,13 +69,13 @@ func serverFlags() []string {
 // server's flags say the rest.
 func hostFlags(set string, flag string) bool {
 	switch set {
-	case "secure serving", "authentication", "authorization", "logs", "metrics", "misc":
+	case "secure serving", "authentication", "authorization", "debugging", "leader-migration", "logs", "metrics", "misc":
 		return true
 	}
 	return slices.Contains([]string{
-		"controllers", "use-service-account-credentials", "controller-shutdown-timeout", "profiling", "contention-profiling", "leader-elect",
+		"controllers", "use-service-account-credentials", "controller-shutdown-timeout", "leader-elect",
 		featureGates, emulated, "emulation-forward-compatible", minCompatible,
-	}, flag) || strings.HasPrefix(flag, "leader-migration") || flag == "enable-leader-migration"
+	}, flag)
 }
 
 // parsed is what the configuration and the flags of the API server say.
