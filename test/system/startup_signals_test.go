@@ -1,8 +1,12 @@
 package system
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,14 +35,17 @@ func TestSignalDuringStart(t *testing.T) {
 	}
 }
 
-// SIGHUP ends no start, at any moment: the configuration is that of when it is read, or is read again.
+// SIGHUP ends no start, at any moment from when the program runs code of its own: the configuration is that of when it is read, or is
+// read again.
 func TestHangupDuringStart(t *testing.T) {
 	t.Parallel()
-	for _, after := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 80 * time.Millisecond, 120 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+	for _, after := range []time.Duration{0, 30 * time.Millisecond, 60 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			h := s.start(t, s.args()...)
+			// Of the time that the system takes to load the program nothing is promised.
+			eventually(t, "the program runs", func() bool { return ignoresHangup(t, h.PID()) || h.log() != "" })
 			time.Sleep(after) // the moment is what is tested
 			if err := h.Signal(syscall.SIGHUP); err != nil {
 				t.Fatal(err)
@@ -46,6 +53,41 @@ func TestHangupDuringStart(t *testing.T) {
 			h.awaitReady(t)
 			h.stop(t)
 		})
+	}
+}
+
+// ignoresHangup reports whether a process ignores SIGHUP.
+func ignoresHangup(t *testing.T, pid int) bool {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, mask, _ := strings.Cut(string(status), "SigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	signals, err := strconv.ParseUint(mask, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signals&(1<<(syscall.SIGHUP-1)) != 0
+}
+
+// A start ignores SIGHUP before the types of Kubernetes are registered, which is what takes time.
+func TestHangupBeforeInitialization(t *testing.T) {
+	t.Parallel()
+	bin, err := cluster.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "catena"), "version")
+	cmd.Env = append(cluster.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangup, scheme := bytes.Index(out, []byte("init github.com/catena-dev/catena/host/internal/hangup ")), bytes.Index(out, []byte("init k8s.io/client-go/kubernetes/scheme "))
+	if hangup < 0 || scheme < hangup {
+		t.Errorf("SIGHUP is ignored (%d) after Kubernetes' types are registered (%d):\n%s", hangup, scheme, out)
 	}
 }
 
