@@ -64,7 +64,7 @@ func (s *site) begin(ctx context.Context, stage string, share int, each string) 
 	return err
 }
 
-// awaitOne waits until no canary of a stage is under way.
+// awaitOne waits until no canary of a stage is under way. It promotes one that waits for clients.
 func (s *site) awaitOne(ctx context.Context, stage string) error {
 	return poll(ctx, func() error {
 		status, err := s.Status(ctx)
@@ -73,6 +73,9 @@ func (s *site) awaitOne(ctx context.Context, stage string) error {
 		}
 		for _, st := range status.Stages {
 			if st.Stage == stage && st.Probation != nil {
+				if c := st.Probation.Canary; c != nil && c.Waits { // none of the few clients is on the new side
+					_, _ = s.Command(ctx, "swap", stage, "--promote") // or it has ended since
+				}
 				return fmt.Errorf("the canary of stage %s goes on", stage)
 			}
 		}

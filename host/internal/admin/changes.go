@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/guard"
+	"github.com/catena-dev/catena/host/internal/percent"
 )
 
 type callerKey struct{}
@@ -59,16 +60,55 @@ func (r SwapRequest) command() string {
 	case r.Binary != "":
 		words = append(words, "--binary", r.Binary)
 	}
+	if r.SHA256 != "" {
+		words = append(words, "--sha256", r.SHA256)
+	}
 	if r.Emulate {
 		words = append(words, "--emulate")
 	}
 	if len(r.Allow) > 0 {
 		words = append(words, "--allow", strings.Join(r.Allow, ","))
 	}
-	if r.Canary != nil && len(r.Canary.Shares) > 0 {
-		words = append(words, "--canary", fmt.Sprintf("%g%%", 100*r.Canary.Shares[0]))
+	if c := r.Canary; c != nil && len(c.Shares) > 0 {
+		words = append(words, "--canary", percent.Format(c.Shares[0]))
+		if then := c.Shares[1:]; len(then) > 1 {
+			words = append(words, "--then", joinShares(then[:len(then)-1])) // 100% comes last in any case
+		}
+		words = append(words, "--by", string(c.By), "--for", c.For.String())
+	}
+	if conditions := r.conditions(); len(conditions) > 0 {
+		words = append(words, "--rollback-on", strings.Join(conditions, ","))
+	}
+	if r.Rollback.Probation > 0 {
+		words = append(words, "--probation", r.Rollback.Probation.String())
 	}
 	return strings.Join(words, " ")
+}
+
+func joinShares(shares []float64) string {
+	texts := make([]string, len(shares))
+	for i, share := range shares {
+		texts[i] = percent.Format(share)
+	}
+	return strings.Join(texts, ",")
+}
+
+// conditions are those of --rollback-on.
+func (r SwapRequest) conditions() (all []string) {
+	add := func(name string, limit float64) {
+		if limit > 0 {
+			all = append(all, name+"="+percent.Format(limit))
+		}
+	}
+	add("errors", r.Rollback.ErrorRate)
+	if r.Canary != nil {
+		add("refused", r.Canary.Limits.Refused)
+		add("latency", r.Canary.Limits.Latency)
+	}
+	if r.Rollback.Health {
+		all = append(all, "health")
+	}
+	return all
 }
 
 // command is the request as a command without its name.

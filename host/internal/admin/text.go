@@ -2,9 +2,11 @@ package admin
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/percent"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -59,7 +61,7 @@ func Remarks(s supervisor.Status) []string {
 		lines = append(lines, fmt.Sprintf("%s has no standby: %s", s.Stage, s.StandbyFailure))
 	}
 	if p := s.Probation; p != nil && p.Canary != nil {
-		lines = append(lines, canaryRemark(s.Stage, *p))
+		lines = append(lines, canaryRemarks(s.Stage, *p)...)
 	} else if p != nil {
 		lines = append(lines, fmt.Sprintf("%s is on probation for %s: %d of %d requests have failed; %s would take over again",
 			s.Stage, time.Until(p.Until).Round(time.Second), p.Failed, p.Requests, p.From))
@@ -74,15 +76,82 @@ func Remarks(s supervisor.Status) []string {
 	return lines
 }
 
-// canaryRemark says in a line how a canary goes.
-func canaryRemark(stage string, p supervisor.Probation) string {
+// canaryRemarks say how a canary goes, and how the two sides do.
+func canaryRemarks(stage string, p supervisor.Probation) []string {
 	c := p.Canary
 	next := fmt.Sprintf("the new process stays in %s", left(p.Until))
 	if c.Step+1 < len(c.Shares) {
 		next = fmt.Sprintf("%s in %s", percent.Format(c.Shares[c.Step+1]), left(c.Until))
 	}
-	return fmt.Sprintf("%s is a canary: %s of the requests, by %s, go to %s, the others to %s; %s",
-		stage, percent.Format(c.Shares[c.Step]), c.By, p.To, p.From, next)
+	if c.Waits {
+		next = fmt.Sprintf("it waits with %s until %d more requests have come to %s, or for \"catena swap %s --promote\" or \"--rollback\"",
+			percent.Format(c.Shares[c.Step+1]), c.Difference.Lacking(), p.To, stage)
+	}
+	return []string{
+		fmt.Sprintf("%s is a canary: %s of the requests, by %s, go to %s, the others to %s; %s",
+			stage, percent.Format(c.Shares[c.Step]), c.By, p.To, p.From, next),
+		fmt.Sprintf("%s in this step: %s, and %s; %s", stage, side(p.To, c.Difference.New), side(p.From, c.Difference.Old), Verdict(c.Difference)),
+	}
+}
+
+// side says what a process has had in a step of a canary.
+func side(generation string, c canary.Counts) string {
+	if c.Requests == 0 {
+		return "no request has come to " + generation
+	}
+	return fmt.Sprintf("%s has had %d requests, of which %d have failed and %d were refused", generation, c.Requests, c.Failed, c.Refused)
+}
+
+// Verdict says how the new process of a canary does beside the old one.
+func Verdict(d canary.Difference) string {
+	if lacking := d.Lacking(); lacking > 0 {
+		return fmt.Sprintf("to compare them, the new process must have had %d more", lacking)
+	}
+	return fmt.Sprintf("like for like, the new process has %s errors, %s refused writes and %s latency", signed(d.Failed), signed(d.Refused), signed(d.Latency))
+}
+
+// signed writes a difference.
+func signed(d float64) string {
+	text := percent.Format(d)
+	if text[0] != '-' {
+		text = "+" + text
+	}
+	return text
+}
+
+// State is the state of a stage as operators read it: what share of the requests its process has in a canary, and when a stage without a process gets one.
+func State(s supervisor.Status) string {
+	if share, ok := canaryShare(s); ok && HasProcess(s) {
+		return "canary " + percent.Format(share)
+	}
+	return s.State + NextStart(s)
+}
+
+// Role is what a process of a stage is besides the one that serves.
+func Role(s supervisor.Status, g supervisor.Generation) string {
+	if s.Probation == nil || s.Probation.From != g.Generation {
+		return "other"
+	}
+	if share, ok := canaryShare(s); ok && share < 1 {
+		return "old " + percent.Format(1-share)
+	}
+	return "kept"
+}
+
+// canaryShare is the share of the requests that the new process of a canary has.
+func canaryShare(s supervisor.Status) (share float64, ok bool) {
+	if s.Probation == nil || s.Probation.Canary == nil {
+		return 0, false
+	}
+	return s.Probation.Canary.Shares[s.Probation.Canary.Step], true
+}
+
+// Restarts is how often the process of a stage was replaced after its end, and how many starts have failed in a row since.
+func Restarts(s supervisor.Status) string {
+	if s.Failures == 0 || HasProcess(s) {
+		return strconv.Itoa(s.Restarts)
+	}
+	return fmt.Sprintf("%d, %d failed", s.Restarts, s.Failures)
 }
 
 func left(until time.Time) time.Duration { return max(0, time.Until(until)).Round(time.Second) }

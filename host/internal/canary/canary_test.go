@@ -105,7 +105,7 @@ func TestCompare(t *testing.T) {
 
 func TestCompareWithTooFew(t *testing.T) {
 	var c Comparison
-	for range leastRequests - 1 {
+	for range LeastRequests - 1 {
 		c.Add(New, Kind{"get", "pods"}, Outcome{Failed: true})
 	}
 	c.Add(Old, Kind{"get", "pods"}, Outcome{})

@@ -157,8 +157,11 @@ type Difference struct {
 	Latency float64 `json:"latency"`
 }
 
-// leastRequests is how many requests say something: of one kind on each side, and on the new side together.
-const leastRequests = 20
+// LeastRequests is how many requests say something: of one kind on each side, and on the new side together.
+const LeastRequests = 20
+
+// Lacking is how many more requests the new side must have had before the difference says something.
+func (d Difference) Lacking() int64 { return max(0, LeastRequests-d.New.Requests) }
 
 // Compare returns how the new side does. Clients differ in what they ask for, so that each kind is compared
 // with itself: what the requests of the new side would have come to on the old one. A kind of which the old side has had
@@ -170,7 +173,7 @@ func Compare(rows []Row) Difference {
 		d.Old.sum(r.Old)
 		d.New.sum(r.New)
 	}
-	if d.New.Requests < leastRequests {
+	if d.Lacking() > 0 {
 		return d
 	}
 	var failed, refused float64 // that were expected
@@ -178,15 +181,15 @@ func Compare(rows []Row) Difference {
 	var timed int64
 	for _, r := range rows {
 		like := r.Old
-		if like.Requests < leastRequests {
+		if like.Requests < LeastRequests {
 			like = d.Old
 		}
-		if like.Requests >= leastRequests {
+		if like.Requests >= LeastRequests {
 			n := float64(r.New.Requests) / float64(like.Requests)
 			failed += n * float64(like.Failed)
 			refused += n * float64(like.Refused)
 		}
-		if r.Old.Timed >= leastRequests && r.New.Timed >= leastRequests {
+		if r.Old.Timed >= LeastRequests && r.New.Timed >= LeastRequests {
 			took += r.New.Took
 			expected += r.Old.Mean() * time.Duration(r.New.Timed)
 			timed += r.New.Timed

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/canary"
-	"github.com/catena-dev/catena/host/internal/percent"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -117,22 +116,7 @@ func printCanary(out io.Writer, c *supervisor.CanaryStatus) error {
 		}
 		row(r.Verb, r.Resource, r.Old, r.New)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	d := c.Difference
-	_, err := printable.Fprintf(out, "  like for like, the new process has %s errors, %s refused writes and %s latency\n",
-		signed(d.Failed), signed(d.Refused), signed(d.Latency))
-	return err
-}
-
-// signed writes a difference.
-func signed(d float64) string {
-	text := percent.Format(d)
-	if text[0] != '-' {
-		text = "+" + text
-	}
-	return text
+	return w.Flush()
 }
 
 func short(d time.Duration) string {

@@ -187,18 +187,18 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 		did[t.Stage] = t
 	}
 	for _, s := range all.Stages {
-		state, pid, used := s.State+admin.NextStart(s), "-", (*supervisor.Usage)(nil)
+		state, pid, used := admin.State(s), "-", (*supervisor.Usage)(nil)
 		if admin.HasProcess(s) {
 			pid, used = strconv.Itoa(s.PID), s.Usage
 		}
-		printable.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
+		printable.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n",
 			s.Stage, on.paint(colourOf(s.State), state), admin.Age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used),
-			admin.Rate(did[s.Stage].PerSecond), admin.Share(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), s.Restarts, s.Claims, isolationColumn(s))
+			admin.Rate(did[s.Stage].PerSecond), admin.Share(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), admin.Restarts(s), s.Claims, isolationColumn(s))
 		if s.Standby != nil {
 			printGeneration(w, on, "standby", *s.Standby)
 		}
 		for _, g := range s.Others {
-			printGeneration(w, on, "other", g)
+			printGeneration(w, on, admin.Role(s, g), g)
 		}
 	}
 	if err := w.Flush(); err != nil {

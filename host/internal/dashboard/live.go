@@ -130,11 +130,11 @@ func (l *live) addStages(s admin.Status) {
 		t := of[st.Stage]
 		passing -= fromHost(t)
 		v := stageView{
-			Name: st.Stage, State: st.State + admin.NextStart(st), Mood: moodOf(st.State), Since: admin.Age(st.Since), Version: st.Version,
+			Name: st.Stage, State: admin.State(st), Mood: moodOf(st.State), Since: admin.Age(st.Since), Version: st.Version,
 			Direct: flowOf(fromHost(t)), Passing: flowOf(max(0, passing)), Remarks: admin.Remarks(st), Last: i == len(s.Stages)-1,
 			Figures: []figure{
 				{"Requests", rate(t.PerSecond)}, {"Errors", admin.Share(t.FailedShare)}, {"p50", seconds(t.P50)}, {"p99", seconds(t.P99)},
-				{"Memory", memory(st.Usage)}, {"CPU", cpu(st.Usage)}, {"Restarts", fmt.Sprint(st.Restarts)},
+				{"Memory", memory(st.Usage)}, {"CPU", cpu(st.Usage)}, {"Restarts", admin.Restarts(st)},
 				{"Process", process(st)}, {"Isolation", isolated(st)}, {"Claims", fmt.Sprint(st.Claims)},
 			},
 		}
@@ -147,11 +147,7 @@ func (l *live) addStages(s admin.Status) {
 			v.Processes = append(v.Processes, processOf("standby", *st.Standby))
 		}
 		for _, g := range st.Others {
-			role := "other"
-			if st.Probation != nil && st.Probation.From == g.Generation {
-				role = "kept, to go back to:"
-			}
-			v.Processes = append(v.Processes, processOf(role, g))
+			v.Processes = append(v.Processes, processOf(admin.Role(st, g), g))
 		}
 		l.Stages = append(l.Stages, v)
 	}
@@ -180,7 +176,9 @@ func (l *live) summarize(s admin.Status) {
 		case "busy":
 			busy = append(busy, st.Stage+" is "+st.State)
 		}
-		if p := st.Probation; p != nil {
+		if p := st.Probation; p != nil && p.Canary != nil {
+			busy = append(busy, fmt.Sprintf("%s is a %s", st.Stage, admin.State(st)))
+		} else if p != nil {
 			busy = append(busy, fmt.Sprintf("%s is on probation for %s", st.Stage, max(0, time.Until(p.Until)).Round(time.Second)))
 		}
 	}

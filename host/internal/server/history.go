@@ -106,7 +106,7 @@ func describe(e supervisor.Event) (admin.Event, bool) {
 	case supervisor.SwapAccepted:
 		d.Text = "the probation of " + e.To + " is over: it stays"
 	case supervisor.CanaryStep:
-		d.Text = "canary: " + e.Reason + " of the requests go to " + e.To
+		d.Text = "canary: " + e.Reason + " go to " + e.To
 	case supervisor.StageAdded:
 		d.Text = "added to the chain"
 	case supervisor.StageRemoved:

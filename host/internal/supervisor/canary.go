@@ -27,9 +27,11 @@ type canaryRun struct {
 	comparisons map[string]*canary.Comparison
 	sides       map[string]side
 
-	// step is the present one, until when it lasts. They are read and set under the lock.
+	// step is the present one, until when it lasts, and whether it lasts longer since too few requests have come to the new side. They
+	// are read and set under the lock.
 	step  int
 	until time.Time
+	waits bool
 }
 
 // side is a generation that is compared.
@@ -90,25 +92,51 @@ func (p *probation) chainBefore(published []Published) []Published {
 	return before
 }
 
-// advance begins the next step of a canary when the present one is over.
+// advance begins the next step of a canary when the present one is over, and the new side has had enough requests in it to be judged by.
 func (p *probation) advance(at time.Time) {
 	s, r := p.supervisor, p.canary
+	lacking := r.difference(r.stage).Lacking()
 	now := s.lock()
-	due := now.probation.Load() == p && r.step+1 < len(r.plan.Shares) && !at.Before(r.until)
+	over := now.probation.Load() == p && !r.last(now) && !at.Before(r.until)
+	waits, due := over && lacking > 0 && !r.waits, over && lacking == 0
+	if waits {
+		r.waits = true
+	}
 	if due {
+		if r.waits {
+			r.until, r.waits = at, false
+		}
 		r.step++
 		r.until = r.until.Add(r.plan.For)
+		p.until = r.until.Add(time.Duration(len(r.plan.Shares)-r.step-1) * r.plan.For)
 		for _, c := range r.comparisons {
 			c.Begin(r.share(now) >= 1) // the old side gets no more
 		}
 		now.publish()
 	}
 	now.unlock()
+	if waits {
+		m := p.of(r.stage)
+		m.stage.log.Info("canary waits: too few requests have come to the new process", "lacking", lacking, "from", m.old.ID(), "to", m.next.ID())
+	}
 	if due {
 		for _, m := range p.moved {
 			p.announceShare(m)
 		}
 	}
+}
+
+// of returns the part of the change that a stage is.
+func (p *probation) of(name string) moved {
+	return p.moved[slices.IndexFunc(p.moved, func(m moved) bool { return m.stage.name == name })]
+}
+
+// last reports whether the present step is the last one.
+func (r *canaryRun) last(*state) bool { return r.step+1 == len(r.plan.Shares) }
+
+// difference is how the new generation of a stage does.
+func (r *canaryRun) difference(name string) canary.Difference {
+	return canary.Compare(r.comparisons[name].Rows())
 }
 
 // announceShare reports the share that a generation gets from now on.
@@ -138,8 +166,8 @@ func (s *changes) Compare(socket string, kind canary.Kind, o canary.Outcome) {
 
 // exceeded returns the limit that a new generation is beyond; empty if none is.
 func (r *canaryRun) exceeded() string {
-	for name, of := range r.comparisons {
-		if reason := r.plan.Limits.Exceeded(canary.Compare(of.Rows())); reason != "" {
+	for name := range r.comparisons {
+		if reason := r.plan.Limits.Exceeded(r.difference(name)); reason != "" {
 			return fmt.Sprintf("stage %q: %s", name, reason)
 		}
 	}
@@ -149,9 +177,11 @@ func (r *canaryRun) exceeded() string {
 // CanaryStatus is how far a canary is.
 type CanaryStatus struct {
 	canary.Plan
-	// Step is the present one, from 0, which lasts until Until.
+	// Step is the present one, from 0, which lasts until Until, or longer: Waits says that too few requests have come to the new
+	// process for the next step.
 	Step  int       `json:"step"`
 	Until time.Time `json:"until"`
+	Waits bool      `json:"waits"`
 	// Difference is what Rows, one for each kind of requests, come to together.
 	Difference canary.Difference `json:"difference"`
 	Rows       []canary.Row      `json:"rows"`

@@ -54,6 +54,7 @@ func TestCanary(t *testing.T) {
 	p := f.Supervisor.onProbation()
 	for step, share := range steps {
 		if step > 0 {
+			eventually(t, "the new process has had enough requests", func() bool { f.sides(t); return f.Status()[1].Probation.Canary.Difference.Lacking() == 0 })
 			p.advance(p.canary.until.Add(-time.Nanosecond)) // not yet
 			if now := f.Status()[1].Probation.Canary.Step; now != step-1 {
 				t.Fatalf("step %d has begun while step %d lasts", now, step-1)
@@ -86,6 +87,38 @@ func TestCanary(t *testing.T) {
 		"canary-step a", "canary-step b", "canary-step a", "canary-step b", "canary-step a", "canary-step b", "swap-done a", "swap-done b",
 	}; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// TestCanaryWaits shows that a share does not grow before the new generation has had requests to be judged by, however long that takes.
+func TestCanaryWaits(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	const each = time.Hour
+	if _, err := f.Swap(t.Context(), "b", SwapOptions{Canary: shares(each, 0.5, 0.75, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	p := f.Supervisor.onProbation()
+	begun := p.canary.until.Add(-each)
+	for _, late := range []time.Duration{each, 2 * each, 10 * each} {
+		p.advance(begun.Add(late))
+		if c := f.Status()[1].Probation.Canary; c.Step != 0 || !c.Waits || c.Difference.Lacking() != canary.LeastRequests {
+			t.Fatalf("%s after its begin, without a request: %+v", late, c)
+		}
+		if p.left() <= 0 {
+			t.Fatalf("%s after its begin, without a request, it is accepted", late)
+		}
+	}
+	eventually(t, "the new process has had enough requests", func() bool { f.sides(t); return f.Status()[1].Probation.Canary.Difference.Lacking() == 0 })
+	at := begun.Add(20 * each)
+	p.advance(at)
+	now := f.Status()[1].Probation
+	if c := now.Canary; c.Step != 1 || c.Waits || !c.Until.Equal(at.Add(each)) || !now.Until.Equal(at.Add(2*each)) {
+		t.Errorf("with enough requests: %+v, until %s", c, now.Until)
+	}
+	p.advance(at.Add(each)) // the requests of a step count for that step
+	if c := f.Status()[1].Probation.Canary; c.Step != 1 || !c.Waits {
+		t.Errorf("in the second step, without a request: %+v", c)
 	}
 }
 

@@ -31,7 +31,7 @@ type probation struct {
 	before     []*stage
 	moved      []moved
 	length     time.Duration
-	until      time.Time
+	until      time.Time // set under the lock
 	// canary is how the requests move; nil if all have.
 	canary *canaryRun
 	// watched are the new generations by their sockets.
@@ -110,9 +110,9 @@ func (p *probation) run() {
 			return
 		case <-s.background.Done():
 			return
-		case <-time.After(min(healthPoll, max(0, time.Until(p.until)))):
+		case <-time.After(min(healthPoll, max(0, p.left()))):
 		}
-		if !time.Now().Before(p.until) {
+		if p.left() <= 0 {
 			p.accept("")
 			return
 		}
@@ -132,6 +132,16 @@ func (p *probation) run() {
 			return
 		}
 	}
+}
+
+// left is how long the probation lasts yet. A canary has its last step first, however long those before it take.
+func (p *probation) left() time.Duration {
+	now := p.supervisor.lock()
+	defer now.unlock()
+	if p.canary != nil && !p.canary.last(now) {
+		return max(healthPoll, time.Until(p.until))
+	}
+	return time.Until(p.until)
 }
 
 // unhealthy returns the first check that fails of the generations whose health counts.

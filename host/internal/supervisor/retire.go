@@ -80,6 +80,15 @@ func (l live) discard() {
 	l.stage.forget(l.Generation)
 }
 
+// dismiss ends a generation that has done what it was started for, at once.
+func (l live) dismiss(why string) {
+	now := l.stage.of.lock()
+	l.stage.state.Retire(l.ID())
+	now.unlock()
+	l.Kill()
+	l.end(why)
+}
+
 // end takes note of the end of a generation that was retired.
 func (l live) end(why string) {
 	now := l.stage.of.lock()

@@ -195,7 +195,7 @@ func (p *probation) status(_ *state, st *stage) *Probation {
 		}
 		status := &Probation{From: id(m.old), To: id(m.next), Until: p.until}
 		if p.canary != nil {
-			status.Canary = &CanaryStatus{Plan: p.canary.plan, Step: p.canary.step, Until: p.canary.until}
+			status.Canary = &CanaryStatus{Plan: p.canary.plan, Step: p.canary.step, Until: p.canary.until, Waits: p.canary.waits}
 			return status
 		}
 		if m.next != nil {

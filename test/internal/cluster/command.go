@@ -32,7 +32,10 @@ type Status struct {
 			PID               int
 		}
 		Others    []struct{ PID int }
-		Probation *struct{ Until time.Time }
+		Probation *struct {
+			Until  time.Time
+			Canary *struct{ Waits bool }
+		}
 		LastSwap  *struct {
 			At             time.Time
 			Result, Reason string
