@@ -26,7 +26,8 @@ func logsCommand() *cobra.Command {
 		Long: `Print the log lines of the host that runs on the data directory and of its stages, or
 only those of the stages that are named, as the host has written them to standard error.
 The name host stands for the host itself, with Kubernetes' code and etcd in it. The host
-keeps the latest 4 MiB in memory.
+keeps the latest 4 MiB in memory. At which level those that are named log, which decides
+what there is, a line on standard error says.
 
 With --follow, go on with the lines that come, until the host ends. If they are not read
 as fast as they come, some are lost, and a line on standard error says how many.`,
@@ -41,6 +42,11 @@ as fast as they come, some are lost, and a line on standard error says how many.
 				return err
 			}
 			req.Names = args
+			if len(args) > 0 {
+				if err := sayLevels(cmd.Context(), client, args, cmd.ErrOrStderr()); err != nil {
+					return err
+				}
+			}
 			if since > 0 {
 				req.Since = time.Now().Add(-since)
 			}
@@ -58,6 +64,20 @@ as fast as they come, some are lost, and a line on standard error says how many.
 	cmd.ValidArgsFunction = withHost(flags.completeStages(math.MaxInt))
 	cmd.AddCommand(logLevelCommand())
 	return cmd
+}
+
+// sayLevels says which lines the named logs do not have.
+func sayLevels(ctx context.Context, client *admin.Client, names []string, messages io.Writer) error {
+	all, err := client.LogLevels(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		if slices.Contains(names, l.Name) && l.Level != "trace" {
+			printable.Fprintf(messages, "%s logs at level %s; catena logs level %[1]s LEVEL changes that\n", l.Name, l.Level)
+		}
+	}
+	return nil
 }
 
 func printLogs(ctx context.Context, client *admin.Client, req admin.LogRequest, out, messages io.Writer) error {

@@ -66,6 +66,25 @@ type Log struct {
 	Format     string `koanf:"format"`
 }
 
+// LevelAuto is the value of Log.StageLevel with which Kubernetes' code logs what matters to operators, and stages of others all that they say.
+const LevelAuto = "auto"
+
+// LibraryLevel is the level of Kubernetes' code and etcd in the host.
+func (l Log) LibraryLevel() string {
+	if l.StageLevel == LevelAuto {
+		return "warn"
+	}
+	return l.StageLevel
+}
+
+// LevelOf is the level of a stage.
+func (l Log) LevelOf(stage string) string {
+	if l.StageLevel == LevelAuto && !slices.Contains(BuiltinStages(), stage) {
+		return "info"
+	}
+	return l.LibraryLevel()
+}
+
 // Store is where the API server keeps its objects. The embedded etcd is used if
 // there are no endpoints.
 type Store struct {

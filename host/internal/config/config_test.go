@@ -68,7 +68,7 @@ stages:
 				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}},
 				Grants:   Grants{Claims: []string{"/**"}, SystemRequests: true, Store: "registry", Keys: true, Network: true, Files: []string{}}, Isolation: "off"},
 		},
-		"log": Log{Level: "info", StageLevel: "warn", Format: "text"},
+		"log": Log{Level: "info", StageLevel: "auto", Format: "text"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -50,10 +50,12 @@
 //	log.level (trace, debug, info, warn, error)
 //	    Least level of the messages that the host writes.
 //	    Default: info
-//	log.stageLevel (trace, debug, info, warn, error)
+//	log.stageLevel (trace, debug, info, warn, error, auto)
 //	    Least level of the messages of the stages, of Kubernetes' code in the host
-//	    and of the embedded etcd.
-//	    Default: warn
+//	    and of the embedded etcd. `auto` is `warn` for what is Kubernetes' or
+//	    etcd's, and `info` for stages of other names than aggregator, core,
+//	    extensions and controllers.
+//	    Default: auto
 //	log.format (text, json, klog, klog-json)
 //	    Form of the messages: as `text`, as `json`, or in one of the two formats of
 //	    Kubernetes' programs, `klog` and `klog-json`.

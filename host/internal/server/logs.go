@@ -28,9 +28,9 @@ type logs struct {
 	format atomic.Pointer[string]
 	new    func(name, source, level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger
 
-	mu         sync.Mutex
-	stageLevel string // of stages that have no logger yet
-	stages     map[string]hclog.Logger
+	mu     sync.Mutex
+	config config.Log // with the levels of stages that have no logger yet
+	stages map[string]hclog.Logger
 
 	// dataDir is the lock of the data directory while the server holds it.
 	dataDir atomic.Pointer[store.DirLock]
@@ -45,7 +45,7 @@ const recentLogs = 4 << 20
 
 func newLogs(c config.Log) *logs {
 	var output sync.Mutex
-	l := &logs{recent: logring.New(recentLogs), stageLevel: c.StageLevel, stages: map[string]hclog.Logger{}}
+	l := &logs{recent: logring.New(recentLogs), config: c, stages: map[string]hclog.Logger{}}
 	l.format.Store(&c.Format)
 	l.new = func(name, source, level string, exclude func(hclog.Level, string, ...any) bool) hclog.Logger {
 		return newLogger(config.LogFormats(), &l.format, func(format string) hclog.Logger {
@@ -55,7 +55,7 @@ func newLogs(c config.Log) *logs {
 		})
 	}
 	l.host = l.new(logName, admin.HostLog, c.Level, l.startFailed)
-	l.libraries = l.new(logName, admin.HostLog, c.StageLevel, l.isConsequence)
+	l.libraries = l.new(logName, admin.HostLog, c.LibraryLevel(), l.isConsequence)
 	return l
 }
 
@@ -64,7 +64,7 @@ func (l *logs) stage(name string) hclog.Logger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stages[name] == nil {
-		l.stages[name] = l.new(logName+"."+name, name, l.stageLevel, l.isConsequence)
+		l.stages[name] = l.new(logName+"."+name, name, l.config.LevelOf(name), l.isConsequence)
 	}
 	return l.stages[name]
 }
@@ -141,13 +141,12 @@ func (l *logs) startFailed(level hclog.Level, _ string, _ ...any) bool {
 func (l *logs) apply(c config.Log) (changed []string) {
 	l.format.Store(&c.Format)
 	l.host.SetLevel(hclog.LevelFromString(c.Level))
-	level := hclog.LevelFromString(c.StageLevel)
-	l.libraries.SetLevel(level)
+	l.libraries.SetLevel(hclog.LevelFromString(c.LibraryLevel()))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stageLevel = c.StageLevel
+	l.config = c
 	for name, stage := range l.stages {
-		if stage.GetLevel() != level {
+		if level := hclog.LevelFromString(c.LevelOf(name)); stage.GetLevel() != level {
 			stage.SetLevel(level)
 			changed = append(changed, name)
 		}

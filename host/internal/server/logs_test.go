@@ -27,6 +27,31 @@ func TestLogLevelsCanChange(t *testing.T) {
 	}
 }
 
+// Unless the configuration says more, Kubernetes' stages log what matters to operators, and others all that they say, before and after a reload.
+func TestLevelsOfStagesByDefault(t *testing.T) {
+	l := newLogs(config.Log{Level: "info", StageLevel: config.LevelAuto, Format: "text"})
+	check := func(want bool, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if l.stage(name).IsInfo() != want || !l.stage(name).IsWarn() || l.stage(name).IsDebug() {
+				t.Errorf("%s logs at %s", name, l.stage(name).GetLevel())
+			}
+		}
+	}
+	check(false, "core", "controllers")
+	check(true, "hello")
+	l.apply(config.Log{Level: "info", StageLevel: "warn", Format: "text"})
+	check(false, "core", "hello")
+	if changed := l.apply(config.Log{Level: "info", StageLevel: config.LevelAuto, Format: "text"}); len(changed) != 1 || changed[0] != "hello" {
+		t.Errorf("the level of %q has changed", changed)
+	}
+	check(false, "core", "extensions")
+	check(true, "hello", "late")
+	if l.libraries.IsInfo() {
+		t.Error("Kubernetes' code in the host logs at info")
+	}
+}
+
 // Loggers that were made before the format was changed write in the new one, and in all a duration can be read.
 func TestLogFormatCanChange(t *testing.T) {
 	var out bytes.Buffer

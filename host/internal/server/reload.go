@@ -99,7 +99,7 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 	files.Apply()
 	r.current.Store(cfg)
 	for _, stage := range r.logs.apply(cfg.Log) {
-		go panics.Contain(func() { r.tellLogLevel(stage, cfg.Log.StageLevel) }, r.logs.panicked)()
+		go panics.Contain(func() { r.tellLogLevel(stage, cfg.Log.LevelOf(stage)) }, r.logs.panicked)()
 	}
 	r.stages.SetHoldTimeout(cfg.HoldTimeout)
 	r.chain.relay.SetHold(relay.Limits{Requests: int(cfg.HoldRequests)})

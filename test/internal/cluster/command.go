@@ -36,7 +36,7 @@ type Status struct {
 			Until  time.Time
 			Canary *struct{ Waits bool }
 		}
-		LastSwap  *struct {
+		LastSwap *struct {
 			At             time.Time
 			Result, Reason string
 		}
