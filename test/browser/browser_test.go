@@ -35,6 +35,8 @@ type host struct {
 	t      *testing.T
 	binary string
 	dir    string
+	// process is that of the host.
+	process *os.Process
 }
 
 func startHost(t *testing.T) *host {
@@ -65,6 +67,7 @@ func startHost(t *testing.T) *host {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	h.process = cmd.Process
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
@@ -362,6 +365,42 @@ func TestPageFollowsTheChain(t *testing.T) {
 		t.Error("the page, or the part for the stage, was made anew")
 	}
 	p.awaitText("title", "Catena: all stages serve")
+}
+
+// A host that hangs, or has ended, cannot be taken for one that serves: not by the title of a tab in the background either. The page comes back with the host.
+func TestPageOfAHostThatIsGone(t *testing.T) {
+	browser := startBrowser(t)
+	h, axe := startHost(t), loadAxe(t)
+	address := h.ui()
+	p := newTab(t, browser)
+	p.do("open the page", chromedp.Navigate(address))
+	p.awaitText("title", "Catena: all stages serve")
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		if err := h.process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func() {
+		t.Helper()
+		p.awaitText("title", "Catena: no host")
+		p.awaitText(".summary", "No word from the host for")
+		if got := eval[string](p, `getComputedStyle(document.querySelector("#stage-core .state"), "::before").content`); got != `"was "` {
+			t.Errorf("the card of core says %s before its state", got)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	gone()
+	p.accessible(axe)
+	signal(syscall.SIGCONT)
+	p.awaitText("title", "Catena: all stages serve")
+	p.awaitText(".summary", "all stages serve")
+	if eval[bool](p, `document.body.classList.contains("lost")`) {
+		t.Error("the host is back, and the cards are those of one that is gone")
+	}
+	signal(syscall.SIGTERM)
+	gone()
+	p.awaitText("#connection", "no host runs on the data directory")
 }
 
 // What is typed, focused and unfolded stays while the page is updated, and all of it can be reached with the keyboard.

@@ -4,6 +4,10 @@
 
 const connection = document.getElementById("connection");
 const find = document.getElementById("find");
+const silence = 5000; // milliseconds after which a server that sends an update each second does not respond
+
+let latest = Date.now(); // when the chain was as it is shown
+let lost = false; // whether it is known that this is not the chain as it is
 
 // morph makes an element like another one.
 function morph(from, to) {
@@ -64,6 +68,9 @@ function show(html) {
     morph(document.getElementById(part), document.importNode(update.getElementById(part), true));
   }
   filter();
+  latest = Date.now();
+  lost = false;
+  document.body.classList.remove("lost");
   document.title = document.querySelector(".summary").dataset.title;
 }
 
@@ -72,19 +79,41 @@ function say(mood, text) {
   if (connection.textContent !== text) connection.textContent = text;
 }
 
+function age(seconds) {
+  return seconds < 120 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}
+
+// watch says that the page shows the past, and for how long, when there is nothing new.
+function watch() {
+  const old = Date.now() - latest;
+  if (!lost && old < silence) return;
+  document.title = "Catena: no host";
+  document.body.classList.add("lost");
+  const summary = document.querySelector(".summary");
+  summary.className = "summary mood-bad";
+  summary.textContent = `No word from the host for ${age(Math.round(old / 1000))}: this is the chain as it was at ${new Date(latest).toLocaleTimeString()}`;
+}
+
+function lose(text) {
+  say("bad", text);
+  lost = true;
+  watch();
+}
+
 function follow() {
   const events = new EventSource("events");
   events.addEventListener("live", (e) => {
     say("good", "live");
     show(e.data);
   });
-  events.addEventListener("problem", (e) => say("bad", e.data));
+  events.addEventListener("problem", (e) => lose(e.data));
   events.onerror = () => {
-    say("bad", "The server does not respond: this is the chain as it was.");
+    lose("The server does not respond.");
     if (events.readyState === EventSource.CLOSED) setTimeout(follow, 5000); // refused, not broken off
   };
 }
 
 find.addEventListener("input", filter);
 find.form.addEventListener("submit", (e) => e.preventDefault());
+setInterval(watch, 1000);
 follow();
