@@ -100,4 +100,4 @@ func (t *Trial) Done() <-chan struct{} { return t.generation.Done() }
 func (t *Trial) Err() error { return t.generation.Err() }
 
 // Close ends the process.
-func (t *Trial) Close() { t.stage.live(t.generation).dismiss("the plan is made") }
+func (t *Trial) Close() { t.stage.live(t.generation).dismiss("its trial is over") }
