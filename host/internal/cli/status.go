@@ -174,6 +174,9 @@ func printStatus(out io.Writer, format string, all admin.Status, compare bool) e
 	return printStatusText(out, coloursOf(out), all, compare)
 }
 
+// statusHeader is that of the table, without STATE.
+const statusHeader = "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n"
+
 func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) error {
 	for _, f := range all.Faults {
 		if _, err := printable.Fprintln(out, on.paint(red, f.String())); err != nil {
@@ -181,7 +184,7 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	printable.Fprintf(w, "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n", on.paint(plain, "STATE"))
+	printable.Fprintf(w, statusHeader, on.paint(plain, "STATE"))
 	did := map[string]traffic.Stage{}
 	for _, t := range all.Traffic {
 		did[t.Stage] = t
