@@ -90,7 +90,7 @@ func canaryRemarks(stage string, p supervisor.Probation) []string {
 	return []string{
 		fmt.Sprintf("%s is a canary: %s of the requests, by %s, go to %s, the others to %s; %s",
 			stage, percent.Format(c.Shares[c.Step]), c.By, p.To, p.From, next),
-		fmt.Sprintf("%s in this step: %s, and %s; %s", stage, side(p.To, c.Difference.New), side(p.From, c.Difference.Old), Verdict(c.Difference)),
+		fmt.Sprintf("%s in this step: %s, and %s; %s", stage, side(p.To, c.Difference.New), side(p.From, c.Difference.Old), verdict(c.Difference)),
 	}
 }
 
@@ -102,8 +102,8 @@ func side(generation string, c canary.Counts) string {
 	return fmt.Sprintf("%s has had %d requests, of which %d have failed and %d were refused", generation, c.Requests, c.Failed, c.Refused)
 }
 
-// Verdict says how the new process of a canary does beside the old one.
-func Verdict(d canary.Difference) string {
+// verdict says how the new process of a canary does beside the old one.
+func verdict(d canary.Difference) string {
 	if lacking := d.Lacking(); lacking > 0 {
 		return fmt.Sprintf("to compare them, the new process must have had %d more", lacking)
 	}
