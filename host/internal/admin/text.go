@@ -80,10 +80,11 @@ func Remarks(s supervisor.Status) []string {
 func canaryRemarks(stage string, p supervisor.Probation) []string {
 	c := p.Canary
 	next := fmt.Sprintf("the new process stays in %s", left(p.Until))
-	if c.Step+1 < len(c.Shares) {
+	switch {
+	case c.Step+1 >= len(c.Shares): // the last step
+	case !c.Waits:
 		next = fmt.Sprintf("%s in %s", percent.Format(c.Shares[c.Step+1]), left(c.Until))
-	}
-	if c.Waits {
+	default:
 		next = fmt.Sprintf("it waits with %s until %d more requests have come to %s, or for \"catena swap %s --promote\" or \"--rollback\"",
 			percent.Format(c.Shares[c.Step+1]), c.Difference.Lacking(), p.To, stage)
 	}
