@@ -157,7 +157,7 @@ type Difference struct {
 	Latency float64 `json:"latency"`
 }
 
-// LeastRequests is how many requests say something: of one kind on each side, and on the new side together.
+// LeastRequests is how many requests say something: of one kind on each side, and of a new process together.
 const LeastRequests = 20
 
 // Lacking is how many more requests the new side must have had before the difference says something.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
 )
@@ -286,6 +287,8 @@ func TestSummary(t *testing.T) {
 		"bad: b is down; a is preparing": {Host: admin.HostStatus{Ready: true}, Stages: []supervisor.Status{{Stage: "a", State: "preparing"}, {Stage: "b", State: "down"}}},
 		"busy: all stages serve; 1 health check fails": {Host: admin.HostStatus{Ready: true}, Stages: []supervisor.Status{{Stage: "a", State: "serving"}},
 			Checks: []admin.Check{{Name: "a/x", Failure: "broken"}}},
+		"busy: a: canary 30%": {Host: admin.HostStatus{Ready: true}, Stages: []supervisor.Status{{Stage: "a", State: "serving", PID: 1,
+			Probation: &supervisor.Probation{From: "1", To: "2", Canary: &supervisor.CanaryStatus{Plan: canary.Plan{Shares: []float64{0.3, 1}}}}}}},
 	} {
 		if l := newLive(s, ""); l.Mood+": "+l.Summary != want {
 			t.Errorf("%s: %s, want %s", l.Mood, l.Summary, want)

@@ -177,7 +177,7 @@ func (l *live) summarize(s admin.Status) {
 			busy = append(busy, st.Stage+" is "+st.State)
 		}
 		if p := st.Probation; p != nil && p.Canary != nil {
-			busy = append(busy, fmt.Sprintf("%s is a %s", st.Stage, admin.State(st)))
+			busy = append(busy, st.Stage+": "+admin.State(st))
 		} else if p != nil {
 			busy = append(busy, fmt.Sprintf("%s is on probation for %s", st.Stage, max(0, time.Until(p.Until)).Round(time.Second)))
 		}

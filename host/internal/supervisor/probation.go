@@ -8,14 +8,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 const (
-	// leastRequests is how many requests a generation must have had before its rate of
-	// errors says anything.
-	leastRequests = 20
 	// healthPoll is how often a generation on probation is asked for its health, and
 	// healthStrikes how many times in a row it may be bad.
 	healthPoll    = 500 * time.Millisecond
@@ -182,7 +180,7 @@ func (w *watched) count(failed bool) string {
 		return ""
 	}
 	bad := w.failed.Add(1)
-	if rate := float64(bad) / float64(n); w.limit.ErrorRate > 0 && n >= leastRequests && rate > w.limit.ErrorRate {
+	if rate := float64(bad) / float64(n); w.limit.ErrorRate > 0 && n >= canary.LeastRequests && rate > w.limit.ErrorRate {
 		return fmt.Sprintf("%d of %d requests to stage %q have failed (%.1f%%, the limit is %.1f%%)",
 			bad, n, w.generation.Name(), 100*rate, 100*w.limit.ErrorRate)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
@@ -37,7 +38,7 @@ func TestSwapIsRolledBack(t *testing.T) {
 		"errors": {
 			SwapOptions{Change: responding(500), Rollback: Rollback{ErrorRate: 0.05, Probation: time.Minute}},
 			func(t *testing.T, f *fixture) {
-				for range leastRequests {
+				for range canary.LeastRequests {
 					f.ask("GET", "/b", "")
 				}
 			},
@@ -152,7 +153,7 @@ func TestErrorsBelowTheLimitAreNoReason(t *testing.T) {
 		t.Error("more than one in twenty")
 	}
 	few := &watched{limit: Rollback{ErrorRate: 0.05}, generation: new(generation.Generation)}
-	for i := range leastRequests - 1 {
+	for i := range canary.LeastRequests - 1 {
 		if few.count(true) != "" {
 			t.Errorf("%d requests say nothing", i+1)
 		}
