@@ -5,6 +5,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -41,6 +42,10 @@ func groupWatches(t *testing.T, g *groups) {
 			w.createAndSee(t, "before")
 			g.swap(t, stage)
 			w.createAndSee(t, "swapped")
+			// What is killed then is restarted. The swap of the other stage may have ended the probation.
+			if _, err := g.Command(t.Context(), "swap", stage, "--promote"); err != nil && !strings.Contains(err.Error(), "no swap is on probation") {
+				t.Fatal(err)
+			}
 			pid := g.Stages()[stage]
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)

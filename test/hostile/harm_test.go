@@ -385,8 +385,8 @@ func (r *run) spawn(t *testing.T, stage string, got got) {
 	}
 	got[spawning] = r.responds(t)
 	// A swap ends the process once the new one serves.
-	if out, err := r.Command(t.Context(), "swap", stage); err != nil {
-		t.Errorf("swap %s: %v %s", stage, err, out)
+	if err := r.Swap(t.Context(), stage); err != nil {
+		t.Errorf("swap %s: %v", stage, err)
 	}
 	got[staying], got[expired] = mark.left(patience), ""
 	if !within(patience, patience/5000, func() bool { r.must(t, stage, "use", order{Token: token}, &who); return who == "" }) {

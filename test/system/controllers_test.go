@@ -59,7 +59,7 @@ func TestControllers(t *testing.T) {
 	work(t, c.Server, "first")
 	checkIdentities(t, audit)
 
-	if _, err := c.Command(t.Context(), "swap", "controllers"); err != nil {
+	if err := c.Swap(t.Context(), "controllers"); err != nil {
 		t.Fatal(err)
 	}
 	work(t, c.Server, "second")
@@ -145,7 +145,7 @@ func TestControllersOfTwoHosts(t *testing.T) {
 		return has
 	}
 	had := next(first.Server, "")
-	if _, err := first.Command(t.Context(), "swap", "controllers"); err != nil {
+	if err := first.Swap(t.Context(), "controllers"); err != nil {
 		t.Fatal(err)
 	}
 	had = next(first.Server, had)

@@ -70,7 +70,7 @@ func TestHealthyLife(t *testing.T) {
 	awaitKubernetesService(t, c)
 	lost := watchKubernetesService(t, c)
 	for _, stage := range []string{"aggregator", "core", "extensions"} {
-		if _, err := c.Command(t.Context(), "swap", stage); err != nil {
+		if err := c.Swap(t.Context(), stage); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the old process of "+stage+" has ended", func() bool { return settled(t, c) })

@@ -25,7 +25,8 @@ func devCommand() *cobra.Command {
 		Long: `Build the main package in each directory, swap it into the host that runs on the data
 directory, and do so again whenever its Go sources change: its own, those of packages that
 it imports and that are at work on here too, embedded files, go.mod. A build that fails
-is shown, and what runs goes on; so it does if the new process does not become ready.
+is shown, and what runs goes on; so it does if the new process does not become ready, or
+ends within ten seconds.
 The stage must be in the chain already.
 
 The binaries are in DATA_DIR/dev, where the host finds them if it has to start a process

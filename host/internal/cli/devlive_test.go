@@ -145,7 +145,10 @@ func TestDevSwapsIntoARunningHost(t *testing.T) {
 
 	l.program(t, dir, "third")
 	changed("third")
-	// The host starts what dev has built when that dies.
+	// The host starts what dev has built when that dies, once it is not on probation any more.
+	if out, err := l.command(t, "swap", "one", "--promote"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	if err := syscall.Kill(l.status(t).Stages[0].PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -204,7 +204,8 @@ func TestLockOfARunningHost(t *testing.T) {
 	s.refuses(t, []string{"its sha256 is " + third, "--sha256 is " + second}, "swap", "life", "--binary", other, "--sha256", second)
 	s.does(t, []string{"swapped"}, "swap", "life", "--binary", other, "--sha256", strings.ToUpper(third))
 	serves("3")
-	kill() // the digest stays approved
+	s.does(t, nil, "swap", "life", "--promote") // a kill would be the way back
+	kill()                                      // the digest stays approved
 	serves("3")
 	s.install(t, other, "4")
 	kill()

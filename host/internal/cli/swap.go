@@ -38,10 +38,10 @@ lock STAGE --binary FILE" puts it, or that has the digest of --sha256. That dige
 until the configuration is applied again or the host ends. stages.STAGE.sha256 refuses
 other files in either case.
 
-With --rollback-on the old process is kept for the time of --probation and takes its
-place again if the new one fails: errors=5% if more than that share of its requests
+The old process is kept for the time of --probation and takes its place again if the new
+one ends, or on what --rollback-on names: errors=5% if more than that share of its requests
 fails, health if its health checks do. Without these flags the stage's rollbackOn and
-probation of the configuration are in force.
+probation of the configuration are in force: health for ten seconds if they are not set.
 
 With --canary both processes serve at first, and only a share of the clients has the new one: each
 client stays on one side, and moves to the new one when the share of --then has come to it, after the

@@ -56,7 +56,7 @@ stages:
 		"stages": map[string]Stage{
 			"hello": {Name: "hello", Delegate: "core", Lock: "required", StartTimeout: time.Minute,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
-				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
+				Required: true, Probation: 30 * time.Second,
 				Sha256:   strings.Repeat("0123456789abcdef", 4),
 				Env:      map[string]string{"GOMAXPROCS": "2"},
 				Config:   map[string]any{"list": []any{1, map[string]any{"a": nil}}},
@@ -64,7 +64,7 @@ stages:
 				Grants:   Grants{Claims: []string{}, Store: "none", Files: []string{}}, Isolation: "auto"},
 			"core": {Name: "core", Lock: "off", StartTimeout: 5 * time.Second,
 				LivenessTimeout: 15 * time.Second, DrainTimeout: time.Minute, DrainSpread: 5 * time.Second,
-				Required: true, RollbackOn: []string{}, Probation: 30 * time.Second,
+				Required: true, Probation: 30 * time.Second,
 				Identity: Identity{User: "system:apiserver", Groups: []string{"system:masters"}},
 				Grants:   Grants{Claims: []string{"/**"}, SystemRequests: true, Store: "registry", Keys: true, Network: true, Files: []string{}}, Isolation: "off"},
 		},

@@ -139,13 +139,14 @@
 //	    the first one dies. It costs the memory of one more process.
 //	    Default: false
 //	stages.*.rollbackOn (list of strings)
-//	    What makes a swap of the stage go back to the previous process: `errors=5%`,
-//	    for that share of its requests failing, and `health`, for a health check
-//	    failing, within its probation.
-//	    Default: []
+//	    What makes a swap or a reload go back to the previous process of the stage
+//	    within its probation, besides the end of the new one: `errors=5%`, for that
+//	    share of its requests failing, and `health`, for a health check failing.
+//	    With `[]` no process is kept to go back to.
+//	    Default: [health] for catena swap and watchPlugins, otherwise []
 //	stages.*.probation (duration)
-//	    How long rollbackOn applies after a swap. The previous process is kept that
-//	    long.
+//	    How long rollbackOn applies, and the previous process is kept; `10s` after
+//	    `catena swap` and `watchPlugins` if neither of the two keys is set.
 //	    Default: 30s
 //	stages.*.identity.user (string)
 //	    Name of the user as which the stage calls the API server. Catena ships with

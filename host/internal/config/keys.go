@@ -44,9 +44,6 @@ type Key struct {
 	check func(any) error
 }
 
-// DefaultProbation is how long a replaced stage is watched if the configuration does not set it.
-const DefaultProbation = 30 * time.Second
-
 // The values of apiserverDefaults.
 const (
 	CatenaDefaults     = "catena"
@@ -164,10 +161,10 @@ func stageKeys() []Key {
 			Doc: "Whether the stage has to come up for the server to start, and /readyz fails while it is down. What the stage owns gets 503 either way."},
 		{Path: "stages.*.standby", Type: Bool, Default: false,
 			Doc: "Whether a second process of the stage is kept ready to take over the moment the first one dies. It costs the memory of one more process."},
-		{Path: "stages.*.rollbackOn", Type: List, Default: []string{}, check: rollbackOn,
-			Doc: "What makes a swap of the stage go back to the previous process: `errors=5%`, for that share of its requests failing, and `health`, for a health check failing, within its probation."},
-		{Path: "stages.*.probation", Type: Duration, Default: DefaultProbation, check: positive,
-			Doc: "How long rollbackOn applies after a swap. The previous process is kept that long."},
+		{Path: "stages.*.rollbackOn", Type: List, DefaultDoc: "`[health]` for `catena swap` and `watchPlugins`, otherwise `[]`", check: rollbackOn,
+			Doc: "What makes a swap or a reload go back to the previous process of the stage within its probation, besides the end of the new one: `errors=5%`, for that share of its requests failing, and `health`, for a health check failing. With `[]` no process is kept to go back to."},
+		{Path: "stages.*.probation", Type: Duration, Default: 30 * time.Second, check: positive,
+			Doc: "How long rollbackOn applies, and the previous process is kept; `10s` after `catena swap` and `watchPlugins` if neither of the two keys is set."},
 		{Path: "stages.*.identity.user", Type: String, DefaultDoc: "`system:catena:stage:NAME`", check: notEmpty,
 			Doc: "Name of the user as which the stage calls the API server. Catena ships with that of kube-apiserver for the stages of Kubernetes."},
 		{Path: "stages.*.identity.groups", Type: List, Default: []string{"system:catena:stages"},

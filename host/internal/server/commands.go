@@ -132,7 +132,7 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
 	cfg := c.reloader.config()
 	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
-		Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Canary: req.Canary, Allow: req.Allow,
+		Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Default: defaultRollback(cfg, req.Stage), Canary: req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
 	})

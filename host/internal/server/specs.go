@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
@@ -152,6 +153,23 @@ func rollbackOf(st config.Stage) supervisor.Rollback {
 		return supervisor.Rollback{}
 	}
 	return supervisor.Rollback{ErrorRate: st.Rollback.ErrorRate, Health: st.Rollback.Health, Probation: st.Probation}
+}
+
+// defaultProbation is how long the process is watched that a swap has put in place, of a stage for which nothing is configured.
+const defaultProbation = 10 * time.Second
+
+// defaultRollback is what a swap of a stage goes back on that is asked for without conditions: health, and the end of
+// the new process, unless rollbackOn is set, were it to nothing.
+func defaultRollback(cfg *config.Config, stage string) supervisor.Rollback {
+	key := "stages." + stage + "."
+	if cfg.IsSet(key + "rollbackOn") {
+		return supervisor.Rollback{}
+	}
+	r := supervisor.Rollback{Health: true, Probation: defaultProbation}
+	if cfg.IsSet(key + "probation") {
+		r.Probation = cfg.Stages[stage].Probation
+	}
+	return r
 }
 
 // mergeRollback completes what a swap was asked to go back on by the configuration of the

@@ -35,3 +35,21 @@ func TestMergeRollback(t *testing.T) {
 		}
 	}
 }
+
+// What is watched after a swap that is asked for without conditions depends on what the file says.
+func TestDefaultRollback(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		set  []string
+		want supervisor.Rollback
+	}{
+		{nil, supervisor.Rollback{Health: true, Probation: 10 * time.Second}},
+		{[]string{"stages.core.probation=3s"}, supervisor.Rollback{Health: true, Probation: 3 * time.Second}},
+		{[]string{"stages.core.rollbackOn=[]"}, supervisor.Rollback{}},
+		{[]string{"stages.core.rollbackOn=errors=5%"}, supervisor.Rollback{}}, // it is the stage's own
+	} {
+		if got := defaultRollback(load(t, write(t, ""), c.set...), "core"); got != c.want {
+			t.Errorf("%q: got %+v, want %+v", c.set, got, c.want)
+		}
+	}
+}

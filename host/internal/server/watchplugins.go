@@ -47,7 +47,7 @@ func (p *pluginWatcher) unused(f pluginwatch.File, err error) {
 // swap starts a stage from its new binary.
 func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest string) error {
 	cfg := p.reloader.config()
-	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Change: func(spec *supervisor.Spec) error {
+	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Default: defaultRollback(cfg, f.Stage), Change: func(spec *supervisor.Spec) error {
 		b, err := process.Check(f.Path)
 		if err == nil && cfg.NeedsLock(f.Stage) {
 			err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})

@@ -58,6 +58,8 @@ type SwapOptions struct {
 	// Rollback says when the old generation gets its place back. It takes the place of
 	// that of the Spec if it is not zero.
 	Rollback Rollback
+	// Default is the Rollback of stages whose Spec has none. A probation that nobody has asked for ends when any other operation begins.
+	Default Rollback
 	// Canary says how the requests move step by step; nil if all do at once.
 	Canary *canary.Plan
 	// Allow names what may be in the way of another release, see Move.
@@ -108,7 +110,7 @@ func (s *changes) Swap(ctx context.Context, name string, opts SwapOptions) (*Swa
 		s.swapRefused(name, err)
 		return nil, err
 	}
-	r := request{specs: specs, swap: name, canary: opts.Canary, allow: opts.Allow}
+	r := request{specs: specs, swap: name, unasked: opts.Default, canary: opts.Canary, allow: opts.Allow}
 	if opts.Canary != nil {
 		r.also = upstream(specs, name)
 	}

@@ -29,6 +29,8 @@ type request struct {
 	reason string
 	// rollback takes the place of those in the specs if it is not nil.
 	rollback *Rollback
+	// unasked is in force for stages whose spec has none.
+	unasked Rollback
 	// canary is how the requests move, nil if all do at once.
 	canary *canary.Plan
 	// allow names what may be in the way of another release.

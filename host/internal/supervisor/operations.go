@@ -44,7 +44,8 @@ const (
 
 // operations says what excludes what. Each slot is held by one operation at a time: chain by one that needs the chain to
 // stay as it is or to change by nobody else, trial by one that brings up a process beside the one that serves to compare the two. An operation is refused
-// beside a canary, or beside a probation, where the column says so; otherwise, if it changes the chain, the change ends the probation.
+// beside a canary, or beside a probation, where the column says so, unless nobody has asked for the probation, which it ends then; otherwise, if it
+// changes the chain, the change ends the probation.
 var operations = [...]struct {
 	name         string // of the holder of a slot, in a refusal
 	chain, trial need
@@ -63,7 +64,7 @@ var operations = [...]struct {
 
 // refuses reports whether the operation is refused beside a probation or a canary.
 func (o Operation) refuses(p *probation) bool {
-	return p != nil && (p.canary != nil && operations[o].canary || p.canary == nil && operations[o].probation)
+	return p != nil && (p.canary != nil && operations[o].canary || p.canary == nil && operations[o].probation && !p.unasked)
 }
 
 // slot is held by one operation at a time.
@@ -143,9 +144,12 @@ func (s *changes) Begin(ctx context.Context, o Operation, stage string) (end fun
 	err = s.slots.take(ctx, o, name)
 	if err == nil {
 		// One begins under the slot of the chain alone.
-		if p := s.of.onProbation(); o.refuses(p) {
+		switch p := s.of.onProbation(); {
+		case o.refuses(p):
 			s.slots.leave(o)
 			err = p.busy()
+		case p != nil && operations[o].probation:
+			p.accept(name + " has begun")
 		}
 	}
 	if err != nil {

@@ -31,6 +31,7 @@ func TestOperations(t *testing.T) {
 		{"StartShadow", `the start of a shadow of stage "b" is under way`, "rrwwrrrr"},
 		{"UpgradeHost", `an upgrade of the host is under way`, "rrwwrrrr"},
 		{"probation", `a swap of stage "b" is on probation, which "catena swap b --promote" or "--rollback" ends`, "ggggrgrr"},
+		{"unasked probation", "", "gggggggg"},
 		{"canary", `a canary of stage "b" is under way, which "catena swap b --promote" or "--rollback" ends`, "rrgrrrrr"},
 	} {
 		for i, asked := range columns {
@@ -101,6 +102,9 @@ func begin(t *testing.T, s *Supervisor, name string, end *func()) {
 	t.Helper()
 	p := &probation{moved: []moved{{stage: &stage{name: "b"}}}}
 	switch name {
+	case "unasked probation":
+		s.locked.probation.Store(&probation{supervisor: s, unasked: true, over: make(chan struct{})})
+		return
 	case "canary":
 		p.canary = &canaryRun{stage: "b"}
 		fallthrough

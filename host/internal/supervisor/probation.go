@@ -29,7 +29,9 @@ type probation struct {
 	before     []*stage
 	moved      []moved
 	length     time.Duration
-	until      time.Time // set under the lock
+	// unasked says that it gives way to any operation.
+	unasked bool
+	until   time.Time // set under the lock
 	// canary is how the requests move; nil if all have.
 	canary *canaryRun
 	// watched are the new generations by their sockets.
@@ -49,7 +51,7 @@ type watched struct {
 // wanted, or if there would be nothing to go back to.
 func (c *change) probation(now *state) *probation {
 	s := c.supervisor
-	p := &probation{supervisor: s, before: c.before, moved: c.moved, watched: map[string]*watched{}, over: make(chan struct{})}
+	p := &probation{supervisor: s, before: c.before, moved: c.moved, unasked: true, watched: map[string]*watched{}, over: make(chan struct{})}
 	for _, m := range c.moved {
 		if m.old != nil && m.stage.state.State(m.old.ID()) != lifecycle.Serving {
 			return nil
@@ -61,9 +63,15 @@ func (c *change) probation(now *state) *probation {
 		if c.rollback != nil {
 			limit = *c.rollback
 		}
-		if c.canary != nil {
+		switch {
+		case c.canary != nil:
 			limit = canaryLimits(limit, c.canary)
-		} else if !limit.wanted() {
+			p.unasked = false
+		case limit.wanted():
+			p.unasked = false
+		case c.rollback == nil && c.unasked.wanted():
+			limit = c.unasked
+		default:
 			continue
 		}
 		p.length = max(p.length, limit.Probation)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -134,6 +135,51 @@ func TestSwapIsAccepted(t *testing.T) {
 				t.Errorf("status %+v, last swap %+v", st, st.LastSwap)
 			}
 		})
+	}
+}
+
+// TestUnaskedProbation gives a stage a generation that ends, which nobody has asked to watch: the one before takes its place again. Where
+// the stage has a Rollback of its own, that is in force; and any other operation ends the probation.
+func TestUnaskedProbation(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	options := SwapOptions{Default: Rollback{Probation: time.Minute}}
+	swap := func() *Swapped {
+		t.Helper()
+		swapped, err := f.Swap(t.Context(), "b", options)
+		if err != nil || swapped.Probation != time.Minute {
+			t.Fatalf("%+v, %v", swapped, err)
+		}
+		return swapped
+	}
+	old := f.pid("b")
+	swap()
+	if err := syscall.Kill(f.pid("b"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old generation serves", func() bool { return f.serves(old) })
+	f.settled(t)
+
+	swapped := swap()
+	end, err := f.Begin(t.Context(), StartShadow, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := f.Status()[1]; st.Probation != nil || st.Generation != swapped.To || st.LastSwap.Reason != `the start of a shadow of stage "b" has begun` {
+		t.Errorf("while a shadow starts: %+v, last swap %+v", st, st.LastSwap)
+	}
+	end()
+
+	specs := f.Specs()
+	specs[1].Rollback = Rollback{Probation: time.Hour}
+	if _, err := f.Apply(t.Context(), specs); err != nil {
+		t.Fatal(err)
+	}
+	if swapped, err := f.Swap(t.Context(), "b", options); err != nil || swapped.Probation != time.Hour {
+		t.Errorf("with a probation of the stage: %+v, %v", swapped, err)
+	}
+	if _, err := f.Begin(t.Context(), StartShadow, "b"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a shadow beside a probation that was asked for: %v", err)
 	}
 }
 

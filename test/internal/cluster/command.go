@@ -67,6 +67,15 @@ func (c *Catena) Command(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
+// Swap swaps a stage and makes that final, so that the old process ends, and a crash of the new one leads to a restart.
+func (c *Catena) Swap(ctx context.Context, stage string) error {
+	if _, err := c.Command(ctx, "swap", stage); err != nil {
+		return err
+	}
+	_, err := c.Command(ctx, "swap", stage, "--promote")
+	return err
+}
+
 // Status returns the state of the stages.
 func (c *Catena) Status(ctx context.Context) (*Status, error) {
 	out, err := c.Command(ctx, "status", "-o", "json")
