@@ -122,20 +122,16 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 	if !c.serving.Load() {
 		return nil, admin.ErrStarting
 	}
-	swapped, err := c.swap(ctx, req)
-	if err != nil {
-		c.log.Warn("stage not swapped", "error", err)
-	}
-	return swapped, err
-}
-
-func (c *commands) swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
 	cfg := c.reloader.config()
-	return c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
+	swapped, err := c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
 		Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Default: defaultRollback(cfg, req.Stage), Canary: req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
 	})
+	if err != nil {
+		c.log.Warn("stage not swapped", "error", err)
+	}
+	return swapped, err
 }
 
 // swapped makes of what a stage is made from what a swap makes of it.

@@ -155,21 +155,16 @@ func rollbackOf(st config.Stage) supervisor.Rollback {
 	return supervisor.Rollback{ErrorRate: st.Rollback.ErrorRate, Health: st.Rollback.Health, Probation: st.Probation}
 }
 
-// defaultProbation is how long the process is watched that a swap has put in place, of a stage for which nothing is configured.
-const defaultProbation = 10 * time.Second
-
 // defaultRollback is what a swap of a stage goes back on that is asked for without conditions: health, and the end of
-// the new process, unless rollbackOn is set, were it to nothing.
+// the new process, within ten seconds unless probation is set. It is nothing if rollbackOn is set, were it to nothing.
 func defaultRollback(cfg *config.Config, stage string) supervisor.Rollback {
-	key := "stages." + stage + "."
-	if cfg.IsSet(key + "rollbackOn") {
+	switch key := "stages." + stage; {
+	case cfg.IsSet(key + ".rollbackOn"):
 		return supervisor.Rollback{}
+	case cfg.IsSet(key + ".probation"):
+		return supervisor.Rollback{Health: true, Probation: cfg.Stages[stage].Probation}
 	}
-	r := supervisor.Rollback{Health: true, Probation: defaultProbation}
-	if cfg.IsSet(key + "probation") {
-		r.Probation = cfg.Stages[stage].Probation
-	}
-	return r
+	return supervisor.Rollback{Health: true, Probation: 10 * time.Second}
 }
 
 // mergeRollback completes what a swap was asked to go back on by the configuration of the

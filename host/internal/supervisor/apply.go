@@ -90,10 +90,7 @@ type Swapped struct {
 // generation as it was. While the chain is being changed, or the stage restarted, a swap
 // is refused.
 func (s *changes) Swap(ctx context.Context, name string, opts SwapOptions) (*Swapped, error) {
-	now := s.of.lock()
-	_, err := now.stage(name)
-	now.unlock()
-	if err != nil {
+	if _, err := s.stage(name); err != nil {
 		return nil, err
 	}
 	operation := swapStage

@@ -81,12 +81,12 @@ func (s *changes) change(ctx context.Context, r request) (*change, error) {
 	defer cancel(nil)
 	defer context.AfterFunc(s.of.background, func() { cancel(errStopping) })()
 	c, err := s.newChange(ctx, p, r)
+	defer c.release()
 	if err != nil {
 		c.abandon()
 		s.swapRefused(r.swap, err)
 		return nil, err
 	}
-	defer c.release()
 	if err := c.bringUp(ctx); err != nil {
 		c.giveUp(err)
 		return nil, err
@@ -113,6 +113,12 @@ func (s *changes) plan(r request) (plan, error) {
 	}
 	s.endProbation(anotherChange)
 	return r.plan(s.standing())
+}
+
+func (s *changes) stage(name string) (*stage, error) {
+	now := s.of.lock()
+	defer now.unlock()
+	return now.stage(name)
 }
 
 // standing is the chain as a plan sees it.
@@ -147,7 +153,7 @@ func (s *changes) adopt(specs []Spec) {
 }
 
 // newChange makes the stages that are new, and keeps all that are concerned from being
-// brought up by others. With an error, the change has the stages that were made.
+// brought up by others, until release. With an error, the change has the stages that were made and held.
 func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, error) {
 	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
 	c.rollout = &rollout{supervisor: s.of, ready: true, outdated: c.cascade, prepared: c.makeReachable, admit: c.admit, tolerate: c.tolerable}
@@ -158,20 +164,16 @@ func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, er
 			err = c.hold(ctx, m.stage)
 		}
 		if err != nil {
-			c.release()
 			return c, err
 		}
 		c.members = append(c.members, m)
 	}
 	for _, name := range p.removed {
-		now := s.of.lock()
-		st, err := now.stage(name)
-		now.unlock()
+		st, err := s.stage(name)
 		if err == nil {
 			err = c.hold(ctx, st)
 		}
 		if err != nil {
-			c.release()
 			return c, err
 		}
 		c.removed = append(c.removed, st)

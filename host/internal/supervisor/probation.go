@@ -59,21 +59,19 @@ func (c *change) probation(now *state) *probation {
 		if m.next == nil {
 			continue
 		}
-		limit := m.stage.spec.Rollback
-		if c.rollback != nil {
-			limit = *c.rollback
-		}
+		limit, unasked := m.stage.spec.Rollback, false
 		switch {
-		case c.canary != nil:
+		case c.rollback != nil:
+			limit = *c.rollback
+		case !limit.wanted():
+			limit, unasked = c.unasked, true
+		}
+		if c.canary != nil {
 			limit = canaryLimits(limit, c.canary)
-			p.unasked = false
-		case limit.wanted():
-			p.unasked = false
-		case c.rollback == nil && c.unasked.wanted():
-			limit = c.unasked
-		default:
+		} else if !limit.wanted() {
 			continue
 		}
+		p.unasked = p.unasked && unasked
 		p.length = max(p.length, limit.Probation)
 		p.watched[m.next.Listener().Path()] = &watched{generation: m.next, limit: limit}
 	}
@@ -198,10 +196,7 @@ func (w *watched) count(failed bool) string {
 // Conclude ends the probation or the canary of a swap of a stage before its time: the new generation stays, or the old one
 // gets its place back.
 func (s *changes) Conclude(name string, keep bool) error {
-	now := s.of.lock()
-	_, err := now.stage(name)
-	now.unlock()
-	if err != nil {
+	if _, err := s.stage(name); err != nil {
 		return err
 	}
 	if !s.of.begin() {
