@@ -1,0 +1,204 @@
+package documents
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a command may take, or what runs needs to print what the document says.
+const patience = 5 * time.Minute
+
+// Session is somebody who types what a document shows.
+type Session struct {
+	// Dir is where the session begins, and Env the environment.
+	Dir string
+	Env []string
+	// Stays reports whether a command goes on until Ctrl-C, which is typed when the next one comes in its terminal.
+	Stays func(command string) bool
+
+	terminals map[string]*terminal
+}
+
+// terminal is a shell: its directory and variables, and what runs in it.
+type terminal struct {
+	state   string // a script that sets them
+	running *running
+}
+
+type running struct {
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	mu     sync.Mutex
+	output bytes.Buffer
+	seen   int // lines that were compared
+}
+
+func (r *running) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.output.Write(p)
+}
+
+// lines are those that were printed since the last comparison, as a terminal shows them.
+func (r *running) lines() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := strings.TrimRight(r.output.String(), "\n")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")[r.seen:]
+}
+
+// Type types all commands of a part of a document, and reports where the document is wrong.
+func (s *Session) Type(t *testing.T, file, from, to string) {
+	t.Helper()
+	steps, err := read(file, from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.terminals = map[string]*terminal{}
+	defer func() {
+		for _, term := range s.terminals {
+			term.interrupt(t)
+		}
+	}()
+	for _, step := range steps {
+		if err := s.step(t, step); err != nil {
+			t.Fatalf("%s:%d: %s: %v", filepath.Base(file), step.line, step.command, err)
+		}
+	}
+}
+
+func (s *Session) step(t *testing.T, step step) error {
+	t.Helper()
+	term := s.terminals[step.terminal]
+	if term == nil {
+		term = &terminal{state: filepath.Join(t.TempDir(), "state")}
+		if err := os.WriteFile(term.state, fmt.Appendf(nil, "cd '%s'\n", s.Dir), 0o600); err != nil {
+			return err
+		}
+		s.terminals[step.terminal] = term
+	}
+	if step.command == "" {
+		if term.running == nil {
+			return errors.New("nothing runs in the terminal")
+		}
+		return term.running.prints(step.output)
+	}
+	term.interrupt(t)
+	r, err := term.start(step.command, s.Env)
+	if err != nil {
+		return err
+	}
+	if s.Stays(step.command) {
+		term.running = r
+		return r.prints(step.output)
+	}
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		r.interrupt()
+		return fmt.Errorf("goes on after %s:\n%s", patience, r.output.String())
+	}
+	if len(step.output) == 0 && !r.cmd.ProcessState.Success() {
+		return fmt.Errorf("%s:\n%s", r.cmd.ProcessState, r.output.String())
+	}
+	if len(step.output) == 0 {
+		return nil
+	}
+	difference := differs(step.output, r.lines())
+	for begun := time.Now(); difference != "" && reads(step.command) && time.Since(begun) < time.Minute; difference = differs(step.output, r.lines()) {
+		time.Sleep(time.Second) // the time that a reader takes
+		if r, err = term.start(step.command, s.Env); err != nil {
+			return err
+		}
+		<-r.ended
+	}
+	if difference != "" {
+		return fmt.Errorf("%s\n%s", difference, r.output.String())
+	}
+	return nil
+}
+
+// reads reports whether a command only looks, so that it can be typed again.
+func reads(command string) bool {
+	for _, prefix := range []string{"kubectl get ", "catena status", "catena explain "} {
+		if strings.HasPrefix(command, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// start starts a command in the directory and with the variables that those before have left.
+func (term *terminal) start(command string, env []string) (*running, error) {
+	const script = `. "$STATE"
+%s
+code=$?
+{ export -p; printf 'cd %%q\n' "$PWD"; } > "$STATE"
+exit $code`
+	r := &running{cmd: exec.Command("bash", "-c", fmt.Sprintf(script, command)), ended: make(chan struct{})}
+	r.cmd.Env = append(slices.Clone(env), "STATE="+term.state)
+	r.cmd.Stdout, r.cmd.Stderr = r, r
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(r.ended)
+		_ = r.cmd.Wait()
+	}()
+	return r, nil
+}
+
+// prints waits until a command that runs has printed lines.
+func (r *running) prints(want []string) error {
+	var difference string
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
+		got := r.lines()
+		if difference = lacks(want, got); difference == "" {
+			r.mu.Lock()
+			r.seen += len(got)
+			r.mu.Unlock()
+			return nil
+		}
+		select {
+		case <-r.ended:
+			return fmt.Errorf("%s\n%s: %s", difference, r.cmd.ProcessState, r.output.String())
+		default:
+		}
+	}
+	return fmt.Errorf("%s\n%s", difference, r.output.String())
+}
+
+// interrupt is Ctrl-C.
+func (r *running) interrupt() {
+	_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT)
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
+		<-r.ended
+	}
+}
+
+// interrupt ends what runs in the terminal, which has to end well.
+func (term *terminal) interrupt(t *testing.T) {
+	t.Helper()
+	if term.running == nil {
+		return
+	}
+	term.running.interrupt()
+	term.running = nil
+}
