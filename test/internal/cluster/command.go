@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -69,10 +70,10 @@ func (c *Catena) Command(ctx context.Context, args ...string) (string, error) {
 
 // Swap swaps a stage and makes that final, so that the old process ends, and a crash of the new one leads to a restart.
 func (c *Catena) Swap(ctx context.Context, stage string) error {
-	if _, err := c.Command(ctx, "swap", stage); err != nil {
-		return err
+	out, err := c.Command(ctx, "swap", stage)
+	if err == nil && strings.Contains(out, "on probation") { // it is not if the old process has ended
+		_, err = c.Command(ctx, "swap", stage, "--promote")
 	}
-	_, err := c.Command(ctx, "swap", stage, "--promote")
 	return err
 }
 

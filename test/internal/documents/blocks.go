@@ -4,7 +4,7 @@ package documents
 import (
 	"bufio"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 )
 
@@ -16,19 +16,17 @@ type step struct {
 	output   []string
 }
 
-// read returns the commands of a document that are in fenced blocks of the language console, from a heading on up to another; all that follow
-// if that is "". What stands behind the language names the terminal.
-func read(file, from, to string) ([]step, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+// elsewhere is the terminal of what is shown of another server than the one that the reader has, and is not typed.
+const elsewhere = "elsewhere"
+
+// read returns the commands of a document that are in fenced blocks of the language console, from a heading on up to another; from the
+// beginning, and to the end, if that is "". What stands behind the language names the terminal.
+func read(document io.Reader, from, to string) ([]step, error) {
 	var steps []step
 	var fence string // of the block that the line is in
 	var end string   // of a here-document
-	within, last := false, false
-	lines := bufio.NewScanner(f)
+	within, last := from == "", false
+	lines := bufio.NewScanner(document)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
 		heading, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
@@ -39,10 +37,10 @@ func read(file, from, to string) ([]step, error) {
 			fence = ""
 		case isFence:
 			fence = info + " " // one without a language is a block, too
-			if language, terminal, _ := strings.Cut(info, " "); within && language == "console" {
+			if language, terminal, _ := strings.Cut(info, " "); within && language == "console" && terminal != elsewhere {
 				steps = append(steps, step{line: n, terminal: terminal})
 			}
-		case !within || !strings.HasPrefix(fence, "console "):
+		case !within || !strings.HasPrefix(fence, "console ") || strings.HasPrefix(fence, "console "+elsewhere):
 		default:
 			now := &steps[len(steps)-1]
 			command, isCommand := strings.CutPrefix(line, "$ ")
@@ -70,7 +68,7 @@ func read(file, from, to string) ([]step, error) {
 		return nil, err
 	}
 	if len(steps) == 0 || to != "" && !last {
-		return nil, fmt.Errorf("%s: no commands from the heading %q to the heading %q", file, from, to)
+		return nil, fmt.Errorf("no commands from the heading %q to the heading %q", from, to)
 	}
 	return steps, nil
 }
@@ -78,24 +76,23 @@ func read(file, from, to string) ([]step, error) {
 // differs returns the first line of what a document says that was not printed, or, if all was, the first one that was printed and that it does
 // not say; "" if there is none. A line "…" stands for any number of lines.
 func differs(want, got []string) string {
-	skips := false
-	for _, line := range want {
-		if line == "…" {
-			skips = true
-			continue
-		}
-		for skips && len(got) > 0 && !same(line, got[0]) {
-			got = got[1:]
-		}
-		if len(got) == 0 || !same(line, got[0]) {
-			return "not printed: " + line
-		}
-		got, skips = got[1:], false
-	}
-	if !skips && len(got) > 0 {
+	switch {
+	case len(want) == 0 && len(got) == 0:
+		return ""
+	case len(want) == 0:
 		return "not in the document: " + got[0]
+	case want[0] == "…":
+		var difference string
+		for n := range len(got) + 1 {
+			if difference = differs(want[1:], got[n:]); difference == "" {
+				break
+			}
+		}
+		return difference
+	case len(got) == 0 || !same(want[0], got[0]):
+		return "not printed: " + want[0]
 	}
-	return ""
+	return differs(want[1:], got[1:])
 }
 
 // lacks returns the first line of what a document says that was not printed in any order; "" if there is none.
@@ -128,5 +125,5 @@ func same(want, got string) bool {
 
 // isValue reports whether a word is one that differs from run to run, or from machine to machine.
 func isValue(word string) bool {
-	return strings.ContainsAny(word, "0123456789") || word == "-" || word == "off"
+	return strings.ContainsAny(word, "0123456789") || word == "-" || word == "off" || strings.HasPrefix(word, "host/")
 }

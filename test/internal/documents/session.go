@@ -60,22 +60,39 @@ func (r *running) lines() []string {
 	return strings.Split(text, "\n")[r.seen:]
 }
 
-// Type types all commands of a part of a document, and reports where the document is wrong.
+// Type types the commands of a document from a heading on up to another, and reports where the document is wrong. What stays ends with the test.
 func (s *Session) Type(t *testing.T, file, from, to string) {
 	t.Helper()
-	steps, err := read(file, from, to)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.terminals = map[string]*terminal{}
-	defer func() {
-		for _, term := range s.terminals {
-			term.interrupt(t)
-		}
-	}()
+	s.typed(t, filepath.Base(file), string(text), from, to)
+}
+
+// Prepare types the commands of a text that is laid out as a document.
+func (s *Session) Prepare(t *testing.T, text string) {
+	t.Helper()
+	s.typed(t, "preparation", text, "", "")
+}
+
+func (s *Session) typed(t *testing.T, name, text, from, to string) {
+	t.Helper()
+	steps, err := read(strings.NewReader(text), from, to)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if s.terminals == nil {
+		s.terminals = map[string]*terminal{}
+		t.Cleanup(func() {
+			for _, term := range s.terminals {
+				term.interrupt()
+			}
+		})
+	}
 	for _, step := range steps {
 		if err := s.step(t, step); err != nil {
-			t.Fatalf("%s:%d: %s: %v", filepath.Base(file), step.line, step.command, err)
+			t.Fatalf("%s:%d: %s: %v", name, step.line, step.command, err)
 		}
 	}
 }
@@ -96,7 +113,7 @@ func (s *Session) step(t *testing.T, step step) error {
 		}
 		return term.running.prints(step.output)
 	}
-	term.interrupt(t)
+	term.interrupt()
 	r, err := term.start(step.command, s.Env)
 	if err != nil {
 		return err
@@ -118,7 +135,7 @@ func (s *Session) step(t *testing.T, step step) error {
 		return nil
 	}
 	difference := differs(step.output, r.lines())
-	for begun := time.Now(); difference != "" && reads(step.command) && time.Since(begun) < time.Minute; difference = differs(step.output, r.lines()) {
+	for begun := time.Now(); difference != "" && reads(step.command) && time.Since(begun) < 10*time.Second; difference = differs(step.output, r.lines()) {
 		time.Sleep(time.Second) // the time that a reader takes
 		if r, err = term.start(step.command, s.Env); err != nil {
 			return err
@@ -193,9 +210,8 @@ func (r *running) interrupt() {
 	}
 }
 
-// interrupt ends what runs in the terminal, which has to end well.
-func (term *terminal) interrupt(t *testing.T) {
-	t.Helper()
+// interrupt ends what runs in the terminal.
+func (term *terminal) interrupt() {
 	if term.running == nil {
 		return
 	}
