@@ -271,7 +271,7 @@ test-kubernetes: build programs ## some of Kubernetes' integration tests, on Cat
 			$(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -run "^($$tests)$$" ./test/$$package </dev/null || exit 1; \
 	done
 
-test-thirdparty: build ## what "catena stage new" writes, in a module of its own
+test-thirdparty: build kubectl ## what "catena stage new" writes, in a module of its own, and the tutorial as it stands
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./test/thirdparty
 
 test-languages: examples ## the stages in TypeScript and Python

@@ -5,8 +5,8 @@
 # The files of a release.
 INPUTS_packaging := packaging configs LICENSE go.mod go.sum
 
-# Stages of others, in modules of their own.
-INPUTS_thirdparty := sdk host/internal/scaffold host/internal/stagecheck test/thirdparty go.mod go.sum
+# Stages of others, in modules of their own, and the tutorial.
+INPUTS_thirdparty := sdk host/internal/scaffold host/internal/stagecheck host/internal/dev docs/tutorial.md test/thirdparty test/internal/documents go.mod go.sum
 
 # Stages in TypeScript and Python.
 INPUTS_languages := sdk/stagev1 host/internal/process host/internal/stagecheck examples/node-hello examples/python-hello

@@ -42,7 +42,8 @@ func Run(ctx context.Context, opts Options) error {
 	if opts.Out, err = filepath.Abs(opts.Out); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(opts.Out, 0o700); err != nil {
+	// The user of an isolated stage reads its binary there, and the directory above it is closed to others.
+	if err := errors.Join(os.MkdirAll(opts.Out, 0o755), os.Chmod(opts.Out, 0o755)); err != nil {
 		return err
 	}
 	var programs []*program

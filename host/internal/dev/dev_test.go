@@ -71,6 +71,10 @@ func loop(t *testing.T, dir string) (said, swapped chan string) {
 			Dirs: []string{dir}, Out: filepath.Join(t.TempDir(), "out"), Poll: 10 * time.Millisecond,
 			Say: func(text string) { said <- text },
 			Swap: func(_ context.Context, stage, binary string) (string, error) {
+				// An isolated stage has a user of its own.
+				if info, err := os.Stat(filepath.Dir(binary)); err != nil || info.Mode().Perm()&0o005 != 0o005 {
+					t.Errorf("other users cannot read what is built: %v, %v", info.Mode(), err)
+				}
 				out, err := exec.Command(binary).Output()
 				swapped <- stage + " " + string(out)
 				return "swapped", err

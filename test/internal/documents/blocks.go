@@ -81,7 +81,7 @@ func differs(want, got []string) string {
 		return ""
 	case len(want) == 0:
 		return "not in the document: " + got[0]
-	case want[0] == "…":
+	case strings.TrimSpace(want[0]) == "…":
 		var difference string
 		for n := range len(got) + 1 {
 			if difference = differs(want[1:], got[n:]); difference == "" {
@@ -98,7 +98,7 @@ func differs(want, got []string) string {
 // lacks returns the first line of what a document says that was not printed in any order; "" if there is none.
 func lacks(want, got []string) string {
 	for _, line := range want {
-		printed := line == "…"
+		printed := strings.TrimSpace(line) == "…"
 		for _, other := range got {
 			printed = printed || same(line, other)
 		}

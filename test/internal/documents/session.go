@@ -15,8 +15,12 @@ import (
 	"time"
 )
 
-// patience is how long a command may take, or what runs needs to print what the document says.
-const patience = 5 * time.Minute
+// How long a command may take, what runs until it prints what the document says, and what a command that only looks does not show yet.
+const (
+	patience = 10 * time.Minute
+	printed  = 2 * time.Minute
+	shown    = time.Minute
+)
 
 // Session is somebody who types what a document shows.
 type Session struct {
@@ -135,7 +139,7 @@ func (s *Session) step(t *testing.T, step step) error {
 		return nil
 	}
 	difference := differs(step.output, r.lines())
-	for begun := time.Now(); difference != "" && reads(step.command) && time.Since(begun) < 10*time.Second; difference = differs(step.output, r.lines()) {
+	for begun := time.Now(); difference != "" && reads(step.command) && time.Since(begun) < shown; difference = differs(step.output, r.lines()) {
 		time.Sleep(time.Second) // the time that a reader takes
 		if r, err = term.start(step.command, s.Env); err != nil {
 			return err
@@ -182,7 +186,7 @@ exit $code`
 // prints waits until a command that runs has printed lines.
 func (r *running) prints(want []string) error {
 	var difference string
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < printed; time.Sleep(50 * time.Millisecond) {
 		got := r.lines()
 		if difference = lacks(want, got); difference == "" {
 			r.mu.Lock()
