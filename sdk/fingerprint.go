@@ -16,7 +16,6 @@ type fingerprint struct {
 	header               uint64
 	body                 io.ReadCloser
 	length               int64
-	done                 <-chan struct{} // of the context: a new deadline is a change, a new value is not
 }
 
 func fingerprintOf(r *http.Request) fingerprint {
@@ -25,7 +24,6 @@ func fingerprintOf(r *http.Request) fingerprint {
 		path: r.URL.Path, rawPath: r.URL.RawPath, query: r.URL.RawQuery,
 		header: headerSum(r.Header),
 		body:   r.Body, length: r.ContentLength,
-		done: r.Context().Done(),
 	}
 }
 
@@ -35,16 +33,13 @@ var headerSeed = maphash.MakeSeed()
 // Headers of the protocol are left out, and those that the next stage gets from the host in any case. A copy to compare with would cost each request more
 // than everything else that the SDK does for it.
 func headerSum(h http.Header) (sum uint64) {
-	type field struct {
-		key, value string
-		index      int
-	}
 	for key, values := range h {
 		if strings.HasPrefix(key, stagev1.HeaderPrefix) || key == "Audit-Id" || key == "Expect" {
 			continue
 		}
+		name := maphash.String(headerSeed, key)
 		for i, value := range values {
-			sum += maphash.Comparable(headerSeed, field{key, value, i})
+			sum += (name + uint64(i)) * (maphash.String(headerSeed, value) | 1)
 		}
 	}
 	return sum

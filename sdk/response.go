@@ -2,18 +2,16 @@ package sdk
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // response is the response to a request from the host, and what is known of that request.
@@ -42,7 +40,7 @@ type response struct {
 
 	userHeader string
 	auditLevel string
-	cancel     context.CancelFunc
+	ctx        requestContext
 	drain      *drain
 
 	mu     sync.Mutex
@@ -61,14 +59,14 @@ var errDeclined = errors.New("the request was declined: its response cannot be w
 func newResponse(w http.ResponseWriter, r *http.Request, d *drain) (*response, *http.Request) {
 	resp := &response{
 		writer: w, drain: d,
-		id:         r.Header.Get(stagev1.HeaderRequest),
-		userHeader: r.Header.Get(stagev1.HeaderUser),
-		auditLevel: r.Header.Get(stagev1.HeaderAuditLevel),
+		id:         header.First(r.Header, stagev1.HeaderRequest),
+		userHeader: header.First(r.Header, stagev1.HeaderUser),
+		auditLevel: header.First(r.Header, stagev1.HeaderAuditLevel),
 	}
-	ctx := r.Context()
-	ctx, resp.cancel = withTimeout(ctx, r.Header.Get(stagev1.HeaderTimeout))
+	resp.ctx.Context, resp.ctx.response = withTrace(r.Context(), r.Header), resp
+	resp.ctx.deadline = deadlineAfter(header.First(r.Header, stagev1.HeaderTimeout))
 	// net/http looks at the body of its own request, so that one is not changed.
-	r = r.WithContext(context.WithValue(withTrace(ctx, r.Header), responseKey{}, resp))
+	r = r.WithContext(&resp.ctx)
 	if r.Body != http.NoBody {
 		r.Body = &requestBody{ReadCloser: r.Body, read: &resp.bodyRead, lost: &resp.buffer.bodyLost}
 	}
@@ -93,7 +91,7 @@ func listed(values []string, name string) bool {
 
 // release is called when the handler has returned.
 func (w *response) release() {
-	w.cancel()
+	w.ctx.end()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
@@ -121,25 +119,6 @@ func (w *response) draining() <-chan struct{} {
 	return w.signal
 }
 
-// maxTimeout keeps the arithmetic with durations from overflowing.
-const maxTimeout = 1 << 40
-
-func withTimeout(ctx context.Context, millis string) (context.Context, context.CancelFunc) {
-	ms, err := strconv.ParseInt(millis, 10, 64)
-	if err != nil || ms > maxTimeout {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
-}
-
-type responseKey struct{}
-
-// responseFrom returns the response to the request that ctx belongs to, or nil.
-func responseFrom(ctx context.Context) *response {
-	resp, _ := ctx.Value(responseKey{}).(*response)
-	return resp
-}
-
 // responseOf returns the response that a writer is or wraps, or nil.
 func responseOf(w http.ResponseWriter) *response {
 	for {
@@ -157,7 +136,7 @@ func responseOf(w http.ResponseWriter) *response {
 // untouched reports whether r is still the request that the host has sent, and the
 // response has not begun.
 func (w *response) untouched(r *http.Request) bool {
-	return !w.began && len(w.writer.Header()) == 0 && !w.bodyRead.Load() && fingerprintOf(r) == w.original
+	return !w.began && len(w.writer.Header()) == 0 && !w.bodyRead.Load() && fingerprintOf(r) == w.original && w.ctx.endsWith(r.Context())
 }
 
 // requestBody records whether the handler has read from it.
@@ -278,15 +257,15 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.refuseDeclined() {
 		return nil, nil, errDeclined
 	}
-	header := w.writer.Header()
+	head := w.writer.Header()
 	w.endHold()
-	w.setHostHeaders(header) // the handler may write the head from it
+	w.setHostHeaders(head) // the handler may write the head from it
 	conn, buffered, err := http.NewResponseController(w.writer).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
 	w.began, w.hijacked = true, conn
-	filter := &hijackedConn{Conn: conn, own: header[stagev1.HeaderAudit]}
+	filter := &hijackedConn{Conn: conn, own: head[stagev1.HeaderAudit]}
 	buffered.Writer.Reset(filter)
 	return filter, buffered, nil
 }

@@ -41,6 +41,8 @@ type Adapter struct {
 	loopback *rest.Config
 	external noListener
 
+	keys contextKeys
+
 	serializer runtime.NegotiatedSerializer
 	// checkGroups are the groups of health checks by their names.
 	checkGroups map[string]string
@@ -83,7 +85,7 @@ func New(env *sdk.Env) (*Adapter, error) {
 		return nil, err
 	}
 	env.AddMetrics(legacyregistry.DefaultGatherer)
-	return &Adapter{env: env, loopback: loopback, external: external, checkGroups: map[string]string{}, complete: make(chan struct{}), completeTimeout: completeTimeout}, nil
+	return &Adapter{env: env, loopback: loopback, external: external, keys: findKeys(), checkGroups: map[string]string{}, complete: make(chan struct{}), completeTimeout: completeTimeout}, nil
 }
 
 // Configure sets the parts of config in which a server inside a stage differs

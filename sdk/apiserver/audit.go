@@ -1,13 +1,13 @@
 package apiserver
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
@@ -30,17 +30,18 @@ type auditResult struct {
 	ResponseStatus *metav1.Status           `json:"responseStatus,omitempty"`
 }
 
-// startAudit prepares the audit context of ctx for the level that the host's
+// startAudit prepares the audit context for the level that the host's
 // policy has chosen. Without a level the handlers collect nothing.
-func (h *hostRequest) startAudit(ctx context.Context, header string) {
+func (h *hostRequest) startAudit(header, id string) {
 	level, omit := strings.CutSuffix(header, omitManagedFields)
 	config := audit.RequestAuditConfig{Level: auditinternal.Level(level), OmitManagedFields: omit}
 	if level == "" {
 		config.Level = auditinternal.LevelNone
 	}
 	h.audited = config.Level != auditinternal.LevelNone
+	audit.WithAuditID(h, types.UID(id))
 	// The context is new, so that it cannot have been initialized before.
-	_ = audit.AuditContextFrom(ctx).Init(config, h)
+	_ = h.audit.Init(config, h)
 }
 
 // ProcessEvents makes the request an audit.Sink that keeps what concerns the host.
@@ -62,7 +63,7 @@ func (h *hostRequest) ProcessEvents(events ...*auditinternal.Event) bool {
 
 // capture takes what the handlers have left so far.
 func (h *hostRequest) capture() {
-	audit.AuditContextFrom(h.ctx).ProcessEventStage(h.ctx, auditinternal.StageResponseComplete)
+	h.audit.ProcessEventStage(h, auditinternal.StageResponseComplete)
 }
 
 const (
@@ -82,7 +83,7 @@ func (h *hostRequest) sendAudit() string {
 	if len(text) <= maxAuditHead {
 		return header.EscapeJSON(text)
 	}
-	if err := sdk.SendAudit(h.ctx, h.env, h.original, text); err == nil {
+	if err := sdk.SendAudit(h, h.adapter.env, h.original, text); err == nil {
 		return ""
 	}
 	if value := header.EscapeJSON(text); len(value) <= maxUnsentAudit {

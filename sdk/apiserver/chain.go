@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -9,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/apiserver/pkg/audit"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/tracing"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // buildHandlerChain stands in for genericapiserver.DefaultBuildHandlerChain.
@@ -28,9 +29,7 @@ import (
 func (a *Adapter) buildHandlerChain(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	maps.Copy(a.checkGroups, groups(c))
 	handler = withTracing(handler, c.TracerProvider)
-	handler = genericapifilters.WithWarningRecorder(handler)
-	handler = a.withHostContext(handler)
-	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
+	handler = a.withHostContext(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, a.complete)
 	return handler
 }
@@ -51,26 +50,24 @@ func withTracing(handler http.Handler, provider tracing.TracerProvider) http.Han
 	})
 }
 
-// withHostContext restores the request's context from the host's headers.
-func (a *Adapter) withHostContext(handler http.Handler) http.Handler {
+// withHostContext makes the request's context from the host's headers.
+func (a *Adapter) withHostContext(handler http.Handler, resolver request.RequestInfoResolver) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := &hostRequest{env: a.env, original: w}
-		ctx := context.WithValue(r.Context(), hostRequestKey{}, h)
-		if r.Header.Get(stagev1.HeaderUser) != "" {
-			ctx = request.WithUser(ctx, hostUser{ctx})
+		info, err := resolver.NewRequestInfo(r)
+		if err != nil {
+			responsewriters.InternalError(w, r, fmt.Errorf("failed to create RequestInfo: %w", err))
+			return
 		}
-		ctx = request.WithReceivedTimestamp(ctx, receivedAt(r.Header.Get(stagev1.HeaderReceived)))
-		ctx = withLatencyTrackers(ctx, r.Header.Get(stagev1.HeaderLatency))
-		ctx = request.WithServerShutdownSignal(ctx, a)
-		ctx = audit.WithAuditContext(ctx)
-		audit.WithAuditID(ctx, types.UID(r.Header.Get(auditinternal.HeaderAuditID)))
-		h.startAudit(ctx, r.Header.Get(stagev1.HeaderAuditLevel))
+		h := &hostRequest{Context: r.Context(), adapter: a, original: w, info: info, received: receivedAt(header.First(r.Header, stagev1.HeaderReceived))}
+		h.user = hostUser{ctx: h.Context, header: header.First(r.Header, stagev1.HeaderUser)}
+		h.trackLatency(header.First(r.Header, stagev1.HeaderLatency))
+		h.startAudit(header.First(r.Header, stagev1.HeaderAuditLevel), r.Header.Get(auditinternal.HeaderAuditID))
 		for _, name := range r.Header[stagev1.HeaderAdded] {
 			r.Header.Del(name) // the context has it
 		}
 		dropHostHeaders(r.Header)
+		var ctx context.Context = h
 		ctx, h.watch = withWatchSignal(ctx, a.env.Initializing)
-		h.ctx = ctx
 		h.handler, h.w, h.r = handler, w, r.WithContext(ctx)
 		if h.audited || h.watch != nil {
 			sdk.HoldResponse(w, h.finish)
@@ -86,10 +83,10 @@ func (a *Adapter) ShuttingDown() <-chan struct{} { return a.env.Draining() }
 
 // dropHostHeaders keeps the host's headers from servers to which a handler
 // proxies the request.
-func dropHostHeaders(header http.Header) {
-	for name := range header {
+func dropHostHeaders(h http.Header) {
+	for name := range h {
 		if len(name) > len(stagev1.HeaderPrefix) && name[:len(stagev1.HeaderPrefix)] == stagev1.HeaderPrefix {
-			delete(header, name)
+			delete(h, name)
 		}
 	}
 }
@@ -97,17 +94,16 @@ func dropHostHeaders(header http.Header) {
 // queueWait names the time in the queues of priority and fairness, in stagev1.HeaderLatency of a request.
 const queueWait = "apf-queue-wait="
 
-// withLatencyTrackers is Kubernetes' filter, which leaves watches out. The time of the request in queues was the host's.
-func withLatencyTrackers(ctx context.Context, spent string) context.Context {
-	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "watch" {
-		return ctx
+// trackLatency is Kubernetes' filter, which leaves watches out. The time of the request in queues was the host's.
+func (h *hostRequest) trackLatency(spent string) {
+	if h.info.Verb == "watch" {
+		return
 	}
-	ctx = request.WithLatencyTrackers(ctx)
+	h.trackers = h.durations.start()
 	number, _ := strings.CutPrefix(spent, queueWait)
 	if waited, err := strconv.ParseInt(number, 10, 64); err == nil {
-		request.TrackAPFQueueWaitLatency(ctx, time.Duration(waited))
+		h.durations.queue.TrackDuration(time.Duration(waited))
 	}
-	return ctx
 }
 
 func receivedAt(micros string) time.Time {
@@ -116,37 +112,4 @@ func receivedAt(micros string) time.Time {
 		return time.Now()
 	}
 	return time.UnixMicro(n)
-}
-
-// hostRequest is one request from the host.
-type hostRequest struct {
-	env *sdk.Env
-	// original is the writer of the host's request, without any filter.
-	original http.ResponseWriter
-	ctx      context.Context
-	captured auditResult
-	audited  bool
-	// finished is set once what goes back to the host is in the response's header; sent has the durations of that.
-	finished bool
-	sent     [len(latencyNames)]time.Duration
-	// watch is nil if the request is none.
-	watch *watchSignal
-	// The server's handler and what it gets.
-	handler http.Handler
-	w       http.ResponseWriter
-	r       *http.Request
-	// held is set when the request is handled for the second time, after it has had to
-	// wait for the server's paths.
-	held bool
-}
-
-func (h *hostRequest) handle() { h.handler.ServeHTTP(h.w, h.r) }
-
-type hostRequestKey struct{}
-
-// hostRequestFrom returns the host's request that ctx belongs to, nil if the
-// server has made up the request itself.
-func hostRequestFrom(ctx context.Context) *hostRequest {
-	h, _ := ctx.Value(hostRequestKey{}).(*hostRequest)
-	return h
 }

@@ -60,8 +60,8 @@ var latencyNames = [...]string{
 
 // latencies are the times that Kubernetes tracks.
 func (h *hostRequest) latencies() (all [len(latencyNames)]time.Duration) {
-	trackers, ok := request.LatencyTrackersFrom(h.ctx)
-	if !ok {
+	trackers := h.trackers
+	if trackers == nil {
 		return all
 	}
 	for i, tracker := range [...]request.DurationTracker{
