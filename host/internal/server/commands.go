@@ -124,7 +124,7 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 	}
 	cfg := c.reloader.config()
 	swapped, err := c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
-		Rollback: mergeRollback(req.Rollback, req.Canary, cfg.Stages[req.Stage]), Default: defaultRollback(cfg, req.Stage), Canary: req.Canary, Allow: req.Allow,
+		Rollback: mergeRollback(req.Rollback, req.Canary, cfg, req.Stage), Default: defaultRollback(cfg, req.Stage), Canary: req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
 	})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -170,15 +171,17 @@ func defaultRollback(cfg *config.Config, stage string) supervisor.Rollback {
 // mergeRollback completes what a swap was asked to go back on by the configuration of the
 // stage: conditions alone get its probation, a probation alone gets its conditions. The
 // zero value stays, unless it is for a canary: all of the configuration is in force then.
-func mergeRollback(asked supervisor.Rollback, plan *canary.Plan, st config.Stage) supervisor.Rollback {
-	configured := rollbackOf(st)
-	if plan != nil && asked == (supervisor.Rollback{}) && plan.Limits == (canary.Limits{}) {
+func mergeRollback(asked supervisor.Rollback, plan *canary.Plan, cfg *config.Config, stage string) supervisor.Rollback {
+	configured, conditions := rollbackOf(cfg.Stages[stage]), asked.ErrorRate > 0 || asked.Health
+	switch {
+	case plan != nil && asked == (supervisor.Rollback{}) && plan.Limits == (canary.Limits{}):
 		return configured
-	}
-	switch conditions := asked.ErrorRate > 0 || asked.Health; {
 	case conditions && asked.Probation == 0:
-		asked.Probation = st.Probation
+		asked.Probation = cfg.Stages[stage].Probation
 	case !conditions && asked.Probation > 0:
+		if plan == nil { // a canary has conditions of its own
+			configured = cmp.Or(configured, defaultRollback(cfg, stage))
+		}
 		asked.ErrorRate, asked.Health = configured.ErrorRate, configured.Health
 	}
 	return asked

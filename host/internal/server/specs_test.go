@@ -13,24 +13,26 @@ import (
 func TestMergeRollback(t *testing.T) {
 	t.Parallel()
 	file := write(t, "")
-	plain := load(t, file).Stages["core"]
-	set := load(t, file, "stages.core.rollbackOn=errors=5%", "stages.core.probation=7s").Stages["core"]
+	plain, none := load(t, file), load(t, file, "stages.core.rollbackOn=[]")
+	set := load(t, file, "stages.core.rollbackOn=errors=5%", "stages.core.probation=7s")
 	for _, c := range []struct {
 		name        string
 		asked, want supervisor.Rollback
-		stage       config.Stage
+		cfg         *config.Config
 		canary      *canary.Plan
 	}{
 		{"nothing", supervisor.Rollback{}, supervisor.Rollback{}, set, nil},
 		{"conditions alone", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 7 * time.Second}, set, nil},
 		{"conditions alone, nothing configured", supervisor.Rollback{Health: true}, supervisor.Rollback{Health: true, Probation: 30 * time.Second}, plain, nil},
 		{"probation alone", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.05, Probation: time.Second}, set, nil},
-		{"probation alone, nothing configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Probation: time.Second}, plain, nil},
+		{"probation alone, nothing configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Health: true, Probation: time.Second}, plain, nil},
+		{"probation alone, no conditions configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Probation: time.Second}, none, nil},
+		{"probation alone for a canary, nothing configured", supervisor.Rollback{Probation: time.Second}, supervisor.Rollback{Probation: time.Second}, plain, &canary.Plan{}},
 		{"both", supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, supervisor.Rollback{ErrorRate: 0.5, Probation: time.Second}, set, nil},
 		{"nothing for a canary", supervisor.Rollback{}, supervisor.Rollback{ErrorRate: 0.05, Probation: 7 * time.Second}, set, &canary.Plan{}},
 		{"a limit of a canary", supervisor.Rollback{}, supervisor.Rollback{}, set, &canary.Plan{Limits: canary.Limits{Latency: 1}}},
 	} {
-		if got := mergeRollback(c.asked, c.canary, c.stage); got != c.want {
+		if got := mergeRollback(c.asked, c.canary, c.cfg, "core"); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 	}
