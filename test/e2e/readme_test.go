@@ -12,28 +12,16 @@ import (
 	"github.com/catena-dev/catena/test/internal/documents"
 )
 
-// reader has what somebody has who follows a document: an empty directory, and the programs.
-func reader(t *testing.T) *documents.Session {
-	t.Helper()
-	bin, err := cluster.Bin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &documents.Session{
-		Dir: t.TempDir(),
-		Env: append(cluster.Environ(), "PATH="+bin+":"+filepath.Join(bin, "tools")+":"+os.Getenv("PATH"),
-			"KUBECACHEDIR="+t.TempDir(), "CATENA_APISERVER_SECURE_PORT=0"),
-		Stays: func(command string) bool {
-			words := strings.Fields(command)
-			return words[0] == "catena" && (words[1] == "serve" || words[1] == "ui" || slices.Contains(words, "-f"))
-		},
-	}
+// serves reports whether a command goes on until Ctrl-C.
+func serves(command string) bool {
+	words := strings.Fields(command)
+	return words[0] == "catena" && (words[1] == "serve" || words[1] == "ui" || slices.Contains(words, "-f"))
 }
 
 // The first steps of the README are typed as they stand, in a directory that has of a clone what they name.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	r := reader(t)
+	r := documents.NewSession(t, serves)
 	if err := os.Symlink(filepath.Join(cluster.Root(), "examples"), filepath.Join(r.Dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +31,7 @@ func TestReadme(t *testing.T) {
 // What docs/operations.md shows of a chain with one more stage is typed as it stands: after a crash of that stage and a reload that gives it a standby.
 func TestOperationsDocument(t *testing.T) {
 	t.Parallel()
-	r := reader(t)
+	r := documents.NewSession(t, serves)
 	plugins := filepath.Join(r.Dir, "plugins")
 	if err := os.Mkdir(plugins, 0o755); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -123,7 +124,10 @@ func same(want, got string) bool {
 	return len(a) == len(b)
 }
 
+// identifier is one of a generation, which may have no digit.
+var identifier = regexp.MustCompile(`^[0-9a-f]{8}\b`)
+
 // isValue reports whether a word is one that differs from run to run, or from machine to machine.
 func isValue(word string) bool {
-	return strings.ContainsAny(word, "0123456789") || word == "-" || word == "off" || strings.HasPrefix(word, "host/")
+	return strings.ContainsAny(word, "0123456789") || identifier.MatchString(word) || word == "-" || word == "off" || strings.HasPrefix(word, "host/")
 }

@@ -63,6 +63,7 @@ func TestDiffers(t *testing.T) {
 		{"a b", "a   b", ""},
 		{"took 3s", "took 14.2ms", ""},
 		{"first 0/1 -", "first 1/1 12s", ""},
+		{"a6aac204 → cc2cb6df,", "deadbeef → facadeed,", ""},
 		{"took 3s", "took long", "not printed: took 3s"},
 		{"a b", "a b c", "not printed: a b"},
 		{"a b …", "a b c", ""},

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
 )
 
 // How long a command may take, what runs until it prints what the document says, and what a command that only looks does not show yet.
@@ -24,13 +26,27 @@ const (
 
 // Session is somebody who types what a document shows.
 type Session struct {
-	// Dir is where the session begins, and Env the environment.
+	// Dir is where the session begins, empty at first.
 	Dir string
-	Env []string
 	// Stays reports whether a command goes on until Ctrl-C, which is typed when the next one comes in its terminal.
 	Stays func(command string) bool
 
+	env       []string
 	terminals map[string]*terminal
+}
+
+// NewSession returns somebody who has the programs, and an empty directory. Servers have ports of their own.
+func NewSession(t *testing.T, stays func(command string) bool) *Session {
+	t.Helper()
+	bin, err := cluster.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Session{
+		Dir: t.TempDir(), Stays: stays, terminals: map[string]*terminal{},
+		env: append(cluster.Environ(), "PATH="+bin+":"+filepath.Join(bin, "tools")+":"+os.Getenv("PATH"),
+			"KUBECACHEDIR="+t.TempDir(), "CATENA_APISERVER_SECURE_PORT=0"),
+	}
 }
 
 // terminal is a shell: its directory and variables, and what runs in it.
@@ -51,6 +67,12 @@ func (r *running) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.output.Write(p)
+}
+
+func (r *running) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.output.String()
 }
 
 // lines are those that were printed since the last comparison, as a terminal shows them.
@@ -86,14 +108,11 @@ func (s *Session) typed(t *testing.T, name, text, from, to string) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	if s.terminals == nil {
-		s.terminals = map[string]*terminal{}
-		t.Cleanup(func() {
-			for _, term := range s.terminals {
-				term.interrupt()
-			}
-		})
-	}
+	t.Cleanup(func() {
+		for _, term := range s.terminals {
+			term.interrupt()
+		}
+	})
 	for _, step := range steps {
 		if err := s.step(t, step); err != nil {
 			t.Fatalf("%s:%d: %s: %v", name, step.line, step.command, err)
@@ -118,36 +137,41 @@ func (s *Session) step(t *testing.T, step step) error {
 		return term.running.prints(step.output)
 	}
 	term.interrupt()
-	r, err := term.start(step.command, s.Env)
-	if err != nil {
-		return err
-	}
 	if s.Stays(step.command) {
+		r, err := term.start(step.command, s.env)
+		if err != nil {
+			return err
+		}
 		term.running = r
 		return r.prints(step.output)
+	}
+	err := term.run(step, s.env)
+	for begun := time.Now(); err != nil && reads(step.command) && time.Since(begun) < shown; err = term.run(step, s.env) {
+		time.Sleep(time.Second) // the time that a reader takes
+	}
+	return err
+}
+
+// run runs a command to its end, and compares. One of which no output is shown has to succeed.
+func (term *terminal) run(step step, env []string) error {
+	r, err := term.start(step.command, env)
+	if err != nil {
+		return err
 	}
 	select {
 	case <-r.ended:
 	case <-time.After(patience):
 		r.interrupt()
-		return fmt.Errorf("goes on after %s:\n%s", patience, r.output.String())
-	}
-	if len(step.output) == 0 && !r.cmd.ProcessState.Success() {
-		return fmt.Errorf("%s:\n%s", r.cmd.ProcessState, r.output.String())
+		return fmt.Errorf("goes on after %s:\n%s", patience, r.text())
 	}
 	if len(step.output) == 0 {
+		if !r.cmd.ProcessState.Success() {
+			return fmt.Errorf("%s:\n%s", r.cmd.ProcessState, r.text())
+		}
 		return nil
 	}
-	difference := differs(step.output, r.lines())
-	for begun := time.Now(); difference != "" && reads(step.command) && time.Since(begun) < shown; difference = differs(step.output, r.lines()) {
-		time.Sleep(time.Second) // the time that a reader takes
-		if r, err = term.start(step.command, s.Env); err != nil {
-			return err
-		}
-		<-r.ended
-	}
-	if difference != "" {
-		return fmt.Errorf("%s\n%s", difference, r.output.String())
+	if difference := differs(step.output, r.lines()); difference != "" {
+		return fmt.Errorf("%s\n%s", difference, r.text())
 	}
 	return nil
 }
@@ -196,11 +220,11 @@ func (r *running) prints(want []string) error {
 		}
 		select {
 		case <-r.ended:
-			return fmt.Errorf("%s\n%s: %s", difference, r.cmd.ProcessState, r.output.String())
+			return fmt.Errorf("%s\n%s: %s", difference, r.cmd.ProcessState, r.text())
 		default:
 		}
 	}
-	return fmt.Errorf("%s\n%s", difference, r.output.String())
+	return fmt.Errorf("%s\n%s", difference, r.text())
 }
 
 // interrupt is Ctrl-C.
