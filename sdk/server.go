@@ -6,32 +6,66 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/sdk/internal/httpserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // maxHeaderBytes is more than the host accepts from a client, since the host adds headers.
 const maxHeaderBytes = 4 << 20
 
+// envServer names the server of the data socket: "sdk", the default, or for one release "net/http".
+const envServer = "CATENA_SDK_SERVER"
+
+// standardServer reports whether the server of net/http is to take the place of the SDK's own. On systems other than Linux, that one does not notice
+// when the host closes a connection.
+func standardServer() (bool, error) {
+	switch name := os.Getenv(envServer); name {
+	case "", "sdk":
+		return runtime.GOOS != "linux", nil
+	case "net/http":
+		return true, nil
+	default:
+		return false, fmt.Errorf("environment variable %s: %q is neither \"sdk\" nor \"net/http\"", envServer, name)
+	}
+}
+
+// dataServer serves the data socket.
+type dataServer interface {
+	Serve(net.Listener) error
+	Close() error
+}
+
 // serve begins to serve requests at the data socket. The server has no timeouts and
 // closes no idle connection: the host decides about both.
-func (s *Service) serve() *http.Server {
-	server := &http.Server{
-		Handler:                      http.HandlerFunc(s.serveHTTP),
-		MaxHeaderBytes:               maxHeaderBytes,
-		DisableGeneralOptionsHandler: true,
-		BaseContext:                  func(net.Listener) context.Context { return s.ctx },
-		ErrorLog:                     s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
-	}
+func (s *Service) serve() dataServer {
+	server := s.newServer()
 	go func() {
 		if err := server.Serve(s.data); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("data socket is no longer served", "error", err)
 		}
 	}()
 	return server
+}
+
+func (s *Service) newServer() dataServer {
+	handler := http.HandlerFunc(s.serveHTTP)
+	errorLog := s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn})
+	if !s.standardServer {
+		return &httpserver.Server{Handler: handler, MaxHead: maxHeaderBytes, Context: s.ctx, ErrorLog: errorLog}
+	}
+	return &http.Server{
+		Handler:                      handler,
+		MaxHeaderBytes:               maxHeaderBytes,
+		DisableGeneralOptionsHandler: true,
+		BaseContext:                  func(net.Listener) context.Context { return s.ctx },
+		ErrorLog:                     errorLog,
+	}
 }
 
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {

@@ -35,26 +35,32 @@ type Service struct {
 	started time.Time
 	// clientTLS says that clients' connections have TLS, and no more.
 	clientTLS *tls.ConnectionState
+	// standardServer: the server of net/http serves the data socket.
+	standardServer bool
 
 	mu       sync.Mutex
 	env      *Env         // from Configure on
 	handler  http.Handler // from Configure on
-	server   *http.Server // from PrepareRun on, or from Activate on for a standby
+	server   dataServer   // from PrepareRun on, or from Activate on for a standby
 	standby  bool         // requests are served from Activate on
 	prepared bool
 	stopping bool
 }
 
-// NewService returns the service of a stage that serves requests at data. Close it, or
+// NewService returns the service of a stage that serves requests at data, a listener of Unix or TCP sockets. Close it, or
 // call Stop, to release what it holds.
 func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, error) {
 	if err := stage.check(); err != nil {
 		return nil, err
 	}
+	standard, err := standardServer()
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Service{
 		stage: stage, description: sync.OnceValue(stage.describe), data: data, log: log,
-		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(), clientTLS: &tls.ConnectionState{HandshakeComplete: true},
+		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(), clientTLS: &tls.ConnectionState{HandshakeComplete: true}, standardServer: standard,
 	}, nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // maxBuffered is the longest body, in bytes, that is read before the request is sent on.
@@ -40,7 +40,7 @@ func safeMethod(method string) bool {
 }
 
 func expectsContinue(r *http.Request) bool {
-	return h1.Listed(r.Header["Expect"], "100-continue")
+	return http1.Listed(r.Header["Expect"], "100-continue")
 }
 
 // readAhead reads the body of the request, whose length is known, into the message. It gives

@@ -10,6 +10,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // added reports whether a header of a response is added to those that the filters
@@ -34,7 +35,7 @@ func (x *request) passed(key string) bool {
 		return false
 	}
 	connection, propagator := x.response.Connection, x.chain.config.Propagator
-	return (propagator == nil || !propagator.HostResponseHeader(key)) && !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !h1.Listed(connection, key))
+	return (propagator == nil || !propagator.HostResponseHeader(key)) && !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !http1.Listed(connection, key))
 }
 
 // writeHeaders puts the headers of the response into those of the client's.
@@ -57,7 +58,7 @@ func (x *request) writeHeaders() {
 		case h1.HostOnly(f.Key):
 			x.report(f)
 		case f.Key == "Trailer":
-			h1.Elements([]string{f.Value}, func(key string) bool {
+			http1.Elements([]string{f.Value}, func(key string) bool {
 				if !x.trailerPassed(key) {
 					return true
 				}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // Sink takes the body of a response on behalf of a client.
@@ -50,7 +52,7 @@ type body struct {
 // copyN passes on n bytes, see fill for what is a stream.
 func (b *body) copyN(n int64, stream bool) error {
 	for n > 0 {
-		p := b.c.buffered()
+		p := b.c.in.Buffered()
 		if len(p) == 0 {
 			if err := b.fill(stream); err != nil {
 				return err
@@ -65,7 +67,7 @@ func (b *body) copyN(n int64, stream bool) error {
 		}
 		b.unflushed = stream || len(p) < bulk
 		n -= int64(len(p))
-		b.c.discard(len(p))
+		b.c.in.Discard(len(p))
 	}
 	return nil
 }
@@ -82,47 +84,47 @@ const flushDelay = 2 * time.Millisecond
 // written to the client: at once if the response is a stream.
 func (b *body) fill(stream bool) error {
 	if !b.unflushed {
-		return b.c.fill()
+		return b.c.in.Fill()
 	}
 	if stream {
-		b.c.flushIdle = b.dst
-		err := b.c.fill()
-		b.unflushed = b.c.flushIdle != nil
-		b.c.flushIdle = nil
+		b.c.in.FlushIdle = b.dst
+		err := b.c.in.Fill()
+		b.unflushed = b.c.in.FlushIdle != nil
+		b.c.in.FlushIdle = nil
 		return err
 	}
 	err := b.c.fillBefore(time.Now().Add(flushDelay))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		b.dst.Flush()
 		b.unflushed = false
-		err = b.c.fill()
+		err = b.c.in.Fill()
 	}
 	return err
 }
 
 // copyChunks passes on a chunked body with its trailers.
 func (b *body) copyChunks(ctx context.Context) error {
-	var d chunks
+	var d http1.Chunks
 	var cut cutOff
 	for {
-		p := b.c.buffered()
-		n, used, err := d.decode(p)
+		p := b.c.in.Buffered()
+		n, used, err := d.Decode(p, p)
 		if n > 0 {
 			if _, err := b.dst.Write(p[:n]); err != nil {
 				return err
 			}
 			b.unflushed = true
 		}
-		b.c.discard(used)
+		b.c.in.Discard(used)
 		if err != nil {
 			return err
 		}
-		if d.ended {
+		if d.Ended() {
 			return b.copyTrailers(ctx)
 		}
 		err = b.fill(true)
 		if b.c.cut.Load() {
-			err = cut.next(b.c, err, d.between() && len(b.c.buffered()) == 0)
+			err = cut.next(b.c, err, d.Between() && len(b.c.in.Buffered()) == 0)
 		}
 		if err != nil {
 			return err
@@ -133,7 +135,7 @@ func (b *body) copyChunks(ctx context.Context) error {
 // copyTrailers passes on what follows the last chunk.
 func (b *body) copyTrailers(ctx context.Context) error {
 	for read := 0; ; {
-		if len(b.c.buffered()) == 0 {
+		if len(b.c.in.Buffered()) == 0 {
 			if err := b.fill(true); err != nil {
 				return b.c.cutOr(err)
 			}
@@ -153,7 +155,7 @@ func (b *body) copyTrailers(ctx context.Context) error {
 			b.c.settle(read)
 			return nil
 		}
-		f, err := parseField(line)
+		f, err := http1.ParseField(line)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/sdk/stagev1/header"
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 const remotePrefix = "X-Remote-"
@@ -78,36 +79,13 @@ func HopByHop(key string) bool {
 // TrailerAllowed reports whether a field may be passed on as a trailer.
 func TrailerAllowed(key string) bool {
 	key = textproto.CanonicalMIMEHeaderKey(key)
-	return isToken(key) && !HopByHop(key) && !HostOnly(key) && !identifies(key) && key != webSocketProtocol && key != "Content-Length" && key != "Host"
-}
-
-// Elements iterates over the elements of a comma-separated header, trimmed.
-func Elements(values []string, yield func(string) bool) {
-	for _, v := range values {
-		for v != "" {
-			var item string
-			item, v, _ = strings.Cut(v, ",")
-			if item = textproto.TrimString(item); item != "" && !yield(item) {
-				return
-			}
-		}
-	}
-}
-
-// Listed reports whether a comma-separated header has the element, in any case.
-func Listed(values []string, name string) bool {
-	found := false
-	Elements(values, func(item string) bool {
-		found = strings.EqualFold(item, name)
-		return !found
-	})
-	return found
+	return http1.IsToken(key) && !HopByHop(key) && !HostOnly(key) && !identifies(key) && key != webSocketProtocol && key != "Content-Length" && key != "Host"
 }
 
 // headersIn returns the elements of a comma-separated header as names of headers, nil if there are none. A client can send some hundred thousand.
 func headersIn(values []string) map[string]bool {
 	var names map[string]bool
-	Elements(values, func(item string) bool {
+	http1.Elements(values, func(item string) bool {
 		if names == nil {
 			names = map[string]bool{}
 		}
@@ -120,41 +98,8 @@ func headersIn(values []string) map[string]bool {
 // UpgradeOf returns the protocol to which a request asks to switch, or "".
 func UpgradeOf(r *http.Request) string {
 	offer := r.Header["Upgrade"]
-	if len(offer) == 0 || r.ProtoMajor != 1 || r.ProtoMinor == 0 || !Listed(r.Header["Connection"], "upgrade") {
+	if len(offer) == 0 || r.ProtoMajor != 1 || r.ProtoMinor == 0 || !http1.Listed(r.Header["Connection"], "upgrade") {
 		return ""
 	}
 	return offer[0]
 }
-
-// appendHeader appends a header line. Line breaks in the value cannot come out of
-// a parsed message; they become spaces.
-func appendHeader(dst []byte, key, value string) []byte {
-	dst = append(dst, key...)
-	dst = append(dst, ": "...)
-	if strings.ContainsAny(value, "\r\n\x00") {
-		value = strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ").Replace(value)
-	}
-	dst = append(dst, value...)
-	return append(dst, '\r', '\n')
-}
-
-// isToken reports whether s is a token of RFC 9110: a method or the name of a header.
-func isToken(s string) bool {
-	for i := range len(s) {
-		if !tokenByte[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// tokenByte are the bytes that a token may have.
-var tokenByte = func() (t [256]bool) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789") {
-		t[c] = true
-	}
-	for c := byte('a'); c <= 'z'; c++ {
-		t[c], t[c-'a'+'A'] = true, true
-	}
-	return t
-}()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // AppendRequest appends the head of r as a stage gets it, without the empty line that
@@ -15,14 +17,14 @@ import (
 // A Connection header comes from the client, and must not remove what the host itself has
 // put into r: headers for which hostHeader returns true are passed on in any case.
 func AppendRequest(dst []byte, r *http.Request, expect bool, hostHeader interface{ HostHeader(key string) bool }) ([]byte, error) {
-	if !isToken(r.Method) {
+	if !http1.IsToken(r.Method) {
 		return dst, fmt.Errorf("invalid method %q", r.Method)
 	}
 	dst = append(dst, r.Method...)
 	dst = append(dst, ' ')
 	dst = appendTarget(dst, r)
 	dst = append(dst, " HTTP/1.1\r\n"...)
-	dst = appendHeader(dst, "Host", r.Host)
+	dst = http1.AppendField(dst, "Host", r.Host)
 
 	connection := headersIn(r.Header["Connection"])
 	for key, values := range r.Header {
@@ -34,16 +36,16 @@ func AppendRequest(dst []byte, r *http.Request, expect bool, hostHeader interfac
 		}
 		for _, v := range values {
 			if v, empty := withoutToken(key, v); !empty {
-				dst = appendHeader(dst, key, v)
+				dst = http1.AppendField(dst, key, v)
 			}
 		}
 	}
-	if Listed(r.Header["Te"], "trailers") {
+	if http1.Listed(r.Header["Te"], "trailers") {
 		dst = append(dst, "Te: trailers\r\n"...)
 	}
 	if proto := UpgradeOf(r); proto != "" {
 		dst = append(dst, "Connection: Upgrade\r\n"...)
-		dst = appendHeader(dst, "Upgrade", proto)
+		dst = http1.AppendField(dst, "Upgrade", proto)
 	}
 	return appendFraming(dst, r, expect), nil
 }
@@ -54,7 +56,7 @@ func dropped(key string) bool {
 	case "Host", "Content-Length", "Expect":
 		return true // appended from what net/http has made of them
 	}
-	return HopByHop(key) || HostOnly(key) || identifies(key) || !isToken(key)
+	return HopByHop(key) || HostOnly(key) || identifies(key) || !http1.IsToken(key)
 }
 
 // appendFraming appends how the body of r is delimited.
@@ -68,7 +70,7 @@ func appendFraming(dst []byte, r *http.Request, expect bool) []byte {
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
 		for key := range r.Trailer {
 			if TrailerAllowed(key) {
-				dst = appendHeader(dst, "Trailer", key)
+				dst = http1.AppendField(dst, "Trailer", key)
 			}
 		}
 	case len(r.Header["Content-Length"]) > 0:

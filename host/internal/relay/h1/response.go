@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 
 	"github.com/catena-dev/catena/sdk/stagev1/header"
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // MaxHead is the longest head of a response, in bytes. The audit event's bodies travel in that of older stages.
@@ -21,8 +21,8 @@ const MaxConnection = 1 << 10
 // ErrMalformed is in the errors of responses that are not HTTP.
 var ErrMalformed = errors.New("malformed")
 
-// Field is a header line. The key is in canonical form.
-type Field struct{ Key, Value string }
+// Field is a header line.
+type Field = http1.Field
 
 // Response is the parsed head of a response. Its strings are parts of one text. It can
 // be read into again and again.
@@ -74,7 +74,7 @@ func (c *Conn) ReadResponse(ctx context.Context, resp *Response) error {
 	if cost := linesCost(text); cost > 0 {
 		err = c.take(ctx, cost)
 	}
-	if errors.Is(err, errTooLong) {
+	if errors.Is(err, http1.ErrTooLong) {
 		return fmt.Errorf("%w head: more than %d bytes", ErrMalformed, MaxHead)
 	}
 	if errors.Is(err, ErrNoRoom) {
@@ -98,7 +98,7 @@ func (resp *Response) HasBody(method string) bool {
 // to one with that method, whose body has been copied unless it is a decline.
 func (c *Conn) Reusable(resp *Response, method string) bool {
 	switch {
-	case resp.last || len(c.buffered()) > 0 || c.cut.Load():
+	case resp.last || len(c.in.Buffered()) > 0 || c.cut.Load():
 		return false
 	case !resp.HasBody(method):
 		return true
@@ -128,7 +128,7 @@ func (resp *Response) parse(text string) error {
 		if line == "" {
 			break
 		}
-		f, err := parseField(line)
+		f, err := http1.ParseField(line)
 		if err != nil {
 			return err
 		}
@@ -156,32 +156,21 @@ func (resp *Response) parseStatus(line string) error {
 	default:
 		return fmt.Errorf("not HTTP/1: %.40q", line)
 	}
-	if len(code) != 3 || !isDigits(code) || code[0] == '0' {
+	if len(code) != 3 || !http1.IsDigits(code) || code[0] == '0' {
 		return fmt.Errorf("invalid status line %.40q", line)
 	}
-	if !isText(reason) {
+	if !http1.IsText(reason) {
 		return errors.New("invalid byte in the status line")
 	}
 	resp.Status, _ = strconv.Atoi(code)
 	return nil
 }
 
-func parseField(line string) (Field, error) {
-	key, value, ok := strings.Cut(line, ":")
-	if !ok || !isToken(key) {
-		return Field{}, fmt.Errorf("invalid header line %.40q", line)
-	}
-	if !isText(value) {
-		return Field{}, fmt.Errorf("invalid byte in header %.40q", key)
-	}
-	return Field{textproto.CanonicalMIMEHeaderKey(key), textproto.TrimString(value)}, nil
-}
-
 // note keeps what the host itself has to know of a header.
 func (resp *Response) note(f Field) error {
 	switch f.Key {
 	case "Content-Length":
-		n, err := parseLength(f.Value)
+		n, err := http1.ParseLength(f.Value)
 		if err != nil {
 			return err
 		}
@@ -199,7 +188,7 @@ func (resp *Response) note(f Field) error {
 		if resp.listed += len(f.Value) + 1; resp.listed > MaxConnection {
 			return fmt.Errorf("more than %d bytes of Connection", MaxConnection)
 		}
-		resp.last = resp.last || Listed([]string{f.Value}, "close")
+		resp.last = resp.last || http1.Listed([]string{f.Value}, "close")
 	case "Upgrade":
 		resp.Upgrade = f.Value
 	case header.Decline:
@@ -228,34 +217,4 @@ func (resp *Response) check() error {
 // bodyAllowed reports whether a response with that status can have a body.
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
-}
-
-func parseLength(s string) (int64, error) {
-	if !isDigits(s) {
-		return 0, fmt.Errorf("invalid length %.40q", s)
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("invalid length %.40q", s)
-	}
-	return n, nil
-}
-
-func isDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isText reports whether s has no control characters but tabs.
-func isText(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }

@@ -74,16 +74,16 @@ func (c *Conn) copyFrom(early []byte, src io.Reader) error {
 // copyTo passes on what the stage sends until it ends its direction.
 func (c *Conn) copyTo(dst io.Writer) error {
 	for {
-		if len(c.buffered()) == 0 {
-			if err := c.fill(); err == io.EOF {
+		if len(c.in.Buffered()) == 0 {
+			if err := c.in.Fill(); err == io.EOF {
 				return nil
 			} else if err != nil {
 				return err
 			}
 		}
-		if _, err := dst.Write(c.buffered()); err != nil {
+		if _, err := dst.Write(c.in.Buffered()); err != nil {
 			return err
 		}
-		c.discard(len(c.buffered()))
+		c.in.Discard(len(c.in.Buffered()))
 	}
 }

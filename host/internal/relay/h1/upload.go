@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // uploadGrace is how long an upload may go on after the response has been read: mostly,
@@ -160,7 +162,7 @@ func (u *Upload) appendTrailers(dst []byte) []byte {
 			continue
 		}
 		for _, v := range values {
-			dst = appendHeader(dst, key, v)
+			dst = http1.AppendField(dst, key, v)
 		}
 	}
 	return append(dst, '\r', '\n')

@@ -1,4 +1,4 @@
-package h1
+package http1
 
 import (
 	"bytes"
@@ -9,44 +9,46 @@ import (
 // maxLine is the longest line that begins a chunk.
 const maxLine = 4 << 10
 
-// chunks decodes a chunked body, piece by piece.
-type chunks struct {
+// Chunks decodes a chunked body, piece by piece. Its zero value is before the first chunk.
+type Chunks struct {
 	left  int64 // of the present chunk
 	tail  int   // bytes of the line break after it that are still to come
-	ended bool  // the last chunk has been read; trailers follow
+	ended bool
 }
 
-// between reports whether all chunks that have begun are complete.
-func (d *chunks) between() bool { return d.left == 0 && d.tail == 0 }
+// Ended reports whether the last chunk has been read: trailers follow.
+func (d *Chunks) Ended() bool { return d.ended }
 
-// decode moves the bytes of the body that are in p to the start of p, so that
-// what came as many chunks goes out at once. It returns how many these are and how
-// many bytes of p it has used; what is left of p is the beginning of a line.
-func (d *chunks) decode(p []byte) (n, used int, err error) {
-	for used < len(p) {
+// Between reports whether all chunks that have begun are complete.
+func (d *Chunks) Between() bool { return d.left == 0 && d.tail == 0 }
+
+// Decode moves the bytes of the body that are in src to dst, so that what came as many chunks goes out at once. It returns how many these
+// are and how many bytes of src it has used; what is left of src is the beginning of a line, unless dst is full or the body has ended. Both may begin at the same byte.
+func (d *Chunks) Decode(dst, src []byte) (n, used int, err error) {
+	for used < len(src) && !d.ended {
 		switch {
 		case d.left > 0:
-			m := copy(p[n:], p[used:used+int(min(d.left, int64(len(p)-used)))])
+			m := copy(dst[n:], src[used:used+int(min(d.left, int64(len(src)-used)))])
+			if m == 0 {
+				return n, used, nil
+			}
 			n, used = n+m, used+m
 			if d.left -= int64(m); d.left == 0 {
 				d.tail = 2
 			}
 		case d.tail > 0:
-			if p[used] != "\r\n"[2-d.tail] {
+			if src[used] != "\r\n"[2-d.tail] {
 				return n, used, errors.New("chunk without an end")
 			}
 			d.tail--
 			used++
 		default:
-			size, length, err := chunkSize(p[used:])
+			size, length, err := chunkSize(src[used:])
 			if err != nil || length == 0 {
 				return n, used, err
 			}
 			used += length
-			if d.left = size; size == 0 {
-				d.ended = true
-				return n, used, nil
-			}
+			d.left, d.ended = size, size == 0
 		}
 	}
 	return n, used, nil

@@ -1,0 +1,182 @@
+package httpserver
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
+)
+
+// mostUnread is how much of a body that the handler has not read is received, so that the connection can take another request. It is
+// that of net/http.
+const mostUnread = 256 << 10
+
+// direct is the length of a read from which on it goes into the reader's buffer.
+const direct = 4 << 10
+
+// body is the body of a request. Handlers may read it from any goroutine, one at a time.
+type body struct {
+	x *exchange
+
+	mu     sync.Mutex
+	left   int64 // of a body with a length
+	chunks *http1.Chunks
+	err    error // io.EOF at the end
+	closed bool
+}
+
+func (b *body) init(x *exchange) {
+	b.x, b.left = x, x.length
+	if x.length < 0 {
+		b.chunks = &http1.Chunks{}
+	}
+}
+
+// ended reports whether the body has been read to its end.
+func (b *body) ended() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == io.EOF
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.x.response.expectation.ask(b.x.conn.socket)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.read(p)
+}
+
+func (b *body) read(p []byte) (n int, err error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if b.chunks != nil {
+		n, b.err = b.readChunks(p)
+	} else {
+		n, b.err = b.readLength(p)
+	}
+	return n, b.err
+}
+
+func (b *body) readLength(p []byte) (int, error) {
+	c := b.x.conn
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	var n int
+	var err error
+	if len(c.in.Buffered()) == 0 && len(p) >= direct {
+		n, err = c.socket.Read(p)
+	} else {
+		if len(c.in.Buffered()) == 0 {
+			err = c.in.Fill()
+		}
+		n = copy(p, c.in.Buffered())
+		c.in.Discard(n)
+	}
+	if b.left -= int64(n); b.left == 0 {
+		return n, io.EOF
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (b *body) readChunks(p []byte) (int, error) {
+	c := b.x.conn
+	for {
+		n, used, err := b.chunks.Decode(p, c.in.Buffered())
+		c.in.Discard(used)
+		if err == nil && b.chunks.Ended() {
+			if err = b.readTrailers(); err == nil {
+				err = io.EOF
+			}
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if err := c.in.Fill(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+	}
+}
+
+// mostTrailers is the longest that the trailers of a request may be, in bytes. It is more than net/http takes.
+const mostTrailers = 64 << 10
+
+// readTrailers reads what follows the last chunk.
+func (b *body) readTrailers() error {
+	for left := mostTrailers; ; {
+		line, err := b.x.conn.in.Until("\r\n", left, longHead)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		left -= len(line)
+		line = strings.TrimSuffix(line, "\r\n")
+		if line == "" {
+			return nil
+		}
+		field, err := http1.ParseField(line)
+		if err != nil {
+			return err
+		}
+		r := b.x.request
+		if r.Trailer == nil {
+			r.Trailer = http.Header{}
+		}
+		r.Trailer[field.Key] = append(r.Trailer[field.Key], field.Value)
+	}
+}
+
+// Close implements io.Closer. It reads the rest of a body that is not long.
+func (b *body) Close() error {
+	if b.x.response.expectation.sends() {
+		b.settle()
+	}
+	b.end()
+	return nil
+}
+
+// end has later reads fail.
+func (b *body) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+}
+
+// settle reads the rest of the body, and reports whether the next request begins after it.
+func (b *body) settle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil && (b.chunks != nil || b.left <= mostUnread) {
+		b.discardRest()
+	}
+	b.closed = b.closed || b.err != nil
+	return b.err == io.EOF
+}
+
+func (b *body) discardRest() {
+	buf := buffers.Get()
+	defer buffers.Put(buf)
+	for n := 0; b.err == nil && n <= mostUnread; {
+		m, _ := b.read(*buf)
+		n += m
+	}
+}

@@ -1,0 +1,391 @@
+package httpserver
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
+)
+
+// A response of up to mostSilent bytes that the handler neither flushes nor declares the length of gets its length from the server. It is that
+// of net/http.
+const mostSilent = 2 << 10
+
+// mostBuffered is how much of a longer body is held back.
+const mostBuffered = 4 << 10
+
+// output is what a response has written and the connection has not.
+type output struct{ head, body []byte }
+
+var outputs = sync.Pool{New: func() any {
+	return &output{head: make([]byte, 0, 1<<10), body: make([]byte, 0, mostBuffered)}
+}}
+
+// response is the ResponseWriter of a handler.
+type response struct {
+	x      *exchange
+	header http.Header
+
+	// out is nil while there is nothing in it.
+	out *output
+	// status is 0 until the final head has been written by the handler. It is complete, with how the body is delimited, when begun is set.
+	status int
+	begun  bool
+	done   bool // the handler has returned
+	head   declared
+
+	written int64 // of the body, by the handler
+	chunked bool
+	last    bool // the connection is closed after the response
+	err     error
+
+	expectation expectation
+	fullDuplex  bool
+	deadlines   bool // the handler has set one
+
+	gone notice
+}
+
+func (w *response) init(x *exchange) {
+	w.x, w.header, w.head.length = x, http.Header{}, -1
+	w.last = x.request.Close
+}
+
+// buffers returns where the response is written to.
+func (w *response) buffers() *output {
+	if w.out == nil {
+		w.out = outputs.Get().(*output)
+	}
+	return w.out
+}
+
+// mostKept is the size of the largest buffer that is used again.
+const mostKept = 64 << 10
+
+// release gives the buffers back.
+func (w *response) release() {
+	out := w.out
+	if out == nil {
+		return
+	}
+	w.out = nil
+	if cap(out.head) <= mostKept && cap(out.body) <= mostKept {
+		out.head, out.body = out.head[:0], out.body[:0]
+		outputs.Put(out)
+	}
+}
+
+func (w *response) logf(format string, args ...any) { w.x.conn.server.ErrorLog.Printf(format, args...) }
+
+// Header implements http.ResponseWriter.
+func (w *response) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *response) WriteHeader(status int) {
+	switch {
+	case w.x.conn.hijacked:
+		w.logf("WriteHeader on a connection that has been taken over")
+		return
+	case w.status != 0 || w.done:
+		w.logf("superfluous WriteHeader")
+		return
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		w.inform(status)
+		return
+	}
+	w.expectation.cease()
+	w.status = status
+	out := w.buffers()
+	out.head = w.head.append(out.head, status, w.header, w.logf)
+}
+
+// inform writes an informational response.
+func (w *response) inform(status int) {
+	if status == http.StatusContinue {
+		w.expectation.answered()
+	}
+	head := appendStatus(nil, status)
+	for key, values := range w.header {
+		if key != "Content-Length" && key != "Transfer-Encoding" {
+			head = appendFields(head, key, values)
+		}
+	}
+	w.send(append(head, "\r\n"...))
+}
+
+// Write implements http.ResponseWriter.
+func (w *response) Write(p []byte) (int, error) {
+	if err := w.admit(len(p)); err != nil || len(p) == 0 {
+		return 0, err
+	}
+	most := mostBuffered
+	if !w.begun {
+		most = mostSilent
+	}
+	out := w.buffers()
+	if len(out.body)+len(p) <= most {
+		out.body = append(out.body, p...)
+		return len(p), nil
+	}
+	w.begin(p)
+	if err := w.push(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// WriteString implements io.StringWriter.
+func (w *response) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// admit is called before n bytes of the body are written.
+func (w *response) admit(n int) error {
+	switch {
+	case w.x.conn.hijacked:
+		if n > 0 {
+			w.logf("Write on a connection that has been taken over")
+		}
+		return http.ErrHijacked
+	case w.done:
+		return errDone
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if n == 0 {
+		return nil
+	}
+	if !bodyAllowed(w.status) {
+		return http.ErrBodyNotAllowed
+	}
+	w.written += int64(n)
+	if w.head.length >= 0 && w.written > w.head.length {
+		return http.ErrContentLength
+	}
+	return w.err
+}
+
+var errDone = errors.New("the handler has returned")
+
+// ReadFrom implements io.ReaderFrom.
+func (w *response) ReadFrom(src io.Reader) (int64, error) {
+	buf := buffers.Get()
+	defer buffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w}, src, *buf)
+}
+
+// Flush implements http.Flusher.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// FlushError sends what has been written.
+func (w *response) FlushError() error {
+	if err := w.admit(0); err != nil {
+		return err
+	}
+	w.begin(nil)
+	err := w.push(nil)
+	w.release()
+	return err
+}
+
+// begin completes the head: what is buffered and p are the beginning of the body, all of it if the handler has returned.
+func (w *response) begin(p []byte) {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	out, head, allowed := w.buffers(), &w.head, bodyAllowed(w.status)
+	isHead := w.x.request.Method == http.MethodHead
+	if w.done && allowed && !head.trailers && !head.transfer && head.length < 0 && (!isHead || len(out.body) > 0) {
+		head.length = int64(len(out.body))
+	}
+	w.last = w.last || len(head.connection) > 0 && head.connection[0] == "close"
+	w.settleBody()
+	if allowed && !head.typed && !head.encoded && !head.transfer && len(out.body)+len(p) > 0 {
+		out.head = http1.AppendField(out.head, "Content-Type", sniff(out.body, p))
+	}
+	switch {
+	case head.length >= 0 && (!head.transfer || head.identity):
+		out.head = append(out.head, "Content-Length: "...)
+		out.head = append(strconv.AppendInt(out.head, head.length, 10), "\r\n"...)
+	case !allowed || isHead:
+	case head.identity:
+		w.last = true
+	default:
+		w.chunked = true
+		out.head = append(out.head, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if w.last && w.status != http.StatusSwitchingProtocols && !http1.Listed(head.connection, "close") {
+		head.connection = []string{"close"}
+	}
+	out.head = appendFields(out.head, "Connection", head.connection)
+	out.head = append(out.head, "\r\n"...)
+}
+
+// sniff returns the type of a body that begins with a and b.
+func sniff(a, b []byte) string {
+	if len(a) == 0 {
+		return http.DetectContentType(b)
+	}
+	const enough = 512 // of http.DetectContentType
+	return http.DetectContentType(append(a[:len(a):len(a)], b[:min(len(b), enough)]...))
+}
+
+// settleBody receives what the handler has not read of the request's body, so that a client which sends all before it reads is
+// not waited for, and the connection can take another request. It is what net/http does.
+func (w *response) settleBody() {
+	x := w.x
+	switch {
+	case x.length == 0 || w.last || w.fullDuplex:
+	case w.expectation.expects:
+		w.last = !x.body.ended()
+	default:
+		w.last = !x.body.settle()
+	}
+}
+
+// push sends what is buffered, and p after it.
+func (w *response) push(p []byte) error {
+	out := w.buffers()
+	if w.x.request.Method == http.MethodHead {
+		out.body, p = out.body[:0], nil
+	}
+	n := len(out.body) + len(p)
+	if w.chunked && n > 0 {
+		out.head = append(strconv.AppendInt(out.head, int64(n), 16), "\r\n"...)
+	}
+	if w.chunked && w.done {
+		return w.pushLast(out, n)
+	}
+	if len(p) == 0 {
+		out.head = append(out.head, out.body...)
+		if w.chunked && n > 0 {
+			out.head = append(out.head, "\r\n"...)
+		}
+		w.send(out.head)
+	} else {
+		w.sendAll(out, p)
+	}
+	out.head, out.body = out.head[:0], out.body[:0]
+	return w.err
+}
+
+// pushLast sends what is buffered with the end of the body and its trailers.
+func (w *response) pushLast(out *output, n int) error {
+	out.head = append(out.head, out.body...)
+	if n > 0 {
+		out.head = append(out.head, "\r\n"...)
+	}
+	out.head = append(out.head, "0\r\n"...)
+	for _, key := range w.head.trailerNames {
+		out.head = appendFields(out.head, key, w.header[key])
+	}
+	for key, values := range w.header {
+		if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok {
+			out.head = appendFields(out.head, name, values)
+		}
+	}
+	out.head = append(out.head, "\r\n"...)
+	w.send(out.head)
+	return w.err
+}
+
+// sendAll sends what is buffered and p with one system call.
+func (w *response) sendAll(out *output, p []byte) {
+	pieces := net.Buffers{out.head, out.body, p}
+	if w.chunked {
+		pieces = append(pieces, []byte("\r\n"))
+	}
+	if w.err == nil {
+		_, err := pieces.WriteTo(w.x.conn.socket)
+		w.fail(err)
+	}
+}
+
+func (w *response) send(p []byte) {
+	if w.err == nil && len(p) > 0 {
+		_, err := w.x.conn.socket.Write(p)
+		w.fail(err)
+	}
+}
+
+// fail keeps an error of the connection, which ends the request.
+func (w *response) fail(err error) {
+	if err != nil {
+		w.err = err
+		w.x.ctx.end()
+	}
+}
+
+// finish sends the rest of the response, and reports whether the connection can take another request as far as this is concerned.
+func (w *response) finish() bool {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.done = true
+	w.begin(nil)
+	_ = w.push(nil)
+	w.release()
+	w.expectation.cease()
+	if w.deadlines {
+		_ = w.x.conn.socket.SetDeadline(time.Time{})
+	}
+	short := w.x.request.Method != http.MethodHead && w.head.length >= 0 && bodyAllowed(w.status) && w.head.length != w.written
+	return w.err == nil && !w.last && !short
+}
+
+// Hijack implements http.Hijacker. The connection is the handler's from then on.
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c := w.x.conn
+	switch {
+	case c.hijacked:
+		return nil, nil, http.ErrHijacked
+	case w.done:
+		return nil, nil, errDone
+	}
+	w.expectation.cease()
+	if w.status != 0 {
+		w.begin(nil)
+		_ = w.push(nil)
+	}
+	w.release()
+	c.hijacked = true
+	c.server.hangups.end(c)
+	c.server.forget(c)
+	received := bytes.Clone(c.in.Buffered())
+	c.in.Discard(len(received))
+	in := bufio.NewReader(io.MultiReader(bytes.NewReader(received), c.socket))
+	_, _ = in.Peek(len(received))
+	return c.socket, bufio.NewReadWriter(in, bufio.NewWriter(c.socket)), nil
+}
+
+// SetReadDeadline is for http.ResponseController.
+func (w *response) SetReadDeadline(t time.Time) error {
+	w.deadlines = true
+	return w.x.conn.socket.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (w *response) SetWriteDeadline(t time.Time) error {
+	w.deadlines = true
+	return w.x.conn.socket.SetWriteDeadline(t)
+}
+
+// EnableFullDuplex is for http.ResponseController.
+func (w *response) EnableFullDuplex() error {
+	w.fullDuplex = true
+	return nil
+}
+
+// CloseNotify implements http.CloseNotifier, without which k8s.io/apiserver does not stream.
+func (w *response) CloseNotify() <-chan bool { return w.gone.channel() }
