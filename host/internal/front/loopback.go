@@ -35,7 +35,9 @@ type loopbackAuthenticator struct {
 	audiences authenticator.Audiences
 }
 
+// AuthenticateRequest implements authenticator.Request. It is the first of the host's own code in the goroutine that Kubernetes' filter for timeouts makes of each request.
 func (a loopbackAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	reserveStack()
 	if u, ok := r.Context().Value(loopbackUserKey{}).(user.Info); ok {
 		return &authenticator.Response{User: u, Audiences: a.audiences}, true, nil
 	}

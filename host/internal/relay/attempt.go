@@ -47,7 +47,11 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 	x.unwatch = context.AfterFunc(ctx, c.Abort)
 	defer x.drop()
 
-	n, err := c.Write(x.message.out)
+	send := (*h1.Conn).Send
+	if x.streamed { // more of the request follows
+		send = (*h1.Conn).Write
+	}
+	n, err := send(c, x.message.out)
 	lost := Lost
 	if err != nil && n < len(x.message.out)-len(x.message.body) {
 		lost = Unavailable // not even the whole head has arrived

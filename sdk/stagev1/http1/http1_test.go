@@ -2,10 +2,12 @@ package http1
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -48,27 +50,9 @@ func FuzzDecode(f *testing.F) {
 // A receiver has a buffer only while there is something in it, keeps what is longer, and refuses what is too long.
 func TestReceiver(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	sender, err := net.Dial("unix", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sender.Close()
-	socket, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-
 	const size = 16
 	var r Receiver
-	if err := r.Init(socket.(*net.UnixConn), NewBuffers(size)); err != nil {
-		t.Fatal(err)
-	}
+	sender := connect(t, &r, size)
 	full := 0
 	until := func(limit int) string {
 		line, err := r.Until("\r\n", limit, func() error { full++; return nil })
@@ -94,4 +78,91 @@ func TestReceiver(t *testing.T) {
 	if err := r.Fill(); err != io.EOF || r.buf != nil {
 		t.Errorf("at the end: %v, buffer %v", err, r.buf != nil)
 	}
+}
+
+// connect makes r the receiver of a connection, and returns the other end.
+func connect(t *testing.T, r *Receiver, size int) *net.UnixConn {
+	t.Helper()
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	other, err := net.Dial("unix", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = other.Close(), socket.Close() })
+	if err := r.Init(socket.(*net.UnixConn), NewBuffers(size)); err != nil {
+		t.Fatal(err)
+	}
+	return other.(*net.UnixConn)
+}
+
+// Exchange sends all that the socket takes at once and receives what follows, says what was not sent, and leaves the end of the connection to the next Fill.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	t.Run("responses", func(t *testing.T) {
+		t.Parallel()
+		var r Receiver
+		other := connect(t, &r, 1<<10)
+		go func() {
+			buf := make([]byte, 16)
+			for {
+				n, err := other.Read(buf)
+				if err != nil {
+					return
+				}
+				_, _ = other.Write(bytes.ToUpper(buf[:n]))
+			}
+		}()
+		for i := range 1000 {
+			p := fmt.Appendf(nil, "request %d", i)
+			n, err := r.Exchange(p)
+			if got := string(r.Buffered()); n != len(p) || err != nil || got != string(bytes.ToUpper(p)) {
+				t.Fatalf("%d, %v, %q", n, err, got)
+			}
+			r.Discard(len(r.Buffered()))
+		}
+	})
+	t.Run("closed before", func(t *testing.T) {
+		t.Parallel()
+		var r Receiver
+		_ = connect(t, &r, 16).Close()
+		if n, err := r.Exchange([]byte("request")); n != 0 || !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+	t.Run("closed after", func(t *testing.T) {
+		t.Parallel()
+		var r Receiver
+		other := connect(t, &r, 16)
+		go func() {
+			_, _ = io.ReadFull(other, make([]byte, 7))
+			_ = other.Close()
+		}()
+		if n, err := r.Exchange([]byte("request")); n != 7 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if err := r.Fill(); err != io.EOF {
+			t.Errorf("after that: %v", err)
+		}
+	})
+	t.Run("more than the socket takes", func(t *testing.T) {
+		t.Parallel()
+		var r Receiver
+		other := connect(t, &r, 16)
+		p := make([]byte, 4<<20)
+		n, err := r.Exchange(p)
+		if n == 0 || n == len(p) || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if got, err := io.ReadFull(other, make([]byte, n)); got != n {
+			t.Errorf("the other end got %d of %d, %v", got, n, err)
+		}
+	})
 }

@@ -42,9 +42,12 @@ type Receiver struct {
 	// buf[start:end] is received and not yet consumed; buf is nil if that is empty.
 	buf        *[]byte
 	start, end int
-	// receive is readFD as a function value; err is its result.
-	receive func(fd uintptr) bool
-	err     error
+	// receive and exchange are readFD and exchangeFD as function values; err is their result, and unsent what is left of what Exchange sends.
+	receive, exchange func(fd uintptr) bool
+	err               error
+	unsent            []byte
+	// ended is what Exchange has found instead of a response; the next Fill returns it.
+	ended error
 }
 
 // Init makes the Receiver that of a socket.
@@ -53,7 +56,7 @@ func (r *Receiver) Init(socket syscall.Conn, buffers *Buffers) error {
 	if err != nil {
 		return err
 	}
-	r.raw, r.buffers, r.receive = raw, buffers, r.readFD
+	r.raw, r.buffers, r.receive, r.exchange = raw, buffers, r.readFD, r.exchangeFD
 	return nil
 }
 
@@ -87,11 +90,49 @@ func (r *Receiver) Fill() error {
 		r.end = copy(*r.buf, r.Buffered())
 		r.start = 0
 	}
+	if err := r.ended; err != nil {
+		r.ended = nil
+		return err
+	}
 	r.err = nil
 	if err := r.raw.Read(r.receive); err != nil {
 		return err
 	}
 	return r.err
+}
+
+// Exchange sends p to an other end that is silent until then, and receives what it sends next: it does as Write and Fill, but does not look for
+// a response before there can be one. It returns how much of p has been sent, all of it if there is no error; that nothing could be received is the next Fill's error.
+// With less than p and no error, the rest is to be written by the caller, since the socket takes no more at once.
+func (r *Receiver) Exchange(p []byte) (n int, err error) {
+	r.unsent, r.err = p, nil
+	err = r.raw.Read(r.exchange)
+	if err == nil {
+		err = r.err
+	}
+	n = len(p) - len(r.unsent)
+	r.unsent = nil
+	if n == len(p) {
+		r.ended, err = err, nil
+	}
+	return n, err
+}
+
+// exchangeFD sends, and reads when it is called again. The runtime has forgotten what has come earlier before it calls this first: what comes later ends the wait.
+func (r *Receiver) exchangeFD(fd uintptr) (done bool) {
+	if len(r.unsent) == 0 {
+		return r.readFD(fd)
+	}
+	n, err := syscall.Write(int(fd), r.unsent)
+	for err == syscall.EINTR {
+		n, err = syscall.Write(int(fd), r.unsent)
+	}
+	if err != nil && err != syscall.EAGAIN {
+		r.err = fmt.Errorf("write: %w", err)
+		return true
+	}
+	r.unsent = r.unsent[max(n, 0):]
+	return len(r.unsent) > 0
 }
 
 // readFD reads once. It is called with the descriptor, again and again while it

@@ -5,8 +5,8 @@
 // # One request
 //
 // [AppendRequest] encodes the head of a request, to which the caller adds header lines of
-// its own and the empty line. The caller writes it to a [Conn], followed by the body, or
-// sends the body with [Conn.StartUpload] while the response may already be on its way.
+// its own and the empty line. The caller sends it with [Conn.Send], followed by the body, or
+// writes it to a [Conn] and sends the body with [Conn.StartUpload] while the response may already be on its way.
 // [Conn.ReadResponse] reads the head of the response and [Conn.CopyBody] passes its body on.
 // After a 101, [Conn.Splice] connects client and stage instead.
 //
