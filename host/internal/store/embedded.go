@@ -89,6 +89,10 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	return &embedded{etcd: etcd, grpc: clients, unwatch: cancel, ending: ending}, nil
 }
 
+// streamWorkers are the goroutines that serve requests one after the other. Etcd's own listener has none, so that each request begins with a small stack, which is
+// copied again and again on the way down to the index of the keys. The streams of watches keep some of the workers; what comes when all are busy gets a goroutine of its own.
+const streamWorkers = 256
+
 // serveClients serves the member's API on its socket, with the services and options of etcd's own listener, which admits every process
 // that the mode of the socket lets in, as many times as it likes. What ends the service before Stop is sent to unserved.
 func serveClients(etcd *embed.Etcd, o Options, unserved chan<- error) (*grpc.Server, error) {
@@ -104,7 +108,7 @@ func serveClients(etcd *embed.Etcd, o Options, unserved chan<- error) (*grpc.Ser
 		return nil, err
 	}
 	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
-	server := v3rpc.Server(etcd.Server, nil, nil, append(keepaliveOptions(etcd.Config()), grpc.ReadBufferSize(4<<10))...)
+	server := v3rpc.Server(etcd.Server, nil, nil, append(keepaliveOptions(etcd.Config()), grpc.ReadBufferSize(4<<10), grpc.NumStreamWorkers(streamWorkers))...)
 	own := v3client.New(etcd.Server)
 	v3electionpb.RegisterElectionServer(server, v3election.NewElectionServer(own))
 	v3lockpb.RegisterLockServer(server, v3lock.NewLockServer(own))
