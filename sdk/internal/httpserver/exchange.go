@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -63,7 +62,7 @@ func (x *exchange) finish() bool {
 const lingerTime = 500 * time.Millisecond
 
 // endBody receives the rest of the request's body, and reports whether the next request begins after it. If it does not, the client has time to
-// read the response before what it sends is an error.
+// read the response before what it sends is an error, and nothing more is received: it knows by the response that the connection ends.
 func (x *exchange) endBody() bool {
 	switch {
 	case !x.response.expectation.sends():
@@ -72,8 +71,10 @@ func (x *exchange) endBody() bool {
 		return true
 	}
 	if half, ok := x.conn.socket.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_ = x.conn.socket.SetReadDeadline(time.Now().Add(lingerTime))
-		_, _ = io.Copy(io.Discard, x.conn.socket)
+		select {
+		case <-time.After(lingerTime):
+		case <-x.conn.server.Context.Done():
+		}
 	}
 	return false
 }

@@ -198,6 +198,33 @@ func TestContinue(t *testing.T) {
 	}
 }
 
+// More of a body than a server would receive for nothing is not received: the response says that the connection ends, and the rest cannot be sent.
+func TestLongUnreadBody(t *testing.T) {
+	t.Parallel()
+	s := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = r.Body.Read(make([]byte, 100))
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}))
+	for _, framing := range []string{"Content-Length: 4194304", "Transfer-Encoding: chunked"} {
+		conn := dial(t, s.path)
+		sent := make(chan error, 1)
+		go func() {
+			_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\n"+framing+"\r\n\r\n400000\r\n"+strings.Repeat("x", 4<<20))
+			sent <- err
+		}()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
+			t.Errorf("%s: %s, close %v", framing, resp.Status, resp.Close)
+		}
+		if err := await(t, "the end of the body", sent); err == nil {
+			t.Errorf("%s: all has been sent", framing)
+		}
+	}
+}
+
 // Deadlines that a handler sets hold for its request alone.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
