@@ -118,7 +118,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		r.check, r.openData, r.parseFlags, r.openFront, r.openStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
+		r.check, r.openData, r.parseFlags, r.openFrontAndStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
 	} {
 		if err := step(ctx); err != nil {
 			if r.interrupted(ctx) {
@@ -188,6 +188,30 @@ func (r *run) openData(context.Context) error {
 	return nil
 }
 
+// openFrontAndStore opens both at the same time: the member of an embedded etcd mostly waits for its election.
+func (r *run) openFrontAndStore(ctx context.Context) error {
+	opening, cancel := context.WithCancel(ctx)
+	defer cancel()
+	opened := make(chan error, 1)
+	go func() { opened <- panics.Call(func() error { return r.openStore(opening) }) }()
+	err := r.openFront(ctx)
+	if err != nil {
+		cancel()
+	}
+	storeErr := <-opened
+	if r.store != nil {
+		r.undo.add(r.closeStore)
+	}
+	if err != nil {
+		return err // that of the store is of no interest
+	}
+	if storeErr != nil {
+		return storeErr
+	}
+	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store.Failed(), r.ended, r.end, r.logs.host) })
+	return nil
+}
+
 // openFront binds the port, so that one that is in use is found before the stages start.
 func (r *run) openFront(ctx context.Context) error {
 	var err error
@@ -209,18 +233,15 @@ func (r *run) openFront(ctx context.Context) error {
 // storeCloseTimeout bounds the end of the embedded etcd.
 const storeCloseTimeout = 10 * time.Second
 
-func (r *run) openStore(ctx context.Context) error {
-	var err error
-	if r.store, err = store.Open(ctx, r.storage); err != nil {
-		return err
-	}
-	r.undo.add(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
-		defer cancel()
-		return r.store.Close(ctx)
-	})
-	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store.Failed(), r.ended, r.end, r.logs.host) })
-	return nil
+func (r *run) openStore(ctx context.Context) (err error) {
+	r.store, err = store.Open(ctx, r.storage)
+	return err
+}
+
+func (r *run) closeStore() error {
+	ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
+	defer cancel()
+	return r.store.Close(ctx)
 }
 
 // openAdmin lets commands in, which see the start of the stages.

@@ -94,8 +94,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// dirInterval is how often the data directory is checked.
-const dirInterval = 100 * time.Millisecond
+// dirInterval is how often the data directory is looked at.
+const dirInterval = 500 * time.Millisecond
 
 // watchDir reports a data directory that is deleted or moved. etcd would notice when it makes its
 // next file, which can be long after the last write that a restart would still find.
