@@ -193,14 +193,23 @@ func (r *run) openFrontAndStore(ctx context.Context) error {
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
 	opened := make(chan error, 1)
-	go func() { opened <- panics.Call(func() error { return r.openStore(opening) }) }()
+	go func() {
+		opened <- panics.Call(func() (err error) {
+			r.store, err = store.Open(opening, r.storage)
+			return err
+		})
+	}()
 	err := r.openFront(ctx)
 	if err != nil {
 		cancel()
 	}
 	storeErr := <-opened
 	if r.store != nil {
-		r.undo.add(r.closeStore)
+		r.undo.add(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
+			defer cancel()
+			return r.store.Close(ctx)
+		})
 	}
 	if err != nil {
 		return err // that of the store is of no interest
@@ -211,6 +220,9 @@ func (r *run) openFrontAndStore(ctx context.Context) error {
 	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store.Failed(), r.ended, r.end, r.logs.host) })
 	return nil
 }
+
+// storeCloseTimeout bounds the end of the embedded etcd.
+const storeCloseTimeout = 10 * time.Second
 
 // openFront binds the port, so that one that is in use is found before the stages start.
 func (r *run) openFront(ctx context.Context) error {
@@ -228,20 +240,6 @@ func (r *run) openFront(ctx context.Context) error {
 	r.shutdown = &shutdown{front: r.front, force: r.Force, lost: make(chan struct{})}
 	r.undo.add(r.shutdown.closeFront)
 	return nil
-}
-
-// storeCloseTimeout bounds the end of the embedded etcd.
-const storeCloseTimeout = 10 * time.Second
-
-func (r *run) openStore(ctx context.Context) (err error) {
-	r.store, err = store.Open(ctx, r.storage)
-	return err
-}
-
-func (r *run) closeStore() error {
-	ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
-	defer cancel()
-	return r.store.Close(ctx)
 }
 
 // openAdmin lets commands in, which see the start of the stages.

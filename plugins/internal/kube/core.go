@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -15,6 +16,10 @@ import (
 // NewCore is the constructor of the stage core: Kubernetes' built-in resources.
 func NewCore(env *sdk.Env) (http.Handler, error) {
 	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	addRoles, err := b.beginRoles(env.Context())
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
@@ -40,7 +45,7 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	if err := addStorageVersionHook(instance.ControlPlane.GenericAPIServer); err != nil {
+	if err := errors.Join(addRoles(instance.ControlPlane.GenericAPIServer), addStorageVersionHook(instance.ControlPlane.GenericAPIServer)); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)

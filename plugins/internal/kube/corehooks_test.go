@@ -1,0 +1,80 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+)
+
+// counted counts the requests, and responds to each.
+type counted int
+
+func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
+	*c++
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// A hook that is begun early makes no request before it is due, and its result is that of the hook. One that has failed by then is run again.
+func TestEarlyHook(t *testing.T) {
+	t.Parallel()
+	late := errors.New("late")
+	for name, tc := range map[string]struct {
+		results []error // of the hook, each time that it runs
+		want    error
+	}{
+		"succeeds": {results: []error{nil}},
+		"again":    {results: []error{late, nil}},
+		"fails":    {results: []error{late, context.Canceled}, want: context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var requests counted
+				runs := 0
+				hook := func(ctx genericapiserver.PostStartHookContext) error {
+					client, err := rest.HTTPClientFor(ctx.LoopbackClientConfig)
+					if err != nil {
+						return err
+					}
+					if _, err := client.Get("http://server/"); err != nil {
+						return err
+					}
+					runs++
+					return tc.results[runs-1]
+				}
+				config := &rest.Config{Transport: &requests}
+				early := beginHook(t.Context(), hook, config)
+				synctest.Wait()
+				if requests != 0 {
+					t.Errorf("%d requests before the hook was due", requests)
+				}
+				if err := early.run(genericapiserver.PostStartHookContext{Context: t.Context(), LoopbackClientConfig: config}); !errors.Is(err, tc.want) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+				if int(requests) != len(tc.results) {
+					t.Errorf("%d requests, want %d", requests, len(tc.results))
+				}
+			})
+		})
+	}
+}
+
+// One that has panicked by the time that it is due is run again, where a panic is what it is for other hooks.
+func TestEarlyHookPanics(t *testing.T) {
+	t.Parallel()
+	runs := 0
+	early := beginHook(t.Context(), func(genericapiserver.PostStartHookContext) error {
+		if runs++; runs == 1 {
+			panic("a mistake")
+		}
+		return nil
+	}, &rest.Config{})
+	if err := early.run(genericapiserver.PostStartHookContext{}); err != nil || runs != 2 {
+		t.Errorf("%v after %d runs", err, runs)
+	}
+}
