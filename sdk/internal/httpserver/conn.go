@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/catena-dev/catena/sdk/stagev1/http1"
@@ -91,9 +90,4 @@ func (c *conn) close() {
 	}
 	c.server.forget(c)
 	_ = c.socket.Close()
-}
-
-// logPanic writes what a handler has panicked with.
-func (c *conn) logPanic(p any) {
-	c.server.ErrorLog.Printf("panic of a handler: %v\n%s", p, debug.Stack())
 }

@@ -3,7 +3,7 @@
 // It is for that one client, and differs from net/http's server in this:
 //
 //   - A connection has one goroutine and nothing else. There is no read in the background: whether the host has closed its end is asked of
-//     the system in one place for all requests, once a request takes longer than most, see hangups.
+//     the system in one place for all requests, once a request takes longer than most or is responded to by a stream, see hangups.
 //   - A connection holds buffers only while there is something in them, and what a request needs that most do not is made when it is asked
 //     for: the channel of its context, a body, trailers.
 //   - Only what a correct client sends is taken: HTTP/1.1, lines that end with CRLF, one length or chunks and not both. All else gets a

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -84,7 +85,7 @@ func (x *exchange) abort(p any) {
 	x.conn.server.hangups.end(x.conn)
 	x.ctx.end()
 	if p != nil && p != http.ErrAbortHandler {
-		x.conn.logPanic(p)
+		x.conn.server.ErrorLog.Printf("panic of a handler: %v\n%s", p, debug.Stack())
 	}
 	x.response.release()
 }

@@ -61,6 +61,17 @@ func (h *hangups) end(c *conn) {
 	c.running.x = nil
 }
 
+// stream is called when the handler sends what it has so far: such a response goes on for longer, and its handler writes again. It should know by its context
+// when nobody reads, rather than by an error.
+func (h *hangups) stream(c *conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.running.listed && !h.closed {
+		h.remove(c)
+		h.watch(c)
+	}
+}
+
 func (h *hangups) append(c *conn) {
 	r := &c.running
 	r.listed, r.earlier, r.later = true, h.final, nil

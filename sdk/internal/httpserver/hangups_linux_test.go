@@ -79,6 +79,35 @@ func awaitWatched(t *testing.T, s *Server, n int) {
 	}
 }
 
+// The connection of a response that is flushed is watched from then on.
+func TestStreamIsWatched(t *testing.T) {
+	t.Parallel()
+	var s started
+	ended := make(chan error, 1)
+	s = start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		s.hangups.mu.Lock()
+		watched := len(s.hangups.names)
+		s.hangups.mu.Unlock()
+		if watched != 1 {
+			t.Errorf("%d connections are watched", watched)
+		}
+		<-r.Context().Done()
+		ended <- r.Context().Err()
+	}))
+	conn := dial(t, s.path)
+	send(t, conn, plain)
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	if err := await(t, "the end of the request", ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // A request that has not been hung up goes on when its connection is watched, and so does the next one on it.
 func TestNoHangUp(t *testing.T) {
 	t.Parallel()

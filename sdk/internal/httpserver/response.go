@@ -192,6 +192,9 @@ func (w *response) FlushError() error {
 	if err := w.admit(0); err != nil {
 		return err
 	}
+	if !w.begun {
+		w.x.conn.server.hangups.stream(w.x.conn)
+	}
 	w.begin(nil)
 	err := w.push(nil)
 	w.release()
