@@ -124,7 +124,8 @@ func (w *response) inform(status int) {
 	w.send(append(head, "\r\n"...))
 }
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. What is held back cannot fail: that the connection has ended is the error of a flush or of a longer write, as with
+// net/http. Kubernetes' watches log an error of Write, but end with their context without a word.
 func (w *response) Write(p []byte) (int, error) {
 	if err := w.admit(len(p)); err != nil || len(p) == 0 {
 		return 0, err
@@ -172,7 +173,7 @@ func (w *response) admit(n int) error {
 	if w.head.length >= 0 && w.written > w.head.length {
 		return http.ErrContentLength
 	}
-	return w.err
+	return nil
 }
 
 var errDone = errors.New("the handler has returned")

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -223,6 +224,42 @@ func TestLongUnreadBody(t *testing.T) {
 			t.Errorf("%s: all has been sent", framing)
 		}
 	}
+}
+
+// When the client has gone, a flush fails and ends the request, and a long write fails, but what is held back does not.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	gone, ended := make(chan struct{}), make(chan struct{})
+	s := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		control := http.NewResponseController(w)
+		if err := control.Flush(); err != nil {
+			t.Error(err)
+		}
+		<-gone
+		for range 2 {
+			if _, err := w.Write([]byte("event")); err != nil {
+				t.Errorf("a short write: %v", err)
+			}
+			if err := control.Flush(); !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("flush: %v", err)
+			}
+			if r.Context().Err() == nil {
+				t.Error("the request goes on after that")
+			}
+		}
+		if _, err := w.Write(make([]byte, 2*mostBuffered)); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("a long write: %v", err)
+		}
+	}))
+	conn := dial(t, s.path)
+	send(t, conn, plain)
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	close(gone)
+	await(t, "the handler", ended)
 }
 
 // Deadlines that a handler sets hold for its request alone.
