@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// closeNotifier is what k8s.io/apiserver asks writers for.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
 // The context of a request, and what is derived from it, ends when the client closes the connection, whether the handler waits for it from the beginning or
 // later, and CloseNotify tells.
 func TestHangUp(t *testing.T) {
@@ -30,11 +33,11 @@ func TestHangUp(t *testing.T) {
 			<-r.Context().Done()
 		},
 		"notified": func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) {
-			<-w.(http.CloseNotifier).CloseNotify()
+			<-w.(closeNotifier).CloseNotify()
 		},
 		"notified later": func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
 			<-r.Context().Done()
-			<-w.(http.CloseNotifier).CloseNotify()
+			<-w.(closeNotifier).CloseNotify()
 		},
 		"body unread": func(_ http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
 			r.Method = "changed"
