@@ -95,8 +95,11 @@ func TestStoreDies(t *testing.T) {
 							}
 							continue
 						}
-						text, _ := io.ReadAll(resp.Body)
+						text, err := io.ReadAll(resp.Body)
 						_ = resp.Body.Close()
+						if err != nil {
+							continue // the process has ended in the middle of it
+						}
 						if after && resp.StatusCode != http.StatusServiceUnavailable {
 							t.Errorf("a request after the store has failed: %d %s", resp.StatusCode, text)
 						}
