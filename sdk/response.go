@@ -6,12 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // response is the response to a request from the host, and what is known of that request.
@@ -72,21 +72,11 @@ func newResponse(w http.ResponseWriter, r *http.Request, d *drain) (*response, *
 	}
 	resp.buffer.expect = r.ContentLength != 0 && r.Header.Get("Expect") != ""
 	resp.buffer.active = resp.buffer.expect
-	if listed(r.Header[stagev1.HeaderAdded], "Expect") {
+	if http1.Listed(r.Header[stagev1.HeaderAdded], "Expect") {
 		delete(r.Header, "Expect") // a server that the handler proxies to should not get it
 	}
 	resp.original = fingerprintOf(r)
 	return resp, r
-}
-
-// listed reports whether a header of the host lists a name.
-func listed(values []string, name string) bool {
-	for _, v := range values {
-		if strings.EqualFold(v, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // release is called when the handler has returned.

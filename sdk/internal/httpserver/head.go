@@ -30,7 +30,7 @@ func (d *declared) append(dst []byte, status int, header http.Header, logf func(
 			dst = appendFields(dst, key, values)
 		}
 	}
-	if value := header["Content-Length"]; len(value) > 0 && bodyAllowed(status) {
+	if value := header["Content-Length"]; len(value) > 0 && http1.BodyAllowed(status) {
 		n, err := strconv.ParseInt(value[0], 10, 64)
 		if err != nil || n < 0 {
 			logf("invalid Content-Length %q", value[0])
@@ -80,11 +80,6 @@ func (d *declared) declareTrailers(values []string) {
 		}
 		return true
 	})
-}
-
-// bodyAllowed reports whether a response with that status can have a body.
-func bodyAllowed(status int) bool {
-	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
 func appendStatus(dst []byte, status int) []byte {

@@ -166,7 +166,7 @@ func (w *response) admit(n int) error {
 	if n == 0 {
 		return nil
 	}
-	if !bodyAllowed(w.status) {
+	if !http1.BodyAllowed(w.status) {
 		return http.ErrBodyNotAllowed
 	}
 	w.written += int64(n)
@@ -208,7 +208,7 @@ func (w *response) begin(p []byte) {
 		return
 	}
 	w.begun = true
-	out, head, allowed := w.buffers(), &w.head, bodyAllowed(w.status)
+	out, head, allowed := w.buffers(), &w.head, http1.BodyAllowed(w.status)
 	isHead := w.x.request.Method == http.MethodHead
 	if w.done && allowed && !head.trailers && !head.transfer && head.length < 0 && (!isHead || len(out.body) > 0) {
 		head.length = int64(len(out.body))
@@ -344,7 +344,7 @@ func (w *response) finish() bool {
 	if w.deadlines {
 		_ = w.x.conn.socket.SetDeadline(time.Time{})
 	}
-	short := w.x.request.Method != http.MethodHead && w.head.length >= 0 && bodyAllowed(w.status) && w.head.length != w.written
+	short := w.x.request.Method != http.MethodHead && w.head.length >= 0 && http1.BodyAllowed(w.status) && w.head.length != w.written
 	return w.err == nil && !w.last && !short
 }
 

@@ -4,6 +4,7 @@ package http1
 
 import (
 	"fmt"
+	"net/http"
 	"net/textproto"
 	"strconv"
 	"strings"
@@ -54,6 +55,11 @@ func IsText(s string) bool {
 		}
 	}
 	return true
+}
+
+// BodyAllowed reports whether a response with that status can have a body.
+func BodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
 // Elements iterates over the elements of a comma-separated header, trimmed.

@@ -91,7 +91,7 @@ func (c *Conn) ReadResponse(ctx context.Context, resp *Response) error {
 
 // HasBody reports whether a body follows in the response to a request with that method.
 func (resp *Response) HasBody(method string) bool {
-	return method != http.MethodHead && bodyAllowed(resp.Status)
+	return method != http.MethodHead && http1.BodyAllowed(resp.Status)
 }
 
 // Reusable reports whether the connection can take another request after resp, the response
@@ -208,13 +208,8 @@ func (resp *Response) check() error {
 	if resp.Chunked && resp.http10 {
 		return errors.New("chunks in HTTP/1.0")
 	}
-	if resp.Chunked && !bodyAllowed(resp.Status) {
+	if resp.Chunked && !http1.BodyAllowed(resp.Status) {
 		return fmt.Errorf("chunks in a response with status %d", resp.Status)
 	}
 	return nil
-}
-
-// bodyAllowed reports whether a response with that status can have a body.
-func bodyAllowed(status int) bool {
-	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }

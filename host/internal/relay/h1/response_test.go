@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 func TestParseResponse(t *testing.T) {
@@ -92,7 +94,7 @@ func FuzzResponse(f *testing.F) {
 		if chunked := std.TransferEncoding != nil; chunked != resp.Chunked {
 			t.Errorf("chunked %v, net/http %v", resp.Chunked, chunked)
 		}
-		if bodyAllowed(resp.Status) && !resp.Chunked && std.ContentLength != resp.Length {
+		if http1.BodyAllowed(resp.Status) && !resp.Chunked && std.ContentLength != resp.Length {
 			t.Errorf("length %d, net/http %d", resp.Length, std.ContentLength)
 		}
 		if !resp.last && resp.Status >= 200 && (resp.Chunked || resp.Length >= 0) && std.Close {
