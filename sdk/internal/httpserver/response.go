@@ -20,7 +20,7 @@ import (
 // of net/http.
 const mostSilent = 2 << 10
 
-// mostBuffered is how much of a longer body is held back.
+// mostBuffered is how much of a longer body is held back. A server of HTTP/2 finds out the length of as much if it comes at once with its end.
 const mostBuffered = 4 << 10
 
 // output is what a response has written and the connection has not.
@@ -130,16 +130,15 @@ func (w *response) Write(p []byte) (int, error) {
 	if err := w.admit(len(p)); err != nil || len(p) == 0 {
 		return 0, err
 	}
-	most := mostBuffered
-	if !w.begun {
-		most = mostSilent
-	}
 	out := w.buffers()
-	if len(out.body)+len(p) <= most {
+	length := len(out.body) + len(p)
+	if length > mostSilent {
+		w.begin(p)
+	}
+	if length <= mostBuffered {
 		out.body = append(out.body, p...)
 		return len(p), nil
 	}
-	w.begin(p)
 	if err := w.push(p); err != nil {
 		return 0, err
 	}

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -223,6 +224,54 @@ func TestLongUnreadBody(t *testing.T) {
 		}
 		if err := await(t, "the end of the body", sent); err == nil {
 			t.Errorf("%s: all has been sent", framing)
+		}
+	}
+}
+
+// Nothing of a body of up to mostBuffered bytes is sent before the handler returns or flushes, whatever the writes are. What is in chunks comes
+// with its end then.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	for _, writes := range [][]int{{1}, {mostSilent}, {mostSilent + 1}, {mostBuffered}, {1, mostBuffered - 1}, {mostSilent, mostSilent}, {mostSilent + 1, 1, 1}} {
+		written, looked := make(chan struct{}), make(chan struct{})
+		s := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for _, n := range writes {
+				if _, err := w.Write(make([]byte, n)); err != nil {
+					t.Error(err)
+				}
+			}
+			close(written)
+			<-looked
+		}))
+		conn := dial(t, s.path)
+		send(t, conn, plain)
+		await(t, "the writes", written)
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := make([]byte, 2*mostBuffered)
+		err = raw.Read(func(fd uintptr) bool {
+			if n, err := syscall.Read(int(fd), received); !errors.Is(err, syscall.EAGAIN) {
+				t.Errorf("writes of %v: %d bytes come while the handler runs, %v", writes, n, err)
+			}
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(looked)
+		n, err := conn.Read(received)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(bytes.NewReader(received[:n]))
+		want := 0
+		for _, n := range writes {
+			want += n
+		}
+		if _, body := read(t, in); len(body) != want || in.Buffered() != 0 {
+			t.Errorf("writes of %v: the body has %d bytes, %d follow", writes, len(body), in.Buffered())
 		}
 	}
 }
