@@ -301,38 +301,44 @@ func (r *run) loop(t *testing.T, stage string, got got) {
 	defer r.must(t, stage, "release", order{}, &ignored)
 	got[looping] = ""
 	deadline, ownSeats := time.Now().Add(patience), 0 // how often the stage had any
-	for asked := 0; asked < 10 || ownSeats == 0; asked++ {
+	for asked := 0; ownSeats < 10; asked++ {
 		if time.Now().After(deadline) {
 			t.Errorf("loop of %s: a user was served %d times in %s; the requests of the stage had seats of stages %d times", stage, asked, patience, ownSeats)
 			return
 		}
-		if r.seats(t, "catena-stages") > 0 {
+		seats := r.seats(t)
+		if seats["catena-stages"] > 0 {
 			ownSeats++
+		}
+		if n := seats["global-default"]; n > 5 {
+			got[looping] = fmt.Sprintf("%d seats of users", n)
+			return
 		}
 		if code, body, err := send(t.Context(), r.Config(cluster.Alice), http.MethodGet, "/version", ""); code != http.StatusOK {
 			got[looping] = fmt.Sprintf("a user got %d %s, %v", code, body, err)
 			return
 		}
-		if n := r.seats(t, "global-default"); n > 5 {
-			got[looping] = fmt.Sprintf("%d seats of users", n)
-			return
-		}
 	}
 }
 
-// seats returns how many requests of a level of priority and fairness are being served.
-func (r *run) seats(t *testing.T, level string) int {
+// seats returns how many requests of each level of priority and fairness are being served. It is the host that responds, alone.
+func (r *run) seats(t *testing.T) map[string]int {
 	t.Helper()
-	code, metrics, err := send(t.Context(), r.Config(cluster.Admin), http.MethodGet, "/metrics", "")
+	code, text, err := send(t.Context(), r.Config(cluster.Admin), http.MethodGet, "/debug/api_priority_and_fairness/dump_priority_levels", "")
 	if err != nil || code != http.StatusOK {
-		t.Fatalf("metrics: %d, %v", code, err)
+		t.Fatalf("levels: %d, %v", code, err)
 	}
-	n := 0
-	for _, m := range regexp.MustCompile(`(?m)^apiserver_flowcontrol_current_executing_requests\{.*priority_level="`+level+`"\} (\d+)$`).FindAllStringSubmatch(metrics, -1) {
-		of, _ := strconv.Atoi(m[1])
-		n += of
+	seats := map[string]int{}
+	for line := range strings.Lines(text) {
+		// PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, WaitingRequests, ExecutingRequests, …
+		if fields := strings.Split(line, ","); len(fields) > 5 {
+			seats[strings.TrimSpace(fields[0])], _ = strconv.Atoi(strings.TrimSpace(fields[5]))
+		}
 	}
-	return n
+	if _, ok := seats["global-default"]; !ok {
+		t.Fatalf("the level of users is not among %s", text)
+	}
+	return seats
 }
 
 // memoryOf returns the bytes of memory that a process has to itself.
@@ -414,19 +420,25 @@ func (r *run) outlive(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	<-r.Process().Done
-	// What nothing ends stays, so that this time passes.
-	within(20*time.Second, patience/1000, func() bool {
+	// ended reports whether no child of the host is there any more whose name begins so.
+	ended := func(name string) func() bool {
+		return func() bool {
+			maps.DeleteFunc(children, func(pid int, child string) bool { return strings.HasPrefix(child, name) && commandLine(pid) == "" })
+			return !slices.ContainsFunc(slices.Collect(maps.Values(children)), func(child string) bool { return strings.HasPrefix(child, name) })
+		}
+	}
+	if !within(patience, patience/1000, ended("catena")) {
+		t.Errorf("stages outlive the host: %v", children)
+	}
+	// What ends with them is gone in a moment. What nothing ends stays, so that this time passes.
+	within(5*time.Second, patience/1000, func() bool {
 		return !slices.ContainsFunc(slices.Collect(maps.Values(marks)), func(m mark) bool { return len(m.processes()) > 0 })
 	})
 	left := map[string]string{}
 	for stage, mark := range marks {
 		left[stage] = mark.left(0)
 	}
-	ended := func() bool {
-		maps.DeleteFunc(children, func(pid int, _ string) bool { return commandLine(pid) == "" })
-		return len(children) == 0
-	}
-	if !within(patience, patience/1000, ended) {
+	if !within(patience, patience/1000, ended("")) {
 		t.Errorf("outlive the host: %v", children)
 	}
 	return left

@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,6 +31,10 @@ func TestMain(m *testing.M) {
 		}
 		fail(err)
 	default:
+		// The tests wait more than they work; -parallel still has the last word.
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			fail(err)
+		}
 		os.Exit(m.Run())
 	}
 }
