@@ -57,10 +57,13 @@ func (s *Service) newServer() dataServer {
 	handler := http.HandlerFunc(s.serveHTTP)
 	errorLog := s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn})
 	if !s.standardServer {
-		return &httpserver.Server{Handler: handler, MaxHead: maxHeaderBytes, Context: s.ctx, ErrorLog: errorLog}
+		return &httpserver.Server{Handler: handler, Ended: s.drain.leave, MaxHead: maxHeaderBytes, Context: s.ctx, ErrorLog: errorLog}
 	}
 	return &http.Server{
-		Handler:                      handler,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer s.drain.leave() // the end of the response is yet to be written
+			handler.ServeHTTP(w, r)
+		}),
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return s.ctx },
@@ -69,8 +72,7 @@ func (s *Service) newServer() dataServer {
 }
 
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	s.drain.enter()
-	defer s.drain.leave()
+	s.drain.enter() // until the server says that the response has been written
 	resp, r := newResponse(w, r, s.drain)
 	if client := r.Header.Get(stagev1.HeaderClient); client != "" {
 		r.RemoteAddr, r.TLS = client, s.clientTLS

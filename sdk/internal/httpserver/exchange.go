@@ -49,9 +49,11 @@ func newExchange(c *conn, head string) (*exchange, error) {
 func (x *exchange) finish() bool {
 	x.ctx.end()
 	if x.conn.hijacked {
+		x.conn.server.Ended()
 		return false
 	}
 	reusable := x.response.finish()
+	x.conn.server.Ended()
 	if x.length != 0 {
 		reusable = x.endBody() && reusable
 		x.body.end()
@@ -88,4 +90,5 @@ func (x *exchange) abort(p any) {
 		x.conn.server.ErrorLog.Printf("panic of a handler: %v\n%s", p, debug.Stack())
 	}
 	x.response.release()
+	x.conn.server.Ended()
 }

@@ -48,7 +48,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		own := understand(t, text, func(listener net.Listener, handler http.Handler) (closeServer func()) {
-			s := &Server{Handler: handler, MaxHead: 1 << 20, Context: t.Context(), ErrorLog: discarded}
+			s := &Server{Handler: handler, Ended: func() {}, MaxHead: 1 << 20, Context: t.Context(), ErrorLog: discarded}
 			go func() { _ = s.Serve(listener) }()
 			return func() { _ = s.Close() }
 		})

@@ -14,6 +14,8 @@ import (
 // Server serves requests. Its fields are not changed once Serve has been called.
 type Server struct {
 	Handler http.Handler
+	// Ended is called once for each request that Handler was called with, when that has returned and the response has been written, or cannot be.
+	Ended func()
 	// MaxHead is the longest head of a request, in bytes.
 	MaxHead int
 	// Context is what the contexts of requests are derived from.

@@ -246,21 +246,11 @@ func TestHeldBack(t *testing.T) {
 		conn := dial(t, s.path)
 		send(t, conn, plain)
 		await(t, "the writes", written)
-		raw, err := conn.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		received := make([]byte, 2*mostBuffered)
-		err = raw.Read(func(fd uintptr) bool {
-			if n, err := syscall.Read(int(fd), received); !errors.Is(err, syscall.EAGAIN) {
-				t.Errorf("writes of %v: %d bytes come while the handler runs, %v", writes, n, err)
-			}
-			return true
-		})
-		if err != nil {
-			t.Fatal(err)
+		if came := receivedBy(t, conn); len(came) > 0 {
+			t.Errorf("writes of %v: %d bytes come while the handler runs", writes, len(came))
 		}
 		close(looked)
+		received := make([]byte, 2*mostBuffered)
 		n, err := conn.Read(received)
 		if err != nil {
 			t.Fatal(err)
@@ -272,6 +262,66 @@ func TestHeldBack(t *testing.T) {
 		}
 		if _, body := read(t, in); len(body) != want || in.Buffered() != 0 {
 			t.Errorf("writes of %v: the body has %d bytes, %d follow", writes, len(body), in.Buffered())
+		}
+	}
+}
+
+// receivedBy returns what there is to read from a connection.
+func receivedBy(t *testing.T, conn *net.UnixConn) []byte {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf, n := make([]byte, 64<<10), 0
+	err = raw.Read(func(fd uintptr) bool {
+		if n, err = syscall.Read(int(fd), buf); err != nil && !errors.Is(err, syscall.EAGAIN) {
+			t.Error(err)
+		}
+		return true
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return buf[:max(n, 0)]
+}
+
+// A request ends when its response has been written to the last byte: whoever waits for its end may close the server.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		end     string
+	}{
+		"no body":  {func(http.ResponseWriter, *http.Request) {}, "\r\n\r\n"},
+		"a length": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("all")) }, "\r\n\r\nall"},
+		"chunks": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("some"))
+			_ = http.NewResponseController(w).Flush()
+		}, "0\r\n\r\n"},
+		"abort": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, ""},
+		"exit":  {func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, ""},
+		"hijack": {func(w http.ResponseWriter, _ *http.Request) {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_, _ = conn.Write([]byte("mine"))
+			}
+		}, "mine"},
+	} {
+		client, ended := make(chan *net.UnixConn, 1), make(chan []byte, 2)
+		s := startWith(t, tc.handler, func() {
+			conn := <-client
+			ended <- receivedBy(t, conn)
+			client <- conn
+		})
+		conn := dial(t, s.path)
+		client <- conn
+		send(t, conn, plain)
+		if got := await(t, name+": the end", ended); !bytes.HasSuffix(got, []byte(tc.end)) || len(tc.end) == 0 && len(got) > 0 {
+			t.Errorf("%s: %q has come when the request ends", name, got)
+		}
+		_ = s.Close()
+		if len(ended) > 0 {
+			t.Errorf("%s: the request has ended twice", name)
 		}
 	}
 }

@@ -56,8 +56,13 @@ type started struct {
 // start runs a Server.
 func start(t testing.TB, handler http.Handler) started {
 	t.Helper()
+	return startWith(t, handler, func() {})
+}
+
+func startWith(t testing.TB, handler http.Handler, ended func()) started {
+	t.Helper()
 	listener, text := listen(t), &logBuffer{}
-	s := started{&Server{Handler: handler, MaxHead: 1 << 20, Context: t.Context(), ErrorLog: log.New(text, "", 0)}, text, listener.Addr().String()}
+	s := started{&Server{Handler: handler, Ended: ended, MaxHead: 1 << 20, Context: t.Context(), ErrorLog: log.New(text, "", 0)}, text, listener.Addr().String()}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	t.Cleanup(func() {
