@@ -45,3 +45,19 @@ func (p pair) each(f func(name string, s *cluster.Server)) {
 	f("kube-apiserver", p.theirs.Server)
 	f("Catena", p.ours.Server)
 }
+
+// atOnce calls f with both at the same time, in tests of their own.
+func (p pair) atOnce(t *testing.T, f func(t *testing.T, name string, s *cluster.Server)) {
+	t.Helper()
+	ok := t.Run("at once", func(t *testing.T) {
+		p.each(func(name string, s *cluster.Server) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f(t, name, s)
+			})
+		})
+	})
+	if !ok {
+		t.FailNow()
+	}
+}

@@ -74,6 +74,7 @@ type run struct {
 	ended   chan struct{} // closed when the run is over
 
 	specs        []supervisor.Spec
+	digested     chan error // nil once the specs have the digests
 	callers      *callers.Callers
 	runtimeDir   string
 	cgroup       string // the name of its groups; "" if there can be none
@@ -118,7 +119,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		r.check, r.openData, r.parseFlags, r.openFrontAndStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
+		r.check, r.openData, r.parseFlags, r.openFrontAndStore, r.checkKeys, r.awaitDigests, r.buildChain, r.openAdmin, r.startStages,
 	} {
 		if err := step(ctx); err != nil {
 			if r.interrupted(ctx) {

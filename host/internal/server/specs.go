@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -25,11 +27,17 @@ import (
 )
 
 // check reports all binaries that cannot be started and all flags that are wrong, before
-// anything is created.
+// anything is created. The digests of binaries that need not be approved are not waited for, see awaitDigests.
 func (r *run) check(ctx context.Context) error {
 	var err error
-	r.specs, err = specs(r.Config, r.Attach)
+	if r.specs, err = withoutDigests(r.Config, r.Attach); err == nil {
+		r.digested = make(chan error, 1)
+		go func() { r.digested <- panics.Call(func() error { return addDigests(r.Config, r.specs) }) }()
+	}
 	_, flagsErr := CheckFlags(ctx, r.Config)
+	if err == nil && slices.ContainsFunc(r.specs, func(s supervisor.Spec) bool { return s.Locked }) {
+		err = r.digests()
+	}
 	need := bounds.HostDescriptors
 	for _, s := range r.specs {
 		if s.Grants.Trusted() {
@@ -39,9 +47,30 @@ func (r *run) check(ctx context.Context) error {
 	return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr), connlimit.CheckLimit(need)))
 }
 
+// awaitDigests returns when the digests of all binaries are known. Reading them takes as long as opening the store.
+func (r *run) awaitDigests(context.Context) error { return problems.List(r.digests()) }
+
+func (r *run) digests() error {
+	if r.digested == nil {
+		return nil
+	}
+	err := <-r.digested
+	r.digested = nil
+	return err
+}
+
 // specs is what the supervisor makes the stages from. The error joins what is wrong with
 // their binaries.
 func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
+	all, err := withoutDigests(cfg, attach)
+	if err != nil {
+		return all, err
+	}
+	return all, addDigests(cfg, all)
+}
+
+// withoutDigests is specs for binaries that addDigests has yet to read.
+func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 	var all []supervisor.Spec
 	errs := []error{attach.check(cfg)}
 	claims := datadir.ReadClaims(cfg.DataDir)
@@ -58,10 +87,7 @@ func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 		attach.apply(&spec)
 		all = append(all, spec)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return all, err
-	}
-	return all, addDigests(cfg, all)
+	return all, errors.Join(errs...)
 }
 
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {
