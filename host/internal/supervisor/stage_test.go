@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(envStage); name != "" {
 		sdk.Main(sdk.Stage{Name: name, Version: "v1", New: constructor(os.Getenv(envFault)), Validate: validateTestStage, ConfigSchema: os.Getenv(envSchema), Kubernetes: describedRelease()})
 		os.Exit(0)
+	}
+	// The tests wait more than they work; -parallel still has the last word.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
