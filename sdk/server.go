@@ -54,16 +54,13 @@ func (s *Service) serve() dataServer {
 }
 
 func (s *Service) newServer() dataServer {
-	handler := http.HandlerFunc(s.serveHTTP)
 	errorLog := s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn})
 	if !s.standardServer {
-		return &httpserver.Server{Handler: handler, Ended: s.drain.leave, MaxHead: maxHeaderBytes, Context: s.ctx, ErrorLog: errorLog}
+		return &httpserver.Server{Handler: http.HandlerFunc(s.serveHTTP), Ended: s.drain.leave, MaxHead: maxHeaderBytes, Context: s.ctx, ErrorLog: errorLog}
 	}
 	return &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer s.drain.leave() // the end of the response is yet to be written
-			handler.ServeHTTP(w, r)
-		}),
+		// The end of the response is yet to be written then.
+		Handler:                      http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer s.drain.leave(); s.serveHTTP(w, r) }),
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return s.ctx },

@@ -95,15 +95,15 @@ func binaryPath(cfg *config.Config, stage string) string {
 	return ""
 }
 
-// addDigests notes the digests of the binaries, to know them from later ones, and checks those of
-// locked stages.
-func addDigests(cfg *config.Config, all []supervisor.Spec) error {
+// addDigests notes the digests of the binaries of stages that are locked, which it checks, or of those that are not, to know them
+// from later ones.
+func addDigests(cfg *config.Config, all []supervisor.Spec, locked bool) error {
 	errs := make([]error, len(all))
 	var digests process.Digests
 	var wg sync.WaitGroup
 	for i := range all {
 		spec := &all[i]
-		if spec.Attach != "" {
+		if spec.Attach != "" || spec.Locked != locked {
 			continue
 		}
 		wg.Go(func() {

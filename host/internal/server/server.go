@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,6 @@ type run struct {
 	ended   chan struct{} // closed when the run is over
 
 	specs        []supervisor.Spec
-	digested     chan error // nil once the specs have the digests
 	callers      *callers.Callers
 	runtimeDir   string
 	cgroup       string // the name of its groups; "" if there can be none
@@ -119,7 +119,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		r.check, r.openData, r.parseFlags, r.openFrontAndStore, r.checkKeys, r.awaitDigests, r.buildChain, r.openAdmin, r.startStages,
+		r.check, r.openData, r.parseFlags, r.openFrontAndStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
 	} {
 		if err := step(ctx); err != nil {
 			if r.interrupted(ctx) {
@@ -189,11 +189,12 @@ func (r *run) openData(context.Context) error {
 	return nil
 }
 
-// openFrontAndStore opens both at the same time: the member of an embedded etcd mostly waits for its election.
+// openFrontAndStore opens both at the same time, and reads binaries: the member of an embedded etcd mostly waits for its election.
 func (r *run) openFrontAndStore(ctx context.Context) error {
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
-	opened := make(chan error, 1)
+	opened, digested := make(chan error, 1), make(chan error, 1)
+	go func() { digested <- panics.Call(func() error { return addDigests(r.Config, r.specs, false) }) }()
 	go func() {
 		opened <- panics.Call(func() (err error) {
 			r.store, err = store.Open(opening, r.storage)
@@ -204,7 +205,7 @@ func (r *run) openFrontAndStore(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
-	storeErr := <-opened
+	storeErr, digestErr := <-opened, <-digested
 	if r.store != nil {
 		r.undo.add(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
@@ -215,8 +216,8 @@ func (r *run) openFrontAndStore(ctx context.Context) error {
 	if err != nil {
 		return err // that of the store is of no interest
 	}
-	if storeErr != nil {
-		return storeErr
+	if err := cmp.Or(storeErr, problems.List(digestErr)); err != nil {
+		return err
 	}
 	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store.Failed(), r.ended, r.end, r.logs.host) })
 	return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
-	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -27,17 +25,13 @@ import (
 )
 
 // check reports all binaries that cannot be started and all flags that are wrong, before
-// anything is created. The digests of binaries that need not be approved are not waited for, see awaitDigests.
+// anything is created. Of binaries that need no approval it leaves the digests to openFrontAndStore.
 func (r *run) check(ctx context.Context) error {
 	var err error
 	if r.specs, err = withoutDigests(r.Config, r.Attach); err == nil {
-		r.digested = make(chan error, 1)
-		go func() { r.digested <- panics.Call(func() error { return addDigests(r.Config, r.specs) }) }()
+		err = addDigests(r.Config, r.specs, true)
 	}
 	_, flagsErr := CheckFlags(ctx, r.Config)
-	if err == nil && slices.ContainsFunc(r.specs, func(s supervisor.Spec) bool { return s.Locked }) {
-		err = r.digests()
-	}
 	need := bounds.HostDescriptors
 	for _, s := range r.specs {
 		if s.Grants.Trusted() {
@@ -47,29 +41,16 @@ func (r *run) check(ctx context.Context) error {
 	return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr), connlimit.CheckLimit(need)))
 }
 
-// awaitDigests returns when the digests of all binaries are known. Reading them takes as long as opening the store.
-func (r *run) awaitDigests(context.Context) error { return problems.List(r.digests()) }
-
-func (r *run) digests() error {
-	if r.digested == nil {
-		return nil
-	}
-	err := <-r.digested
-	r.digested = nil
-	return err
-}
-
 // specs is what the supervisor makes the stages from. The error joins what is wrong with
 // their binaries.
 func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 	all, err := withoutDigests(cfg, attach)
-	if err != nil {
-		return all, err
+	if err == nil {
+		err = errors.Join(addDigests(cfg, all, true), addDigests(cfg, all, false))
 	}
-	return all, addDigests(cfg, all)
+	return all, err
 }
 
-// withoutDigests is specs for binaries that addDigests has yet to read.
 func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 	var all []supervisor.Spec
 	errs := []error{attach.check(cfg)}

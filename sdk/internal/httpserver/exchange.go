@@ -48,13 +48,9 @@ func newExchange(c *conn, head string) (*exchange, error) {
 // finish ends the response when the handler has returned, and reports whether the connection can take another request.
 func (x *exchange) finish() bool {
 	x.ctx.end()
-	if x.conn.hijacked {
-		x.conn.server.Ended()
-		return false
-	}
-	reusable := x.response.finish()
+	reusable := !x.conn.hijacked && x.response.finish()
 	x.conn.server.Ended()
-	if x.length != 0 {
+	if x.length != 0 && !x.conn.hijacked {
 		reusable = x.endBody() && reusable
 		x.body.end()
 	}
@@ -88,6 +84,9 @@ func (x *exchange) abort(p any) {
 	x.ctx.end()
 	if p != nil && p != http.ErrAbortHandler {
 		x.conn.server.ErrorLog.Printf("panic of a handler: %v\n%s", p, debug.Stack())
+	}
+	if x.response.begun && !x.conn.hijacked {
+		_ = x.response.push(nil) // without the end: the client sees a response that breaks off, as with net/http, and not none
 	}
 	x.response.release()
 	x.conn.server.Ended()
