@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,6 +135,33 @@ func TestConnections(t *testing.T) {
 	eventually(t, "the connections are not forgotten", func() bool { return len(f.Open()) == 1 })
 	if err := get(f.dial(t), "/"); err != nil {
 		t.Errorf("after some have ended: %v", err)
+	}
+}
+
+// Of the connections, those are closed that have been idle for long enough: not those with a request, nor those that are new.
+func TestCloseIdle(t *testing.T) {
+	t.Parallel()
+	f := serve(t, "unix", Options{})
+	idle, busy := f.dial(t), f.dial(t)
+	if err := get(idle, "/"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(busy, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the request has not begun", func() bool {
+		return slices.ContainsFunc(f.Open(), func(c *Conn) bool { return c.active.Load() == 1 })
+	})
+	f.CloseIdle(time.Hour)
+	if err := get(idle, "/"); err != nil {
+		t.Errorf("after an hour's: %v", err)
+	}
+	f.CloseIdle(0)
+	if !ended(idle) {
+		t.Error("an idle connection is open")
+	}
+	if n := len(f.Open()); n != 1 {
+		t.Errorf("%d connections are open, want that with a request", n)
 	}
 }
 

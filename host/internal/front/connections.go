@@ -19,9 +19,9 @@ import (
 const (
 	// keepAlivePeriod is how often an idle TCP connection is probed, as in kube-apiserver.
 	keepAlivePeriod = 3 * time.Minute
-	// idleGrace is how long connections may stay open when the server shuts down
-	// and no request is left: for the last bytes of responses, and for clients to
-	// close them by themselves.
+	// idleGrace is how long connections may stay open without a request when the server shuts down
+	// and no request is left: for the last bytes of responses, for clients to
+	// close them by themselves, and for the first request of those that are new.
 	idleGrace = time.Second
 )
 
@@ -187,14 +187,15 @@ func (f *Frontend) closeIdleConnections(ended <-chan struct{}) {
 	case <-ended:
 		return
 	}
-	tick := time.NewTicker(idleGrace)
-	defer tick.Stop()
+	timer := time.NewTimer(idleGrace)
+	defer timer.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-timer.C:
 			if f.requests.count.Load() == 0 {
-				f.listener.closeAll()
+				f.listener.CloseIdle(idleGrace)
 			}
+			timer.Reset(idleGrace / 10)
 		case <-ended:
 			return
 		}
