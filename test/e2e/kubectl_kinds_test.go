@@ -26,7 +26,7 @@ func createKind(k *kubectl, kind, plural string) customKind {
 			k.t.Error(stderr)
 		}
 	})
-	k.run("wait", "--for=condition=Established", "crd/"+c.resource, patiently)
+	// Discovery has it once it is established: "kubectl wait" fails if a definition has no conditions yet.
 	// kubectl looks for a kind that it does not know once more, and not twice.
 	pollKubectl(k, []string{c.resource}, "api-resources", "-o", "name", "--api-group="+c.group, "--cached=false")
 	return c
