@@ -38,6 +38,7 @@ func standardServer() (bool, error) {
 // dataServer serves the data socket.
 type dataServer interface {
 	Serve(net.Listener) error
+	Shutdown(context.Context) error
 	Close() error
 }
 

@@ -237,8 +237,9 @@ const stopGrace = time.Second
 
 // Stop ends what still runs, and releases everything.
 func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.StopResponse, error) {
-	s.cancel() // first: New or an OnPrepareRun function may hang, holding the lock
 	s.drain.begin(0)
+	s.endRequests(ctx)
+	s.cancel() // before the lock, which New or an OnPrepareRun function may hold that hangs
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -260,6 +261,26 @@ func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.St
 		s.env.runDestroy()
 	}
 	return &stagev1.StopResponse{}, nil
+}
+
+// endRequests lets the requests end that have begun since the drain: other stages ask until they end too. It takes up to a quarter of the time that
+// there is for the end, and stopGrace.
+func (s *Service) endRequests(ctx context.Context) {
+	if !s.mu.TryLock() {
+		return
+	}
+	server := s.server
+	s.mu.Unlock()
+	if server == nil {
+		return
+	}
+	grace := stopGrace
+	if deadline, ok := ctx.Deadline(); ok {
+		grace = min(grace, time.Until(deadline)/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	_ = server.Shutdown(ctx)
 }
 
 // Close stops the stage if the host has not.

@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -239,6 +240,22 @@ func TestStopEndsRequests(t *testing.T) {
 			if got := notes(stage); got != "request ended\ndestroy 2\ndestroy 1\n" {
 				t.Errorf("%s: order of the ends: %q", path, got)
 			}
+		}
+	})
+}
+
+// A request that ends when it is told that the stage does so has a whole response, also if it has begun after the drain.
+func TestStopLetsRequestsEnd(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{})
+		listening, err := http.Get(stage.URL + "/until-drain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listening.Body.Close()
+		stage.Stop(t)
+		if body, err := io.ReadAll(listening.Body); err != nil || string(body) != "drained\n" {
+			t.Errorf("%q, %v", body, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/catena-dev/catena/sdk/stagev1/http1"
@@ -21,6 +22,8 @@ type conn struct {
 	remote string
 	// hijacked is set when a handler has taken the connection over.
 	hijacked bool
+	// busy is set while there is a request, and when there is to be none any more.
+	busy atomic.Bool
 	// running is the place of the present request among those that may be asked after.
 	running running
 }
@@ -54,6 +57,9 @@ func (c *conn) serveNext() bool {
 		}
 		return false
 	}
+	if !c.busy.CompareAndSwap(false, true) {
+		return false
+	}
 	returned := false
 	defer func() {
 		if !returned {
@@ -65,7 +71,8 @@ func (c *conn) serveNext() bool {
 	c.server.hangups.end(c)
 	again := x.finish()
 	returned = true
-	return again
+	c.busy.Store(false)
+	return again && !c.server.ending.Load()
 }
 
 // longHead admits heads that are longer than a buffer.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,6 +32,9 @@ type Server struct {
 	listener net.Listener
 	conns    map[*conn]struct{}
 	closed   bool
+	// ending is set when no other request is to begin. Then gone is closed with the last connection.
+	ending atomic.Bool
+	gone   chan struct{}
 }
 
 // retryAccept is the longest time between two attempts to accept a connection, when the process has too many files open.
@@ -109,6 +113,39 @@ func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if s.gone != nil && len(s.conns) == 0 {
+		close(s.gone)
+		s.gone = nil
+	}
+}
+
+// Shutdown closes the listener, the connections that have no request, and the others when their requests have ended. It returns when all are closed that no
+// handler has taken over, or with the error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.ending.Store(true)
+	var err error
+	if s.listener != nil {
+		err = s.listener.Close()
+	}
+	gone := make(chan struct{})
+	if s.gone = gone; len(s.conns) == 0 {
+		close(gone)
+		s.gone = nil
+	}
+	for c := range s.conns {
+		if c.busy.CompareAndSwap(false, true) { // it gets no request any more
+			_ = c.socket.Close()
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-gone:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Close closes the listener and all connections that no handler has taken over. It does not wait for handlers.

@@ -409,6 +409,46 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// Shutdown ends idle connections at once, and those with a request when that has got its response.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	s := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			close(begun)
+			<-release
+		}
+		_, _ = w.Write([]byte("all"))
+	}))
+	idle, busy := dial(t, s.path), dial(t, s.path)
+	send(t, idle, plain)
+	read(t, bufio.NewReader(idle))
+	send(t, busy, "POST / HTTP/1.1\r\nHost: h\r\n\r\n")
+	await(t, "the request", begun)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a request: %v", err)
+	}
+	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle connection: %v", err)
+	}
+	if _, err := net.Dial("unix", s.path); err == nil {
+		t.Error("a connection was accepted")
+	}
+	over := make(chan error, 1)
+	go func() { over <- s.Shutdown(t.Context()) }()
+	close(release)
+	in := bufio.NewReader(busy)
+	if _, body := read(t, in); body != "all" {
+		t.Errorf("the response is %q", body)
+	}
+	await(t, "the end of Shutdown", over)
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the response: %v", err)
+	}
+}
+
 // Many clients at once get their own responses, whatever else happens on other connections. It is for the race detector.
 func TestManyClients(t *testing.T) {
 	t.Parallel()
