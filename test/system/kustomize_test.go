@@ -128,8 +128,9 @@ func testServiceMonitor(t *testing.T, s *cluster.Server) {
 	definition := filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_servicemonitors.yaml")
 	kubectl(t, s, "create", "-f", definition)
 	discovery := clientset(t, s, cluster.Admin).Discovery().RESTClient()
-	eventually(t, "ServiceMonitors are served", func() bool {
-		return discovery.Get().AbsPath("/apis/monitoring.coreos.com/v1/servicemonitors").Do(t.Context()).Error() == nil
+	eventually(t, "ServiceMonitors are served, and in discovery", func() bool {
+		return discovery.Get().AbsPath("/apis/monitoring.coreos.com/v1/servicemonitors").Do(t.Context()).Error() == nil &&
+			strings.Contains(kubectl(t, s, "api-resources", "-o", "name", "--cached=false"), "servicemonitors")
 	})
 	dir := overlay(t, "servicemonitor")
 	got := kubectl(t, s, "apply", "-k", dir, "--dry-run=server", "--validate=strict", "--warnings-as-errors")
