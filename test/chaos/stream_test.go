@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -36,7 +37,12 @@ type stream struct {
 // listing is a list of all objects. It replaces events that the informer has not received.
 type listing struct {
 	after, at uint64 // the position before it, and the version of the list
-	items     map[string]uint64
+	items     map[string]item
+}
+
+type item struct {
+	version uint64
+	uid     types.UID
 }
 
 // sighting is an object as an event had it.
@@ -74,7 +80,7 @@ func (s *stream) listed(first bool, list *unstructured.UnstructuredList) {
 		s.beginList()
 	}
 	for _, o := range list.Items {
-		s.partial.items[o.GetName()] = s.version(&o)
+		s.partial.items[o.GetName()] = item{s.version(&o), o.GetUID()}
 	}
 	if list.GetContinue() == "" {
 		s.endList(s.version(list))
@@ -83,7 +89,7 @@ func (s *stream) listed(first bool, list *unstructured.UnstructuredList) {
 
 func (s *stream) beginList() {
 	s.watch++
-	s.partial = listing{after: s.position, items: map[string]uint64{}}
+	s.partial = listing{after: s.position, items: map[string]item{}}
 }
 
 func (s *stream) endList(at uint64) {
@@ -182,7 +188,7 @@ func (s *stream) sight(listing bool, e watch.Event, version uint64) {
 	}
 	s.seen[version] = sighting{o.GetName(), valueOf(*o)}
 	if listing {
-		s.partial.items[o.GetName()] = version
+		s.partial.items[o.GetName()] = item{version, o.GetUID()}
 	}
 }
 
