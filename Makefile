@@ -240,7 +240,7 @@ test-packaging: ## what is in the archives, packages, image and SBOM of a releas
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,e2e) --packages='$(addprefix ./test/,e2e conformance rules smoke)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 2
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -skip '$(OTHER_RELEASE)'
-	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos) --packages='$(addprefix ./test/,chaos fuzz)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -skip '$(OTHER_RELEASE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos) --packages='$(addprefix ./test/,chaos fuzz)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 2 -skip '$(OTHER_RELEASE)'
 
 # No test may fail because a machine is slow.
 test-busy: build programs go-examples python ## test-unit and test/system beside six busy loops, which have most of the machine
