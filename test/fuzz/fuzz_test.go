@@ -380,8 +380,7 @@ func (s *site) stops(t *testing.T) {
 	children := cluster.Children(s.Process().PID())
 	began := time.Now()
 	err := s.Process().Stop()
-	// As with kube-apiserver, a hook that fails is the end's status.
-	if err != nil && !(s.Process().ExitCode() == 1 && strings.HasPrefix(cluster.Tail(s.Process().Log, 1), "catena: pre-shutdown hook ")) {
+	if err != nil && !(s.Process().ExitCode() == 1 && strings.HasPrefix(lastError(cluster.Tail(s.Process().Log, 2*len(stages))), "catena: pre-shutdown hook ")) {
 		t.Errorf("%v\n%s", err, cluster.Tail(s.Process().Log, 20))
 	}
 	t.Logf("the host has ended %s after SIGTERM", time.Since(began).Round(time.Millisecond))
@@ -396,6 +395,30 @@ func (s *site) stops(t *testing.T) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 			return
+		}
+	}
+}
+
+// lastError returns what a log ends with: a line, and those below it that are indented. As with kube-apiserver, hooks that fail are the end's status.
+func lastError(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+	last := len(lines) - 1
+	for last > 0 && strings.HasPrefix(lines[last], " ") {
+		last--
+	}
+	return strings.Join(lines[last:], "\n")
+}
+
+func TestLastError(t *testing.T) {
+	t.Parallel()
+	for log, want := range map[string]string{
+		"":                                      "",
+		"a line\ncatena: one\n":                 "catena: one",
+		"a line\ncatena: one\n    another\n":    "catena: one\n    another",
+		"    a line\n    of two, of which one ": "    a line\n    of two, of which one ",
+	} {
+		if got := lastError(log); got != want {
+			t.Errorf("of %q: %q", log, got)
 		}
 	}
 }
