@@ -15,9 +15,7 @@ func Aggregator() sdk.Stage {
 }
 
 // Core has kube-apiserver's built-in resources.
-func Core() sdk.Stage {
-	return kube.Stage("core", "serves Kubernetes' built-in resources", kube.CoreRelease, kube.NewCore)
-}
+func Core() sdk.Stage { return kube.Core() }
 
 // Extensions has kube-apiserver's custom resources.
 func Extensions() sdk.Stage {

@@ -15,6 +15,7 @@ import (
 
 // keyspaces serve each stage that has keys of its own in the store, on a socket of its own.
 type keyspaces struct {
+	opening    *store.Opening
 	storage    store.Options
 	prefix     string // that of the registry
 	runtimeDir string
@@ -29,6 +30,9 @@ type keyspaces struct {
 // flags returns the flags of kube-apiserver, each as name=value, with which a stage reaches
 // its own keys.
 func (k *keyspaces) flags(stage string) ([]string, error) {
+	if _, err := k.opening.Await(); err != nil {
+		return nil, err
+	}
 	socket := filepath.Join(k.runtimeDir, stage+".etcd.sock")
 	if err := k.serve(stage, socket); err != nil {
 		return nil, fmt.Errorf("store of stage %q: %w", stage, err)

@@ -84,7 +84,7 @@ type run struct {
 	signals      signals
 	chain        *chainState
 	front        *front.Frontend
-	store        *store.Store
+	store        *store.Opening
 	stages       *supervisor.Supervisor
 	reloader     *reloader
 	history      *history
@@ -119,7 +119,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		r.check, r.openData, r.parseFlags, r.openFrontAndStore, r.checkKeys, r.buildChain, r.openAdmin, r.startStages,
+		r.check, r.openData, r.parseFlags, r.beginStore, r.openFront, r.buildChain, r.openAdmin, r.startStages,
 	} {
 		if err := step(ctx); err != nil {
 			if r.interrupted(ctx) {
@@ -189,51 +189,24 @@ func (r *run) openData(context.Context) error {
 	return nil
 }
 
-// openFrontAndStore opens both at the same time, and reads binaries: the member of an embedded etcd mostly waits for its election.
-func (r *run) openFrontAndStore(ctx context.Context) error {
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	opened, digested := make(chan error, 1), make(chan error, 1)
-	go func() { digested <- panics.Call(func() error { return addDigests(r.Config, r.specs, false) }) }()
-	go func() {
-		opened <- panics.Call(func() (err error) {
-			r.store, err = store.Open(opening, r.storage)
-			return err
-		})
-	}()
-	err := r.openFront(ctx)
-	if err != nil {
-		cancel()
-	}
-	storeErr, digestErr := <-opened, <-digested
-	if r.store != nil {
-		r.undo.add(func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), storeCloseTimeout)
-			defer cancel()
-			return r.store.Close(ctx)
-		})
-	}
-	if err != nil {
-		return err // that of the store is of no interest
-	}
-	if err := cmp.Or(storeErr, problems.List(digestErr)); err != nil {
-		return err
-	}
-	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store.Failed(), r.ended, r.end, r.logs.host) })
+// beginStore begins to open the store. The member of an embedded etcd mostly waits for its election, and an external cluster may be far away: meanwhile the front
+// is opened, and stages are launched.
+func (r *run) beginStore(ctx context.Context) error {
+	r.store = store.Begin(ctx, r.storage)
+	r.undo.add(r.store.Close)
 	return nil
 }
 
-// storeCloseTimeout bounds the end of the embedded etcd.
-const storeCloseTimeout = 10 * time.Second
-
-// openFront binds the port, so that one that is in use is found before the stages start.
+// openFront binds the port, so that one that is in use is found before the stages start, and reads the binaries of stages at the same time.
 func (r *run) openFront(ctx context.Context) error {
+	digested := make(chan error, 1)
+	go func() { digested <- panics.Call(func() error { return addDigests(r.Config, r.specs, false) }) }()
 	var err error
 	r.front, err = front.New(ctx, front.Options{
 		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
 	})
-	if err != nil {
-		return problems.List(problems.Locate(r.Config, err))
+	if err := cmp.Or(problems.Locate(r.Config, err), <-digested); err != nil {
+		return problems.List(err)
 	}
 	if err := r.openEvents(); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -108,9 +109,13 @@ func (s *shutdown) endByForce(over <-chan struct{}, log hclog.Logger) {
 }
 
 // followStore ends the run when its store has failed: within a few seconds, whatever waits for it.
-func (s *shutdown) followStore(failed <-chan error, over <-chan struct{}, end context.CancelCauseFunc, log hclog.Logger) {
+func (s *shutdown) followStore(opening *store.Opening, over <-chan struct{}, end context.CancelCauseFunc, log hclog.Logger) {
+	opened, err := opening.Await()
+	if err != nil {
+		return // the start ends
+	}
 	select {
-	case err := <-failed:
+	case err := <-opened.Failed():
 		lost := front.Lost{Err: fmt.Errorf("store: %w", err)}
 		log.Error("the store has failed: the server ends", "error", err)
 		s.lostErr = lost

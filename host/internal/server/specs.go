@@ -25,7 +25,7 @@ import (
 )
 
 // check reports all binaries that cannot be started and all flags that are wrong, before
-// anything is created. Of binaries that need no approval it leaves the digests to openFrontAndStore.
+// anything is created. Of binaries that need no approval it leaves the digests to openFront.
 func (r *run) check(ctx context.Context) error {
 	var err error
 	if r.specs, err = withoutDigests(r.Config, r.Attach); err == nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
@@ -47,7 +49,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
 	r.undo.add(sockets.close)
 
-	keys := &keyspaces{storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, callers: r.callers, limited: routing.limited}
+	keys := &keyspaces{opening: r.store, storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, callers: r.callers, limited: routing.limited}
 	r.undo.add(keys.close)
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)
@@ -86,12 +88,37 @@ func (r *run) approve(stage, binary string, c process.Contents) error {
 	return checkLock(r.Config, stage, binary, c)
 }
 
-// startStages brings the chain up and prints a line for each stage.
+// startStages brings the chain up and prints a line for each stage. The stages are launched while the store opens; if that fails, it is why the start has failed.
 func (r *run) startStages(ctx context.Context) error {
-	return problems.Locate(r.Config, r.stages.Start(ctx, func(stage, version string, pid int, took time.Duration) {
+	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store, r.ended, r.end, r.logs.host) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var openErr error
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		openErr = panics.Call(func() error {
+			if _, err := r.store.Await(); err != nil {
+				return err
+			}
+			return r.checkKeys(ctx)
+		})
+		if openErr != nil {
+			cancel() // what is being launched
+		}
+	}()
+	open := func() error {
+		<-opened
+		return openErr
+	}
+	err := r.stages.Start(ctx, open, func(stage, version string, pid int, took time.Duration) {
 		r.front.Metrics().ObserveStart(stage, took)
 		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
-	}))
+	})
+	if ctx.Err() != nil {
+		err = cmp.Or(open(), err)
+	}
+	return problems.Locate(r.Config, err)
 }
 
 // registerStages makes the stages' hooks, checks and signals part of the front.

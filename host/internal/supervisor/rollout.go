@@ -23,6 +23,8 @@ type rollout struct {
 	// ready says that the generations run their post-start hooks and are waited for until
 	// they are ready; otherwise the rollout ends when they are prepared.
 	ready bool
+	// launched, if not nil, is called when all are launched, before the first is configured.
+	launched func() error
 	// outdated, if not nil, is asked for each stage of which no generation is brought up,
 	// with the reports of those downstream. It may add one.
 	outdated func(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error
@@ -75,6 +77,11 @@ func (r *rollout) member(st *stage) *member {
 func (r *rollout) run(ctx context.Context) error {
 	if err := r.all(func(m *member) error { return m.launch(ctx) }); err != nil {
 		return err
+	}
+	if r.launched != nil {
+		if err := r.launched(); err != nil {
+			return err
+		}
 	}
 	members := make([]lifecycle.Member[generation.Report], len(r.members))
 	for i, m := range r.members {

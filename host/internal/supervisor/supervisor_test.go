@@ -44,6 +44,12 @@ type fixture struct {
 // start brings up a chain of the stages a, b and c.
 func start(t *testing.T, change func(*Options)) (*fixture, error) {
 	t.Helper()
+	return startWith(t, func(*fixture) error { return nil }, change)
+}
+
+// startWith brings up the chain with a store that opens as store says.
+func startWith(t *testing.T, store func(*fixture) error, change func(*Options)) (*fixture, error) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +106,7 @@ func start(t *testing.T, change func(*Options)) (*fixture, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Stop() })
-	return f, f.Start(t.Context(), func(string, string, int, time.Duration) {})
+	return f, f.Start(t.Context(), func() error { return store(f) }, func(string, string, int, time.Duration) {})
 }
 
 // testLog passes log lines on for as long as the test runs.
@@ -317,6 +323,40 @@ func TestStartFailsWithTheStagesOwnError(t *testing.T) {
 	}
 	if err := f.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A store that does not open ends the start of stages that have been launched, before one is configured.
+func TestStagesAreLaunchedWhileTheStoreOpens(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no store")
+	var pids []int
+	f, err := startWith(t, func(f *fixture) error {
+		now := f.lock()
+		defer now.unlock()
+		for _, st := range now.chain {
+			for _, g := range st.generations {
+				pids = append(pids, g.PID())
+			}
+		}
+		return failed
+	}, nil)
+	if !errors.Is(err, failed) {
+		t.Errorf("got %v, want %v", err, failed)
+	}
+	if len(pids) != 3 {
+		t.Errorf("%d stages were launched before", len(pids))
+	}
+	if _, err := os.Stat(f.log); !os.IsNotExist(err) {
+		t.Errorf("a stage was configured: %q", f.events(t))
+	}
+	if err := f.Stop(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("process %d is still there: %v", pid, err)
+		}
 	}
 }
 

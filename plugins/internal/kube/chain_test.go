@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ import (
 
 var (
 	aggregatorStage = sdk.Stage{Name: "aggregator", New: NewAggregator}
-	coreStage       = sdk.Stage{Name: "core", New: NewCore}
+	coreStage       = sdk.Stage{Name: "core", New: func(env *sdk.Env) (http.Handler, error) { return newCore(env, newEarlyHooks()) }}
 	extensionsStage = sdk.Stage{Name: "extensions", New: NewExtensions}
 )
 

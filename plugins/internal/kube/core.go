@@ -13,13 +13,20 @@ import (
 	"github.com/catena-dev/catena/sdk/apiserver"
 )
 
-// NewCore is the constructor of the stage core: Kubernetes' built-in resources.
-func NewCore(env *sdk.Env) (http.Handler, error) {
+// Core returns the stage core: Kubernetes' built-in resources.
+func Core() sdk.Stage {
+	hooks := newEarlyHooks()
+	stage := Stage("core", "serves Kubernetes' built-in resources", CoreRelease, func(env *sdk.Env) (http.Handler, error) { return newCore(env, hooks) })
+	stage.Validate = hooks.validate
+	return stage
+}
+
+func newCore(env *sdk.Env, hooks *earlyHooks) (http.Handler, error) {
 	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	addRoles, err := b.beginRoles(env.Context())
+	addHooks, err := hooks.replace(b.generic)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
@@ -45,7 +52,7 @@ func NewCore(env *sdk.Env) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	if err := errors.Join(addRoles(instance.ControlPlane.GenericAPIServer), addStorageVersionHook(instance.ControlPlane.GenericAPIServer)); err != nil {
+	if err := errors.Join(addHooks(instance.ControlPlane.GenericAPIServer), addStorageVersionHook(instance.ControlPlane.GenericAPIServer)); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)

@@ -48,7 +48,7 @@ func TestEarlyHook(t *testing.T) {
 					return tc.results[runs-1]
 				}
 				config := &rest.Config{Transport: &requests}
-				early := beginHook(t.Context(), hook, config)
+				early := beginHook("", "", hook)
 				synctest.Wait()
 				if requests != 0 {
 					t.Errorf("%d requests before the hook was due", requests)
@@ -68,13 +68,42 @@ func TestEarlyHook(t *testing.T) {
 func TestEarlyHookPanics(t *testing.T) {
 	t.Parallel()
 	runs := 0
-	early := beginHook(t.Context(), func(genericapiserver.PostStartHookContext) error {
+	early := beginHook("", "", func(genericapiserver.PostStartHookContext) error {
 		if runs++; runs == 1 {
 			panic("a mistake")
 		}
 		return nil
-	}, &rest.Config{})
-	if err := early.run(genericapiserver.PostStartHookContext{}); err != nil || runs != 2 {
+	})
+	if err := early.run(genericapiserver.PostStartHookContext{LoopbackClientConfig: &rest.Config{}}); err != nil || runs != 2 {
 		t.Errorf("%v after %d runs", err, runs)
+	}
+}
+
+// The hooks begin when the stage's flags are checked, unless these are wrong.
+func TestEarlyHooksBegin(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]bool{"authorization-mode=Node,RBAC": true, "secure-prt=1": false} {
+		begun := false
+		hooks := &earlyHooks{begin: func() ([]*earlyHook, error) {
+			begun = true
+			return nil, nil
+		}}
+		hooks.validate(nil, []string{"secure-port=6443", flag})
+		if begun != want {
+			t.Errorf("with the flag %s, the hooks begin: %v", flag, begun)
+		}
+	}
+}
+
+// Flags of which the roles depend are global: they are not parsed here.
+func TestSetsFeatures(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]bool{
+		"feature-gates=AllAlpha=true": true, "emulated-version=1.36": true, "min-compatibility-version=1.36": true,
+		"emulation-forward-compatible=true": false, "v=2": false,
+	} {
+		if setsFeatures(flag) != want {
+			t.Errorf("%s: not %v", flag, want)
+		}
 	}
 }

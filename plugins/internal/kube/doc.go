@@ -7,7 +7,7 @@
 //
 // In the order of a start:
 //
-//   - stage.go makes an sdk.Stage of a constructor: NewCore, NewExtensions or NewAggregator.
+//   - stage.go makes an sdk.Stage of a constructor: newCore, NewExtensions or NewAggregator.
 //   - options.go parses kube-apiserver's flags, and applies what is global in a process.
 //   - generic.go makes of them what the configurations of all three servers have in common.
 //   - shared.go makes what core makes for the other two servers in kube-apiserver.

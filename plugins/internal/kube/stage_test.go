@@ -12,7 +12,7 @@ import (
 
 func TestConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
-	stage := Stage("core", "", nil, NewCore)
+	stage := Core()
 	for name, c := range map[string]struct {
 		config string
 		flags  []string
