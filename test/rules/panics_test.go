@@ -24,6 +24,7 @@ var uncontained = map[string]string{
 	"h1.StartUpload":           "end recovers",
 	"lifecycle.RunPostStart":   "run recovers",
 	"lifecycle.RunPreShutdown": "run recovers",
+	"pki.newServiceAccountKey": "crypto/rsa",
 	"process.AdoptOrphans":     "reaps processes",
 	"process.Refuse":           "accepts connections and writes a constant",
 	"process.Stop":             "go-plugin's end of a client",

@@ -49,6 +49,7 @@ func Ensure(opts Options) (*PKI, error) {
 		return nil, err
 	}
 	files := FilesIn(opts.Dir)
+	newKey := newServiceAccountKey(files.ServiceAccountKey)
 	client, err := ensureAuthority(files.CA, files.CAKey, "kubernetes", opts.Now)
 	if err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func Ensure(opts Options) (*PKI, error) {
 		client.ensureLeaf(files.KubeletClient, files.KubeletClientKey,
 			clientTemplate("kube-apiserver-kubelet-client", systemMasters)),
 		frontProxy.ensureLeaf(files.FrontProxyClient, files.FrontProxyClientKey, clientTemplate("front-proxy-client")),
-		ensureServiceAccountKeys(files.ServiceAccountKey, files.ServiceAccountPublicKey),
+		ensureServiceAccountKeys(files.ServiceAccountKey, files.ServiceAccountPublicKey, newKey),
 	)
 }
 

@@ -9,22 +9,33 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"sync"
 )
 
 // rsaBits is the size of the key that signs tokens. It is an RSA key, because
 // every OpenID Connect relying party can verify its signatures.
 const rsaBits = 2048
 
-// ensureServiceAccountKeys makes the pair of keys for tokens. The public key is
+// newServiceAccountKey begins to make a key, unless the file has one: that takes longer than all other keys and certificates together. It returns what waits for it.
+func newServiceAccountKey(file string) func() (*rsa.PrivateKey, error) {
+	if exists(file) {
+		return nil
+	}
+	key := sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, rsaBits) })
+	go func() { _, _ = key() }()
+	return key
+}
+
+// ensureServiceAccountKeys makes the pair of keys for tokens, the private one with newKey unless that is nil. The public key is
 // made from the private one if it is missing; a public file with other keys is
 // left alone, since it may hold keys of earlier tokens, provided that the key is
 // among them.
-func ensureServiceAccountKeys(keyFile, publicFile string) error {
-	if !exists(keyFile) {
+func ensureServiceAccountKeys(keyFile, publicFile string, newKey func() (*rsa.PrivateKey, error)) error {
+	if newKey != nil {
 		if exists(publicFile) {
 			return fmt.Errorf("%s is missing, which signed the tokens that %s verifies: restore it from a backup, or delete %s too, and both are made anew", keyFile, publicFile, publicFile)
 		}
-		key, err := rsa.GenerateKey(rand.Reader, rsaBits)
+		key, err := newKey()
 		if err != nil {
 			return err
 		}
