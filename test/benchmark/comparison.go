@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -71,6 +73,9 @@ func (c *comparison) measure(ctx context.Context) error {
 	if c.growth.dir != "" {
 		return c.drawGrowth(ctx)
 	}
+	if err := c.readBinaries(); err != nil {
+		return err
+	}
 	for _, s := range sections() {
 		if !slices.ContainsFunc(s.rows, c.wants) {
 			continue
@@ -78,6 +83,28 @@ func (c *comparison) measure(ctx context.Context) error {
 		log.Printf("measuring: %s", s.name)
 		if err := s.measure(c, ctx); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// readBinaries has the system keep the programs of both systems in memory as a whole: what it has of a file counts in the memory of a process, and of one that was
+// just built it has everything.
+func (c *comparison) readBinaries() error {
+	for _, side := range order(0) {
+		s, err := c.newServer(side, "binaries")
+		if err != nil {
+			return err
+		}
+		for _, path := range s.Binaries {
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, f)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ type pluginWatcher struct {
 	log      hclog.Logger
 	stages   *supervisor.Supervisor
 	reloader *reloader
+	digests  *process.Digests // of one look at the files
 }
 
 func (p *pluginWatcher) run(ctx context.Context) {
@@ -62,7 +63,7 @@ func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest str
 }
 
 func (p *pluginWatcher) digest(f pluginwatch.File) (string, error) {
-	return digestOf(p.reloader.config(), f.Stage, f.Path, process.Digest)
+	return digestOf(p.reloader.config(), f.Stage, f.Path, p.digests.Of)
 }
 
 // files are the binaries of the stages where they are now; none if they are not to be
@@ -72,6 +73,7 @@ func (p *pluginWatcher) files() []pluginwatch.File {
 	if !cfg.WatchPlugins {
 		return nil
 	}
+	p.digests = new(process.Digests)
 	running := map[string]string{}
 	for _, spec := range p.stages.Specs() {
 		running[spec.Name] = spec.Digest
