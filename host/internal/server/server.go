@@ -4,7 +4,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,8 +204,9 @@ func (r *run) openFront(ctx context.Context) error {
 	r.front, err = front.New(ctx, front.Options{
 		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
 	})
-	if err := cmp.Or(problems.Locate(r.Config, err), <-digested); err != nil {
-		return problems.List(err)
+	digestErr := <-digested
+	if err != nil {
+		return problems.List(problems.Locate(r.Config, err))
 	}
 	if err := r.openEvents(); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (r *run) openFront(ctx context.Context) error {
 	r.handlePages()
 	r.shutdown = &shutdown{front: r.front, force: r.Force, lost: make(chan struct{})}
 	r.undo.add(r.shutdown.closeFront)
-	return nil
+	return problems.List(digestErr)
 }
 
 // openAdmin lets commands in, which see the start of the stages.
