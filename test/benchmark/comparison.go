@@ -88,7 +88,7 @@ func (c *comparison) measure(ctx context.Context) error {
 	return nil
 }
 
-// readBinaries has the system keep the programs of both systems in memory as a whole: what it has of a file counts in the memory of a process, and of one that was
+// readBinaries has the kernel read the programs of both systems: how much the page cache has of a file counts in the memory of a process, and of one that was
 // just built it has everything.
 func (c *comparison) readBinaries() error {
 	for _, side := range order(0) {

@@ -29,14 +29,14 @@ func (s *stream) missed(changes []change, stored map[string]unstructured.Unstruc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	var before change // the write of the object that is deleted
+	var last change // before a deletion, the last write of the object
 	for i, c := range changes {
 		var err error
 		if c.value == gone {
-			err = s.missedDeletion(before, next(changes[i:]))
+			err = s.missedDeletion(last, next(changes[i:]))
 		} else {
 			o, there := stored[c.name]
-			err, before = s.missedWrite(c, there && o.GetUID() == c.uid), c
+			err, last = s.missedWrite(c, there && o.GetUID() == c.uid), c
 		}
 		if err != nil {
 			errs = append(errs, err)

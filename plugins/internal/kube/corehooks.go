@@ -21,8 +21,8 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// earlyHook is a post-start hook that pauses before its first request, as Kubernetes' rbac/bootstrap-roles and scheduling/bootstrap-system-priority-classes do for a second. It is begun before the server
-// is built, so that the pause passes meanwhile. Its requests wait until it is due, so that it does nothing earlier than it would.
+// earlyHook is a post-start hook that pauses before its first request, as Kubernetes' rbac/bootstrap-roles and scheduling/bootstrap-system-priority-classes do for a
+// second. It is begun before the server is built, so that the pause passes meanwhile. Its requests wait until it is due, so that it does nothing earlier than it would.
 type earlyHook struct {
 	// group is the API group with which a server has the hook.
 	group, name string

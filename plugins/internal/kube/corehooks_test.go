@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// counted counts the requests, and responds to each.
-type counted int
+// hosts are what the requests are sent to. Each gets a response.
+type hosts []string
 
-func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
-	*c++
+func (h *hosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	*h = append(*h, r.URL.Host)
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
@@ -34,7 +34,7 @@ func TestEarlyHook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var requests counted
+				var requests hosts
 				runs := 0
 				hook := func(ctx genericapiserver.PostStartHookContext) error {
 					client, err := rest.HTTPClientFor(ctx.LoopbackClientConfig)
@@ -47,17 +47,17 @@ func TestEarlyHook(t *testing.T) {
 					runs++
 					return tc.results[runs-1]
 				}
-				config := &rest.Config{Transport: &requests}
+				config := &rest.Config{Host: "http://catena", Transport: &requests}
 				early := beginHook("", "", hook)
 				synctest.Wait()
-				if requests != 0 {
-					t.Errorf("%d requests before the hook was due", requests)
+				if len(requests) != 0 {
+					t.Errorf("%d requests before the hook was due", len(requests))
 				}
 				if err := early.run(genericapiserver.PostStartHookContext{Context: t.Context(), LoopbackClientConfig: config}); !errors.Is(err, tc.want) {
 					t.Errorf("got %v, want %v", err, tc.want)
 				}
-				if int(requests) != len(tc.results) {
-					t.Errorf("%d requests, want %d", requests, len(tc.results))
+				if len(requests) != len(tc.results) || requests[0] != "catena" {
+					t.Errorf("requests to %q, want %d, the first to the server of the configuration", requests, len(tc.results))
 				}
 			})
 		})
@@ -95,7 +95,7 @@ func TestEarlyHooksBegin(t *testing.T) {
 	}
 }
 
-// Flags of which the roles depend are global: they are not parsed here.
+// Flags on which the roles depend are global: they are not parsed here.
 func TestSetsFeatures(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]bool{
