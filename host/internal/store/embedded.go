@@ -149,9 +149,8 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	cfg.ListenClientUrls = nil
 	cfg.AdvertiseClientUrls = []url.URL{client}
 	cfg.EnableGRPCGateway = false
-	// A single member waits for no other: short ticks make the start short, and cost an idle server wakeups. The election is over after one to five ticks.
-	cfg.TickMs = 50
-	cfg.ElectionMs = 250
+	// A single member waits for no other: its election is over after one to five ticks. Shorter ones cost an idle server wakeups.
+	cfg.ElectionMs = 500
 	cfg.QuotaBackendBytes = o.QuotaBytes
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = history

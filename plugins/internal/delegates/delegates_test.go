@@ -220,8 +220,8 @@ func TestPokeIsQuickerThanPolling(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		if took := appears("polled"); took <= 2*burstInterval {
-			t.Errorf("without a poke it takes %s", took)
+		if took := appears("polled"); took <= 2*burstInterval || took > 2*pollInterval {
+			t.Errorf("without a poke it takes %s, want %s", took, pollInterval)
 		}
 		d.Poke()
 		synctest.Wait() // the document has not changed yet

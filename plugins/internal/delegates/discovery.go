@@ -23,9 +23,6 @@ const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=" + documentKind
 const documentKind = "APIGroupDiscoveryList"
 
 const (
-	// pollInterval is how often an unchanged document is asked for; the response is
-	// 304 and empty. Kubernetes polls local OpenAPI documents as often.
-	pollInterval = time.Second
 	// burstInterval and burst apply after Poke: whatever was changed shows in the
 	// stage's document a moment later.
 	burstInterval = 25 * time.Millisecond
@@ -59,6 +56,7 @@ type Discovery struct {
 	known     map[metav1.GroupVersion]apidiscoveryv2.APIVersionDiscovery
 	failed    bool
 	malformed bool // and so failed
+	pace      pace
 	poked     chan struct{}
 	synced    chan struct{}
 	// waiting is closed by Wait.
@@ -94,12 +92,16 @@ func (d *Discovery) Synced() <-chan struct{} { return d.synced }
 // OpenAPI documents that were not found. After Wait requests wait instead, since the
 // aggregator asks again only a minute after a failure, but not those to an optional delegate.
 func (d *Discovery) Gate() http.Handler {
+	index := &index{next: d.Delegate.Handler, pace: &d.pace}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.await(r.Context()) {
+		switch {
+		case !d.await(r.Context()):
+			http.Error(w, fmt.Sprintf("stage %q has not responded yet", d.Delegate.Name), http.StatusServiceUnavailable)
+		case r.URL.Path == openAPIv3:
+			index.ServeHTTP(w, r)
+		default:
 			d.Delegate.Handler.ServeHTTP(w, r)
-			return
 		}
-		http.Error(w, fmt.Sprintf("stage %q has not responded yet", d.Delegate.Name), http.StatusServiceUnavailable)
 	})
 }
 
@@ -132,8 +134,9 @@ func (d *Discovery) await(ctx context.Context) bool {
 	}
 }
 
-// Poke says that the delegate's document is about to change.
+// Poke says that the delegate's documents are about to change.
 func (d *Discovery) Poke() {
+	d.pace.change()
 	select {
 	case d.poked <- struct{}{}:
 	default:
@@ -157,7 +160,7 @@ func (d *Discovery) Run(ctx context.Context) {
 		if time.Now().Before(quick) {
 			timer.Reset(burstInterval)
 		} else {
-			timer.Reset(pollInterval)
+			timer.Reset(d.pace.interval())
 		}
 	}
 }
@@ -175,6 +178,9 @@ func (d *Discovery) Sync(ctx context.Context) {
 		return
 	}
 	failed, malformed := err != nil, errors.Is(err, ErrMalformed)
+	if failed || document != nil {
+		d.pace.change()
+	}
 	if malformed {
 		d.Assume()
 	}
