@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	"github.com/catena-dev/catena/sdk/gctune"
+	"github.com/catena-dev/catena/sdk/idle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -27,7 +27,7 @@ func Main(stage Stage) {
 
 // Serve runs the stage in this process until the host has stopped it. The process does
 // not react to SIGINT, SIGTERM and SIGHUP, which the host handles, and exits at once when
-// the host is gone. It returns memory to the system while it is idle (see package gctune).
+// the host is gone. While it is idle, it returns memory to the system and runs on one processor (see package idle).
 // Nothing may be written to os.Stdout before Serve is called.
 //
 // If no host has started the process, Serve reads the command line instead: see --help.
@@ -54,7 +54,8 @@ func Serve(stage Stage) error {
 	defer service.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go gctune.ReleaseWhenIdle(ctx)
+	service.idle = new(idle.Program)
+	go service.idle.Run(ctx)
 	return servePlugin(service, logger)
 }
 

@@ -70,6 +70,7 @@ func (s *Service) newServer() dataServer {
 }
 
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	s.idle.Request()
 	s.drain.enter() // until the server says that the response has been written
 	resp, r := newResponse(w, r, s.drain)
 	if client := r.Header.Get(stagev1.HeaderClient); client != "" {

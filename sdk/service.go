@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/catena-dev/catena/sdk/idle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -33,6 +34,7 @@ type Service struct {
 	drain   *drain
 	stopped chan struct{}
 	started time.Time
+	idle    *idle.Program // nil outside a process of its own
 	// clientTLS says that clients' connections have TLS, and no more.
 	clientTLS *tls.ConnectionState
 	// standardServer: the server of net/http serves the data socket.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/idle"
 )
 
 const (
@@ -150,6 +151,7 @@ func (c *connections) closeAll() {
 type requests struct {
 	http.Handler
 	count atomic.Int64
+	idle  *idle.Program
 	// hold returns when a request may be served, and false if it is not to be; nil if all may at once.
 	hold func(w http.ResponseWriter, r *http.Request) bool
 	// lost is set when no request can be served any more, and writer responds then.
@@ -160,6 +162,7 @@ type requests struct {
 }
 
 func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.idle.Request()
 	h.count.Add(1)
 	defer h.count.Add(-1)
 	conn := h.connections.From(r.RemoteAddr)

@@ -28,6 +28,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/systemd"
 	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/sdk/gctune"
+	"github.com/catena-dev/catena/sdk/idle"
 )
 
 // Options say what to run.
@@ -201,8 +202,10 @@ func (r *run) openFront(ctx context.Context) error {
 	digested := make(chan error, 1)
 	go func() { digested <- panics.Call(func() error { return addDigests(r.Config, r.specs, false) }) }()
 	var err error
+	program := new(idle.Program)
+	r.background(ctx, program.Run)
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
+		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Idle: program, Log: r.logs.host.Named("front"),
 	})
 	digestErr := <-digested
 	if err != nil {
@@ -261,7 +264,6 @@ const headroom = 64 << 20
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
-	r.background(ctx, gctune.ReleaseWhenIdle)
 	r.background(ctx, func(ctx context.Context) { gctune.Headroom(ctx, headroom) })
 	r.background(ctx, r.traffic.Run)
 	if err := r.registerStages(); err != nil {

@@ -64,12 +64,15 @@ func (b *base) serviceResolver(slices proxy.EndpointSliceGetter) (aggregatorapis
 
 // describeSecurity puts the ways to authenticate into the OpenAPI documents.
 // Kubernetes knows them only once it has built the authenticators, so they are
-// built, with informers that are never started, and dropped.
+// built, with informers that are never started, and dropped. Client certificates are in no document; who
+// follows their files has queues that nobody ends.
 func (b *base) describeSecurity() error {
 	ctx, cancel := context.WithCancel(b.env.Context())
 	defer cancel()
 	var dropped genericapiserver.AuthenticationInfo
-	return b.options.Authentication.ApplyTo(ctx, &dropped, nil, b.generic.EgressSelector,
+	described := *b.options.Authentication
+	described.ClientCert, described.RequestHeader = nil, nil
+	return described.ApplyTo(ctx, &dropped, nil, b.generic.EgressSelector,
 		b.generic.OpenAPIConfig, b.generic.OpenAPIV3Config, b.client,
 		informers.NewSharedInformerFactory(b.client, 0), b.generic.APIServerID)
 }

@@ -221,18 +221,11 @@ func (g *Generation) Responds(ctx context.Context) error {
 // its checks of /livez does not come back. That a check fails is a sign of life: what the
 // stage needs may be away, and a restart would not bring it back.
 func (g *Generation) Alive(ctx context.Context) error {
-	if err := g.Responds(ctx); err != nil {
-		return err
-	}
 	c, err := guard.Dial(ctx, g.listener.Path())
 	if err != nil {
 		return err
 	}
 	_ = c.Close()
-	return g.stuck(ctx)
-}
-
-func (g *Generation) stuck(ctx context.Context) error {
 	var names []string
 	for _, c := range g.HealthChecks() {
 		if c.GetLivez() {
@@ -240,8 +233,13 @@ func (g *Generation) stuck(ctx context.Context) error {
 		}
 	}
 	if len(names) == 0 {
-		return nil
+		return g.Responds(ctx)
 	}
+	return g.stuck(ctx, names)
+}
+
+// stuck returns an error if the process does not respond, or if one of the checks does not come back.
+func (g *Generation) stuck(ctx context.Context, names []string) error {
 	resp, err := g.process.Client().CheckHealth(ctx, &stagev1.CheckHealthRequest{Names: names})
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
 		return err

@@ -1,6 +1,6 @@
 //go:build unix
 
-package gctune
+package idle
 
 import (
 	"syscall"

@@ -6,23 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestIsIdle(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		used, over time.Duration
-		want       bool
-	}{
-		{0, 5 * time.Second, true}, {100 * time.Millisecond, 5 * time.Second, true}, {300 * time.Millisecond, 5 * time.Second, false},
-		{5 * time.Second, 5 * time.Second, false}, {300 * time.Millisecond, 20 * time.Second, true},
-	} {
-		if isIdle(tc.used, tc.over) != tc.want {
-			t.Errorf("%s in %s: not %v", tc.used, tc.over, tc.want)
-		}
-	}
-}
 
 func TestWorth(t *testing.T) {
 	t.Parallel()

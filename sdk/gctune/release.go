@@ -1,45 +1,21 @@
 package gctune
 
 import (
-	"context"
 	"math"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
 )
 
-const (
-	// interval is how long a program has to be idle.
-	interval = 5 * time.Second
-	// busy is the share of one processor from which on a program is not idle.
-	busy = 0.05
-	// least is what is worth a collection, in bytes.
-	least = 8 << 20
-)
+// least is what is worth a collection, in bytes.
+const least = 8 << 20
 
-// ReleaseWhenIdle returns memory to the system when the program has been idle for some seconds, until
-// ctx ends: at the cost of one collection, at a time when nobody waits. With GOGC=off, it does nothing.
-func ReleaseWhenIdle(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	last, at := processorTime(), time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		used, now := processorTime(), time.Now()
-		if isIdle(used-last, now.Sub(at)) && readHeap().worth() {
-			debug.FreeOSMemory()
-			used, now = processorTime(), time.Now() // the collection is no work
-		}
-		last, at = used, now
+// Release returns memory to the system, if there is enough of it to be worth the collection that it costs: it is
+// to be called when nobody waits for the program. With GOGC=off, it does nothing.
+func Release() {
+	if readHeap().worth() {
+		debug.FreeOSMemory()
 	}
 }
-
-// isIdle reports whether a program has used next to nothing of the processors over a time.
-func isIdle(used, over time.Duration) bool { return used.Seconds() < busy*over.Seconds() }
 
 // heap is what the runtime knows of the heap, in bytes.
 type heap struct {
