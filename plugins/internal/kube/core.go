@@ -46,8 +46,9 @@ func newCore(env *sdk.Env, hooks *earlyHooks) (http.Handler, error) {
 	completed := config.Complete()
 	endpoints := &completed.Extra.EndpointReconcilerConfig
 	endpoints.Reconciler = &servingEndpoints{EndpointReconciler: endpoints.Reconciler, serving: env.Signal("HasBeenReady")}
-	v2 := completed.ControlPlane.Generic.OpenAPIConfig
+	v2, v3 := completed.ControlPlane.Generic.OpenAPIConfig, completed.ControlPlane.Generic.OpenAPIV3Config
 	completed.ControlPlane.Generic.OpenAPIConfig = nil
+	completed.ControlPlane.Generic.SkipOpenAPIInstallation = true
 	instance, err := completed.New(b.adapter.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
@@ -56,6 +57,7 @@ func newCore(env *sdk.Env, hooks *earlyHooks) (http.Handler, error) {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)
+	documents := serveOpenAPIv3(instance.ControlPlane.GenericAPIServer, v3)
 	namespaces := namespaceGate{namespaces: b.client.CoreV1().Namespaces()}
 	handler, err := b.adapter.Serve(apiserver.Server{
 		GenericAPIServer:    instance.ControlPlane.GenericAPIServer,
@@ -67,7 +69,9 @@ func newCore(env *sdk.Env, hooks *earlyHooks) (http.Handler, error) {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	env.OnPrepareRun(func(context.Context) error {
-		go makeOpenAPIv3(env.Context(), instance.ControlPlane.GenericAPIServer)
+		// The aggregator asks for the index as soon as a process takes another's place: a quarter of a second of work
+		// would then be in the way of the requests of clients.
+		go documents.index()
 		return nil
 	})
 	return b.withDownstream(handler, instance.ControlPlane.GenericAPIServer, v2), nil
