@@ -15,6 +15,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/plugins/builtin"
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/gctune/startgc"
 )
 
 // version is the version of Catena, set by the linker.
@@ -28,5 +29,6 @@ func main() {
 			return
 		}
 	}
+	startgc.End()
 	os.Exit(cli.Main(version))
 }

@@ -32,7 +32,7 @@ func Headroom(ctx context.Context, bytes uint64) {
 // before must not go on growing by the percentage of a small one.
 func followCollections(ctx context.Context, headroom uint64) {
 	collected := make(chan struct{}, 1)
-	for now := standard; ctx.Err() == nil; {
+	for now := 0; ctx.Err() == nil; {
 		if want := percent(readHeap().live, headroom); differs(now, want) {
 			debug.SetGCPercent(want)
 			now = want

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/gctune/startgc"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
@@ -32,6 +33,7 @@ func Stage() sdk.Stage {
 // newStage prepares the controllers. They run when the server has been ready once, in the one process of all
 // processes and hosts that holds the lease.
 func newStage(env *sdk.Env) (http.Handler, error) {
+	startgc.End()
 	m, err := newManager(env)
 	if err != nil {
 		return nil, fmt.Errorf("controllers: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/apiserver"
+	"github.com/catena-dev/catena/sdk/gctune/startgc"
 )
 
 // Core returns the stage core: Kubernetes' built-in resources.
@@ -22,6 +23,7 @@ func Core() sdk.Stage {
 }
 
 func newCore(env *sdk.Env, hooks *earlyHooks) (http.Handler, error) {
+	startgc.End() // what is garbage would stay among what is not
 	b, err := newBase(env, generatedopenapi.GetOpenAPIDefinitions)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)

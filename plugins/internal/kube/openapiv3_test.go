@@ -33,7 +33,7 @@ func get(t *testing.T, url, accept string) (http.Header, []byte) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Accept", accept)
-	r.Header.Set(stagev1.HeaderDelegate, "core") // not the merged one
+	r.Header.Set(stagev1.HeaderDelegate, "core")    // not the merged one
 	resp, err := http.DefaultTransport.RoundTrip(r) // which follows no redirect
 	if err != nil {
 		t.Fatal(err)
