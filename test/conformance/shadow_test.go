@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -194,8 +195,9 @@ func writeObjects(ctx context.Context, t *testing.T, config *rest.Config, name s
 				_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
 				check(err)
 			}
-			_, err = services.Get(ctx, object.Name, metav1.GetOptions{ResourceVersion: "0"})
-			check(err)
+			if _, err = services.Get(ctx, object.Name, metav1.GetOptions{ResourceVersion: "0"}); !apierrors.IsNotFound(err) {
+				check(err) // from the watch cache, which may be older than the service
+			}
 			_, err = deployments.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 			check(err)
 		}
