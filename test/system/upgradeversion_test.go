@@ -57,6 +57,13 @@ func TestUpgradeVersion(t *testing.T) {
 
 	says("1.36", "1.36")
 	polled := pollDocuments(t, c.Server)
+	t.Cleanup(func() {
+		for _, d := range polled.documents {
+			if t.Failed() {
+				t.Logf("%s as %s was %v, and in the states of the server %v", d.path, d.accept, d.seen, d.states)
+			}
+		}
+	})
 	polled.next(t)
 	command("swap", "core", "--binary", newer, "--emulate")
 	says("1.37", "1.36")

@@ -166,7 +166,11 @@ func (a *aggregator) discover(downstream []sdk.Delegate, priorities priorityMap)
 		if hasCore && delegate.Name != core.Name {
 			documents = withoutServerDocuments(documents)
 		}
-		downstream[i].Handler = untilPrepared(&a.prepared, &validateOpenAPI{next: documents, log: a.env.Log.With("delegate", delegate.Name), optional: delegate.Optional})
+		validate := &validateOpenAPI{next: documents, log: a.env.Log.With("delegate", delegate.Name), optional: delegate.Optional}
+		if hasCore && delegate.Name == core.Name {
+			validate.version = core.KubernetesVersion
+		}
+		downstream[i].Handler = untilPrepared(&a.prepared, validate)
 		a.discoveries = append(a.discoveries, d)
 		if listsCRDs(delegate) {
 			if err := a.pokeOnCRD(d); err != nil {

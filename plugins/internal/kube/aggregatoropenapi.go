@@ -90,12 +90,17 @@ func send(w http.ResponseWriter, code int, header http.Header, body []byte) {
 // Kubernetes does for each request for the merged one. From a document that becomes
 // malformed later on, Kubernetes keeps the one before. In the same way it serves empty documents for an
 // optional stage that fails to send any.
+//
+// Once there has been a document of version, it fails for those of another: while core goes from one release to another, an
+// aggregator would merge both, and not get rid of that when core comes back. Kubernetes writes what it merges into what it keeps.
 type validateOpenAPI struct {
 	next     http.Handler
 	log      hclog.Logger
 	optional bool
+	version  string // of the documents of v2; empty if it does not matter
 
 	mu        sync.Mutex
+	had       bool            // a document of version
 	valid     map[string]bool // by path: there has been a document that can be read
 	malformed bool            // the latest of v2 cannot
 }
@@ -108,11 +113,28 @@ func (s *validateOpenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	response := responsewriter.NewInMemoryResponseWriter()
 	s.next.ServeHTTP(response, r)
+	if path == openAPIv2 && response.RespCode() == http.StatusOK && s.ofAnotherVersion(response.Data()) {
+		http.Error(w, "the document is not of version "+s.version, http.StatusServiceUnavailable)
+		return
+	}
 	if !s.accept(path, response.RespCode(), response.Data()) {
 		send(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}}, []byte(emptyOpenAPI[path]))
 		return
 	}
 	send(w, response.RespCode(), response.Header(), response.Data())
+}
+
+// ofAnotherVersion reports whether a document is not to be merged, because of its version.
+func (s *validateOpenAPI) ofAnotherVersion(text []byte) bool {
+	var document struct{ Info struct{ Version string } }
+	if s.version == "" || json.Unmarshal(text, &document) != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := document.Info.Version == s.version
+	s.had = s.had || own
+	return s.had && !own
 }
 
 // accept reports whether a response is passed on.

@@ -123,3 +123,33 @@ func TestValidateOpenAPI(t *testing.T) {
 		}
 	}
 }
+
+// A document of another release is merged as long as there has been none of the right one, and then no more.
+func TestOpenAPIOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"1.37", ""} {
+		code, body := 0, ""
+		s := &validateOpenAPI{log: hclog.NewNullLogger(), version: version, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		})}
+		for i, step := range []struct {
+			code int
+			body string
+			want int
+		}{
+			{200, `{"info":{"version":"1.36"}}`, 200}, {200, `{"info":{"version":"1.37"}}`, 200}, {200, `{"info":{"version":"1.36"}}`, 503}, {304, "", 304},
+			{200, `{"info":{"version":"1.37"}}`, 200}, {503, "", 503},
+		} {
+			if version == "" && step.code == 200 {
+				step.want = 200
+			}
+			code, body = step.code, step.body
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, openAPIv2, nil))
+			if w.Code != step.want || step.want == 200 && w.Body.String() != step.body {
+				t.Errorf("version %q, step %d: got %d %q, want %d", version, i, w.Code, w.Body, step.want)
+			}
+		}
+	}
+}
