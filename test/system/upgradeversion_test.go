@@ -91,7 +91,7 @@ func TestUpgradeVersion(t *testing.T) {
 		return strings.Contains(kubectl(t, c.Server, "version"), "Server Version: v1.37.")
 	})
 	says("1.37", "1.37")
-	// The aggregator that has its place again asks the stages for their indexes and documents once a second, as Kubernetes' does, and merges them.
+	// The aggregator that has its place again asks the stages for their indexes each fifth second at least, for their documents when it is asked, and merges them.
 	for _, d := range polled.documents {
 		if d.path == "/openapi/v3" || d.path == "/openapi/v2" {
 			eventually(t, d.path+" of the release", func() bool { return d.now() == d.states[2] })

@@ -7,8 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/emicklei/go-restful/v3"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/handler3"
 
 	"github.com/catena-dev/catena/sdk/stagetest"
@@ -66,7 +71,7 @@ func TestOpenAPIv3IsMadeEarly(t *testing.T) {
 	t.Error("the documents were made when their index was asked for")
 }
 
-// Each document is the one whose hash is in the index, although it is made anew for those who ask, and again when nobody has asked for a while.
+// Each document is the one whose hash is in the index, although it is made anew for those who ask.
 func TestOpenAPIv3Documents(t *testing.T) {
 	t.Parallel()
 	core := prepareCore(t)
@@ -103,4 +108,36 @@ func TestOpenAPIv3Documents(t *testing.T) {
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a document that there is not: %s", resp.Status)
 	}
+}
+
+// A document is kept for some time after the last request for it.
+func TestOpenAPIv3DocumentsAreDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const path = "/apis/a.example.com/v1"
+		none := func(common.ReferenceCallback) map[string]common.OpenAPIDefinition { return nil }
+		o := &openAPIv3{
+			config:    genericapiserver.DefaultOpenAPIV3Config(none, openapinamer.NewDefinitionNamer()),
+			services:  func() []*restful.WebService { return []*restful.WebService{new(restful.WebService).Path(path)} },
+			documents: map[string]*keptDocument{},
+		}
+		if o.document(path) == nil || o.document("/apis/b.example.com/v1") != nil {
+			t.Error("want the document of the one path, and none of another")
+		}
+		kept := func(after string, want bool) {
+			t.Helper()
+			synctest.Wait()
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if o.documents[path] != nil != want {
+				t.Errorf("%s: kept is not %v", after, want)
+			}
+		}
+		time.Sleep(documentKept * 3 / 4)
+		o.document(path)
+		time.Sleep(documentKept * 3 / 4)
+		kept("asked for a while ago", true)
+		time.Sleep(documentKept / 2)
+		kept("not asked for since", false)
+	})
 }
