@@ -8,5 +8,6 @@
 //     for: the channel of its context, a body, trailers.
 //   - Only what a correct client sends is taken: HTTP/1.1, lines that end with CRLF, one length or chunks and not both. All else gets a
 //     status of 400 or above, and the connection is closed.
+//   - Up to 32 KiB of a body are sent together, unless the handler flushes.
 //   - The Date header is left to the host.
 package httpserver
