@@ -29,6 +29,8 @@ type Config struct {
 	HoldRequests int64 `koanf:"holdRequests"`
 	// PreShutdownTimeout is how long the pre-shutdown hooks of the server may take.
 	PreShutdownTimeout time.Duration `koanf:"preShutdownTimeout"`
+	// CPUSchedulingPolicy is one of those of package scheduling.
+	CPUSchedulingPolicy string `koanf:"cpuSchedulingPolicy"`
 	// WatchPlugins is set if a changed binary swaps its stage.
 	WatchPlugins bool  `koanf:"watchPlugins"`
 	Log          Log   `koanf:"log"`

@@ -47,6 +47,13 @@
 //	    How long the pre-shutdown hooks of the server and of its stages may take
 //	    when the server ends.
 //	    Default: 10s
+//	cpuSchedulingPolicy (batch, other)
+//	    How Linux schedules the host and its stages, see sched(7). With `batch`,
+//	    where all processors are busy, a thread that wakes up waits instead of
+//	    interrupting another one, and a request through several processes costs
+//	    less. `other` is what processes have by default. A policy of another kind
+//	    that the host was started with stays.
+//	    Default: batch
 //	log.level (trace, debug, info, warn, error)
 //	    Least level of the messages that the host writes.
 //	    Default: info

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/scheduling"
 )
 
 // Type is what a key's value has to be.
@@ -103,6 +104,8 @@ func hostKeys() []Key {
 			Doc: "How many requests may wait for one such stage; those above get 503 at once."},
 		{Path: "preShutdownTimeout", Type: Duration, Default: 10 * time.Second, check: positive,
 			Doc: "How long the pre-shutdown hooks of the server and of its stages may take when the server ends."},
+		{Path: "cpuSchedulingPolicy", Type: String, Choices: scheduling.Policies(), Default: scheduling.Batch,
+			Doc: "How Linux schedules the host and its stages, see sched(7). With `batch`, where all processors are busy, a thread that wakes up waits instead of interrupting another one, and a request through several processes costs less. `other` is what processes have by default. A policy of another kind that the host was started with stays."},
 		{Path: "log.level", Type: String, Choices: levels(), Default: "info",
 			Doc: "Least level of the messages that the host writes."},
 		{Path: "log.stageLevel", Type: String, Choices: append(levels(), LevelAuto), Default: LevelAuto,

@@ -23,6 +23,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/problems"
+	"github.com/catena-dev/catena/host/internal/scheduling"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
@@ -118,6 +119,9 @@ func Run(ctx context.Context, opts Options) (err error) {
 			err = next
 		}
 	}()
+	if err := scheduling.Set(opts.Config.CPUSchedulingPolicy); err != nil {
+		r.logs.host.Info("the scheduling policy stays as it is", "error", err)
+	}
 	for _, step := range []func(context.Context) error{
 		r.check, r.openData, r.parseFlags, r.beginStore, r.openFront, r.buildChain, r.openAdmin, r.startStages,
 	} {

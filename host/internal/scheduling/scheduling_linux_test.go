@@ -1,0 +1,134 @@
+package scheduling
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain makes the test binary a program that sets the policy in its arguments and prints the policies and nice values of its threads.
+func TestMain(m *testing.M) {
+	if policy, ok := os.LookupEnv("SCHEDULING_TEST_SET"); ok {
+		if err := Set(policy); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	if os.Getenv("SCHEDULING_TEST_PRINT") != "" {
+		for text := range policies() {
+			fmt.Println(text)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// policies are the policies of the threads of this process, with the nice value, and how many threads have each.
+func policies() map[string]int {
+	found := map[string]int{}
+	entries, _ := os.ReadDir(threads)
+	for _, e := range entries {
+		id, _ := strconv.Atoi(e.Name())
+		if attr, err := unix.SchedGetAttr(id, 0); err == nil {
+			found[fmt.Sprint(attr.Policy, " nice ", attr.Nice)]++
+		}
+	}
+	return found
+}
+
+// child runs this program from a thread with a policy and a nice value, and returns what it prints.
+func child(t *testing.T, policy uint32, nice int32, set string) string {
+	t.Helper()
+	type result struct {
+		out []byte
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocks it: the thread ends
+		err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Nice: nice}, 0)
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SCHEDULING_TEST_PRINT=1")
+		if set != "" {
+			cmd.Env = append(cmd.Env, "SCHEDULING_TEST_SET="+set)
+		}
+		out, err := cmd.CombinedOutput()
+		done <- result{out, err}
+	}()
+	r := <-done
+	if r.err != nil {
+		t.Fatalf("%v\n%s", r.err, r.out)
+	}
+	return strings.TrimSpace(string(r.out))
+}
+
+func TestSet(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		given uint32
+		nice  int32
+		set   string
+		want  string
+	}{
+		{unix.SCHED_NORMAL, 0, Batch, "3 nice 0"},
+		{unix.SCHED_NORMAL, 5, Batch, "3 nice 5"},
+		{unix.SCHED_NORMAL, 0, Other, "0 nice 0"},
+		{unix.SCHED_BATCH, 0, Other, "0 nice 0"},
+		{unix.SCHED_BATCH, 3, Batch, "3 nice 3"},
+		{unix.SCHED_IDLE, 0, Batch, "5 nice 0"}, // the operator's
+		{unix.SCHED_IDLE, 0, Other, "5 nice 0"},
+		{unix.SCHED_BATCH, 7, "", "3 nice 7"}, // what the child of a process inherits
+	} {
+		if got := child(t, tc.given, tc.nice, tc.set); got != tc.want {
+			t.Errorf("policy %d, nice %d, set %q: the threads have %q, want %q", tc.given, tc.nice, tc.set, got, tc.want)
+		}
+	}
+}
+
+// Threads that start while the policy is set have it too.
+func TestThreadsThatStart(t *testing.T) {
+	stop := make(chan struct{})
+	var started sync.WaitGroup
+	for range 2 {
+		started.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ended := make(chan struct{})
+				go func() {
+					runtime.LockOSThread() // the thread ends with the goroutine
+					close(ended)
+				}()
+				<-ended
+			}
+		})
+	}
+	for range 20 {
+		for policy, number := range map[string]string{Other: "0", Batch: "3"} {
+			if err := Set(policy); err != nil {
+				t.Fatal(err)
+			}
+			for text, n := range policies() {
+				if !strings.HasPrefix(text, number+" ") {
+					t.Errorf("after Set(%s), %d threads have policy %s", policy, n, text)
+				}
+			}
+		}
+	}
+	close(stop)
+	started.Wait()
+}
