@@ -64,8 +64,9 @@ var harmless = []rule{
 	{file: "leaderelection.go", cause: func(err error) bool {
 		return isCanceled(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}},
-	// go-plugin ends a process by an RPC that closes the connection before its response.
-	{file: "logging.go", message: `[core] [Server #1] grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
+	// go-plugin ends a process by an RPC that closes the connection before its response; a stage closes a connection to the embedded etcd
+	// on which a request is under way.
+	{file: "logging.go", message: "[core] [Server #", text: `grpc: Server.processUnaryRPC failed to write status: connection error: desc = "transport is closing"`},
 	// gRPC connects once more to a stage whose process has ended, and the host logs that end; or etcd does not respond, and gRPC logs
 	// each of hundreds of connections, the host one line.
 	{file: "logging.go", message: "[core] [Channel #", text: "grpc: addrConn.createTransport failed to connect to ", level: hclog.Debug},

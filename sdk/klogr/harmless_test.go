@@ -22,7 +22,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const connect = "grpc: addrConn.createTransport failed to connect to "
+const (
+	connect   = "grpc: addrConn.createTransport failed to connect to "
+	unwritten = "grpc: Server.processUnaryRPC failed to write status: "
+)
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
@@ -57,6 +60,10 @@ func TestHarmlessLines(t *testing.T) {
 		{"stream closed by the server", "INFO", func() {
 			fromConn(&net.OpError{Op: "read", Err: net.ErrClosed}, "Error on socket receive")
 		}},
+		{"response to whoever has left", "INFO", func() {
+			fromGRPC("[core] [Server #10] " + unwritten + `connection error: desc = "transport is closing"`)
+		}},
+		{"response that cannot be written", "WARN", func() { fromGRPC("[core] [Server #10] " + unwritten + "rpc error: code = Internal") }},
 		{"stream broken", "ERROR", func() { fromConn(syscall.ECONNRESET, "Error on socket receive") }},
 		{"own request left", "INFO", func() { fromRequest(context.Canceled, "Unexpected error when reading response body") }},
 		{"own request broken", "ERROR", func() { fromRequest(io.ErrUnexpectedEOF, "Unexpected error when reading response body") }},
