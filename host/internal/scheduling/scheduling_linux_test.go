@@ -95,45 +95,40 @@ func TestSet(t *testing.T) {
 		{unix.SCHED_BATCH, 2, "", unix.SCHED_BATCH}, // what the child of a process inherits
 	} {
 		nice := min(own.Nice+tc.nicer, 19)
-		if got, want := child(t, tc.given, nice, tc.set), fmt.Sprint(tc.want, " nice ", nice); got != want {
-			t.Errorf("policy %d, nice %d, set %q: the threads have %q, want %q", tc.given, nice, tc.set, got, want)
-		}
+		t.Run(fmt.Sprint(tc.given, " nice ", nice, " ", tc.set), func(t *testing.T) {
+			t.Parallel()
+			if got, want := child(t, tc.given, nice, tc.set), fmt.Sprint(tc.want, " nice ", nice); got != want {
+				t.Errorf("the threads have %q, want %q", got, want)
+			}
+		})
 	}
 }
 
 // Threads that start while the policy is set have it too.
 func TestThreadsThatStart(t *testing.T) {
-	stop := make(chan struct{})
-	var started sync.WaitGroup
-	for range 2 {
-		started.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ended := make(chan struct{})
-				go func() {
-					runtime.LockOSThread() // the thread ends with the goroutine
-					close(ended)
-				}()
-				<-ended
-			}
-		})
-	}
-	for range 20 {
+	for range 10 {
 		for policy, number := range map[string]string{Other: "0", Batch: "3"} {
+			var started, ended sync.WaitGroup
+			end := make(chan struct{})
+			for range 30 {
+				started.Add(1)
+				ended.Go(func() {
+					runtime.LockOSThread() // takes a thread, which ends with the goroutine
+					started.Done()
+					<-end
+				})
+			}
 			if err := Set(policy); err != nil {
 				t.Fatal(err)
 			}
+			started.Wait()
 			for text, n := range policies() {
 				if !strings.HasPrefix(text, number+" ") {
 					t.Errorf("after Set(%s), %d threads have policy %s", policy, n, text)
 				}
 			}
+			close(end)
+			ended.Wait()
 		}
 	}
-	close(stop)
-	started.Wait()
 }
