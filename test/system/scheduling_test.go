@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"testing"
 
@@ -17,11 +16,8 @@ import (
 // TestSchedulingPolicy looks at all threads of a chain: those of the host, of its stages and of the process that a swap starts have the policy batch,
 // or with cpuSchedulingPolicy that of other programs.
 func TestSchedulingPolicy(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("policies are Linux'")
-	}
 	t.Parallel()
-	for policy, want := range map[string]uint32{"": unix.SCHED_BATCH, "batch": unix.SCHED_BATCH, "other": unix.SCHED_NORMAL} {
+	for policy, want := range map[string]uint32{"": unix.SCHED_BATCH, "other": unix.SCHED_NORMAL} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			options := cluster.Options{ConfigFile: helloConfig(t), PluginDirs: []string{plugins(t, "hello")}}

@@ -108,27 +108,36 @@ func TestSet(t *testing.T) {
 func TestThreadsThatStart(t *testing.T) {
 	for range 10 {
 		for policy, number := range map[string]string{Other: "0", Batch: "3"} {
-			var started, ended sync.WaitGroup
-			end := make(chan struct{})
-			for range 30 {
-				started.Add(1)
-				ended.Go(func() {
-					runtime.LockOSThread() // takes a thread, which ends with the goroutine
-					started.Done()
-					<-end
-				})
-			}
+			var starting, threads sync.WaitGroup
+			set, end := make(chan struct{}), make(chan struct{})
+			starting.Go(func() {
+				for range 100 {
+					started := make(chan struct{})
+					threads.Go(func() {
+						runtime.LockOSThread() // takes a thread, which ends with the goroutine
+						close(started)
+						<-end
+					})
+					<-started
+					select {
+					case <-set:
+						return
+					default:
+					}
+				}
+			})
 			if err := Set(policy); err != nil {
 				t.Fatal(err)
 			}
-			started.Wait()
+			close(set)
+			starting.Wait()
 			for text, n := range policies() {
 				if !strings.HasPrefix(text, number+" ") {
 					t.Errorf("after Set(%s), %d threads have policy %s", policy, n, text)
 				}
 			}
 			close(end)
-			ended.Wait()
+			threads.Wait()
 		}
 	}
 }
