@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"sync"
 
@@ -149,8 +150,14 @@ func (s *Service) GatherMetrics(_ *stagev1.GatherMetricsRequest, stream stagev1.
 		return err
 	}
 	w := bufio.NewWriterSize(pieces{stream}, metricsPiece)
+	var text bytes.Buffer
 	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+		text.Reset()
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil { // a gatherer of another library may have returned anything
+			env.metrics.warn(err.Error())
+			continue
+		}
+		if _, err := w.Write(text.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -66,6 +67,21 @@ func TestMetricsFail(t *testing.T) {
 	log := stage.Log()
 	if n := strings.Count(log, "some metrics cannot be gathered"); n != 1 || !strings.Contains(log, "metrics_test.go") {
 		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+// A family that cannot be written is left out alone.
+func TestMetricsWithoutAName(t *testing.T) {
+	t.Parallel()
+	stage := stagetest.Start(t, sdk.Stage{Name: "measured", New: func(env *sdk.Env) (http.Handler, error) {
+		env.Metrics().MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "good"}))
+		env.AddMetrics(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			return []*dto.MetricFamily{{Type: dto.MetricType_GAUGE.Enum(), Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: new(float64)}}}}}, nil
+		}))
+		return nil, nil
+	}}, stagetest.Options{})
+	if got := stage.Metrics(t); !strings.Contains(got, "\ngood 0\n") {
+		t.Errorf("got\n%s", got)
 	}
 }
 

@@ -60,19 +60,13 @@ type Host struct {
 	mu           sync.Mutex
 	silent, full fault
 	nearly       fault
-	certificates map[string]certificate // by flag
+	certificates map[string]pki.Certificate // by flag
 }
 
 // fault is one that is there since a time, or not if that is zero.
 type fault struct {
 	since time.Time
 	text  string
-}
-
-type certificate struct {
-	file string
-	end  time.Time
-	soon bool
 }
 
 // set makes a fault be there, or not, and reports whether that is new.
@@ -111,20 +105,19 @@ func (h *Host) StoreSize(used, quota int64) bool {
 	return h.set(&h.nearly, is, text) && is
 }
 
-// Certificate says when the certificate ends that a flag names. It returns what is wrong with that if it was not before, or "".
-func (h *Host) Certificate(flag, file string, end time.Time) string {
+// Certificate takes a certificate that a flag names. It returns what is wrong with its end if that was not before, or "".
+func (h *Host) Certificate(c pki.Certificate) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.certificates == nil {
-		h.certificates = map[string]certificate{}
+		h.certificates = map[string]pki.Certificate{}
 	}
-	was := h.certificates[flag]
-	now := certificate{file, end, time.Until(end) < pki.RenewBefore}
-	h.certificates[flag] = now
-	if !now.soon || was.soon {
+	was := h.certificates[c.Flag]
+	h.certificates[c.Flag] = c
+	if !c.Soon || was.Soon {
 		return ""
 	}
-	return ending(flag, now)
+	return ending(c)
 }
 
 // Cause is err, or, if etcd does not respond, that: what takes too long then would take as long with another timeout.
@@ -162,8 +155,8 @@ func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 		}
 	}
 	for _, flag := range slices.Sorted(maps.Keys(h.certificates)) {
-		if c := h.certificates[flag]; c.soon {
-			list = append(list, Fault{Kind: CertificateEnds, Text: ending(flag, c)})
+		if c := h.certificates[flag]; c.Soon {
+			list = append(list, Fault{Kind: CertificateEnds, Text: ending(c)})
 		}
 	}
 	return list
@@ -200,10 +193,11 @@ func notReady(failing []Check) Fault {
 	return Fault{Kind: NotReady, Text: text}
 }
 
-func ending(flag string, c certificate) string {
+func ending(c pki.Certificate) string {
 	when := "has ended on"
-	if time.Until(c.end) > 0 {
+	if time.Until(c.End) > 0 {
 		when = "ends on"
 	}
-	return fmt.Sprintf("the certificate %s (%s) %s %s: connections are refused then; renew it", c.file, flag, when, c.end.UTC().Format(time.DateOnly))
+	return fmt.Sprintf("the certificate %s (%s) %s %s: connections are refused then; renew it",
+		c.File, c.Flag, when, c.End.UTC().Format(time.DateOnly))
 }

@@ -7,18 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // A certificate is news once, and again after it was renewed.
 func TestCertificateIsNewsOnce(t *testing.T) {
 	t.Parallel()
-	h, soon, later := &Host{}, time.Now().Add(time.Hour), time.Now().Add(90*24*time.Hour)
-	for i, c := range []struct {
-		end  time.Time
-		news bool
-	}{{later, false}, {soon, true}, {soon, false}, {later, false}, {soon, true}} {
-		if got := h.Certificate("tls-cert-file", "/a", c.end); (got != "") != c.news {
+	h := &Host{}
+	for i, c := range []struct{ soon, news bool }{{false, false}, {true, true}, {true, false}, {false, false}, {true, true}} {
+		if got := h.Certificate(pki.Certificate{Flag: "tls-cert-file", File: "/a", Soon: c.soon}); (got != "") != c.news {
 			t.Errorf("look %d: %q", i, got)
 		}
 	}
@@ -68,9 +66,9 @@ func TestList(t *testing.T) {
 		"it has come up":     {stages: []supervisor.Status{{Stage: "core", State: "serving", Required: true, Failures: 9}}},
 		"of another release": {stages: []supervisor.Status{{Stage: "core", State: "serving", OtherRelease: "v1.37.0"}}, want: []string{"stage core was v1.37.0"}},
 		"certificates": {set: func(h *Host) {
-			h.Certificate("tls-cert-file", "/a", time.Now().Add(29*24*time.Hour))
-			h.Certificate("client-ca-file", "/b", time.Now().Add(-time.Hour))
-			h.Certificate("etcd-cafile", "/c", time.Now().Add(40*24*time.Hour))
+			h.Certificate(pki.Certificate{Flag: "tls-cert-file", File: "/a", End: time.Now().Add(29 * 24 * time.Hour), Soon: true})
+			h.Certificate(pki.Certificate{Flag: "client-ca-file", File: "/b", End: time.Now().Add(-time.Hour), Soon: true})
+			h.Certificate(pki.Certificate{Flag: "etcd-cafile", File: "/c", End: time.Now().Add(24 * time.Hour)})
 			h.StoreSilent(errors.New("refused"))
 		}, want: []string{"etcd does not respond", "the certificate /b (client-ca-file) has ended on 1999-12-31", "the certificate /a (tls-cert-file) ends on 2000-01-30"}},
 	} {

@@ -40,8 +40,8 @@ type Options struct {
 	// Listener is the TCP socket to serve on, if it is not New that binds one. It becomes the front's, also with an error.
 	Listener net.Listener
 	// Metrics returns what /metrics shows, given the metrics of this process; these alone
-	// if it is nil.
-	Metrics func(own prometheus.Gatherer) prometheus.Gatherer
+	// if it is nil. What is gathered together with an error is shown.
+	Metrics func(own prometheus.Gatherers) prometheus.Gatherer
 	// Signal is called with the lifecycle signals as they come, one at a time, if it
 	// is not nil. It must not block.
 	Signal func(name string, at time.Time)

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -258,41 +259,58 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 	if source == nil {
 		return
 	}
+	series := seriesSet{ch, map[string]bool{}}
 	for _, st := range source.Stages() {
 		for _, state := range source.States {
 			value := 0.0
 			if state == st.State {
 				value = 1
 			}
-			ch <- metrics.NewLazyConstMetric(c.state, metrics.GaugeValue, value, st.Stage, state)
+			series.add(c.state, metrics.GaugeValue, value, st.Stage, state)
 		}
-		ch <- metrics.NewLazyConstMetric(c.restarts, metrics.CounterValue, float64(st.Restarts), st.Stage)
+		series.add(c.restarts, metrics.CounterValue, float64(st.Restarts), st.Stage)
 		if st.Measured {
-			ch <- metrics.NewLazyConstMetric(c.memory, metrics.GaugeValue, float64(st.Memory), st.Stage)
-			ch <- metrics.NewLazyConstMetric(c.cpu, metrics.CounterValue, st.CPU.Seconds(), st.Stage)
+			series.add(c.memory, metrics.GaugeValue, float64(st.Memory), st.Stage)
+			series.add(c.cpu, metrics.CounterValue, st.CPU.Seconds(), st.Stage)
 		}
 		for _, means := range st.Isolation {
-			ch <- metrics.NewLazyConstMetric(c.isolated, metrics.GaugeValue, 1, st.Stage, means)
+			series.add(c.isolated, metrics.GaugeValue, 1, st.Stage, means)
 		}
 		if st.Canary != nil {
-			c.collectCanary(ch, st.Stage, st.Canary)
+			c.collectCanary(series, st.Stage, st.Canary)
 		}
 	}
 	for _, f := range source.Faults() {
-		ch <- metrics.NewLazyConstMetric(c.fault, metrics.GaugeValue, 1, f.Kind, f.Stage)
+		series.add(c.fault, metrics.GaugeValue, 1, f.Kind, f.Stage)
 	}
-	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(source.Held()))
+	series.add(c.held, metrics.GaugeValue, float64(source.Held()))
 }
 
-func (c *stageCollector) collectCanary(ch chan<- metrics.Metric, stage string, state *CanaryState) {
+func (c *stageCollector) collectCanary(series seriesSet, stage string, state *CanaryState) {
 	d := state.Difference
-	ch <- metrics.NewLazyConstMetric(c.canaryShare, metrics.GaugeValue, state.Share, stage)
+	series.add(c.canaryShare, metrics.GaugeValue, state.Share, stage)
 	for side, counts := range map[string]canary.Counts{"old": d.Old, "new": d.New} {
-		for outcome, n := range map[string]int64{"served": counts.Requests - counts.Failed - counts.Refused, "failed": counts.Failed, "refused": counts.Refused} {
-			ch <- metrics.NewLazyConstMetric(c.canaryRequests, metrics.CounterValue, float64(n), stage, side, outcome)
+		served := counts.Requests - counts.Failed - counts.Refused
+		for outcome, n := range map[string]int64{"served": served, "failed": counts.Failed, "refused": counts.Refused} {
+			series.add(c.canaryRequests, metrics.CounterValue, float64(n), stage, side, outcome)
 		}
 	}
 	for of, difference := range map[string]float64{"failed": d.Failed, "refused": d.Refused, "latency": d.Latency} {
-		ch <- metrics.NewLazyConstMetric(c.canaryDifference, metrics.GaugeValue, difference, stage, of)
+		series.add(c.canaryDifference, metrics.GaugeValue, difference, stage, of)
 	}
+}
+
+// seriesSet sends each series once, the first: a registry takes a second one for an error.
+type seriesSet struct {
+	to   chan<- metrics.Metric
+	sent map[string]bool
+}
+
+func (s seriesSet) add(desc *metrics.Desc, kind metrics.ValueType, value float64, labels ...string) {
+	key := fmt.Sprintf("%p%q", desc, labels)
+	if s.sent[key] {
+		return
+	}
+	s.sent[key] = true
+	s.to <- metrics.NewLazyConstMetric(desc, kind, value, labels...)
 }

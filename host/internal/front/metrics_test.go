@@ -1,11 +1,15 @@
 package front_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
@@ -57,6 +61,54 @@ func TestMetricsOfStages(t *testing.T) {
 	admin.do(t, http.MethodDelete, "/metrics")
 	if body := admin.get(t, "/metrics").body; strings.Contains(body, "catena_swaps_total{") {
 		t.Error("DELETE has not reset the metrics")
+	}
+}
+
+// What there is twice, each kind of fault and each stage, has one series, and takes no metric away.
+func TestWhatThereIsTwiceHasOneSeries(t *testing.T) {
+	t.Parallel()
+	s := start(t, open(t), func(http.ResponseWriter, *http.Request) {})
+	stage := front.StageState{Stage: "core", State: "serving", Measured: true, Isolation: []string{"user", "user"}, Canary: &front.CanaryState{}}
+	var wrong []front.FaultState
+	for _, kind := range []string{
+		"etcd-silent", "etcd-full", "stage-down", "not-ready", "etcd-nearly-full", "release-changed", "certificate-ends", "any other",
+	} {
+		ofHost, ofStage := front.FaultState{Kind: kind}, front.FaultState{Kind: kind, Stage: "core"}
+		wrong = append(wrong, ofHost, ofStage, ofHost, ofStage)
+	}
+	s.Metrics().SetSupervision(front.Supervision{
+		States: []string{"serving", "serving"},
+		Stages: func() []front.StageState { return []front.StageState{stage, stage} },
+		Held:   func() int64 { return 0 },
+		Faults: func() []front.FaultState { return wrong },
+	})
+	s.admin(t).get(t, "/metrics")
+	got := s.admin(t).get(t, "/metrics") // has the errors of the one before
+	if n := strings.Count(got.body, "\ncatena_fault{"); got.code != http.StatusOK || n != len(wrong)/2 {
+		t.Errorf("%d, with %d faults, want %d\n%s", got.code, n, len(wrong)/2, got.body)
+	}
+	if !strings.Contains(got.body, "\n"+`promhttp_metric_handler_errors_total{cause="gathering"} 0`+"\n") {
+		t.Error("errors were counted, or they are not counted")
+	}
+}
+
+// What could be gathered is shown, whatever could not.
+func TestMetricsInSpiteOfAnError(t *testing.T) {
+	t.Parallel()
+	s := newServerWith(t, open(t), func(o *front.Options) {
+		o.Metrics = func(own prometheus.Gatherers) prometheus.Gatherer {
+			return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+				families, err := own.Gather()
+				return families, errors.Join(err, errors.New("one is missing"))
+			})
+		}
+	})
+	s.run(t)
+	s.waitReady(t)
+	s.admin(t).get(t, "/metrics")
+	got := s.admin(t).get(t, "/metrics")
+	if got.code != http.StatusOK || !strings.Contains(got.body, "\n"+`promhttp_metric_handler_errors_total{cause="gathering"} 1`+"\n") {
+		t.Errorf("%d %s", got.code, got.body)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/catena-dev/catena/host/internal/metrics"
@@ -37,7 +38,7 @@ func TestMetricsDocumentation(t *testing.T) {
 	m.ObserveStart("core", time.Second)
 	m.ObserveCertificate("client-ca-file", time.Now())
 	m.observeConnection("heads")
-	families, err := metrics.New(metrics.Options{Own: m.registry, Log: hclog.NewNullLogger(), Stages: func() []metrics.Source {
+	families, err := metrics.New(metrics.Options{Own: prometheus.Gatherers{m.registry.Gatherer()}, Log: hclog.NewNullLogger(), Stages: func() []metrics.Source {
 		return []metrics.Source{{Stage: "core", Gather: func(context.Context, io.Writer) error { return nil }}}
 	}}).Gather()
 	if err != nil {

@@ -19,13 +19,16 @@ func (f *Frontend) installMetrics(config *genericapiserver.Config) {
 	paths := f.server.Handler.NonGoRestfulMux
 	// Kubernetes' metrics are registered when the path is installed.
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("unused"))
-	var gatherer prometheus.Gatherer = prometheus.Gatherers{legacyregistry.DefaultGatherer, f.metrics.registry.Gatherer()}
+	own := prometheus.Gatherers{legacyregistry.DefaultGatherer, f.metrics.registry.Gatherer()}
+	var gatherer prometheus.Gatherer = own
 	if f.opts.Metrics != nil {
-		gatherer = f.opts.Metrics(gatherer)
+		gatherer = f.opts.Metrics(own)
 	}
 	handler := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
 		ProcessStartTime: legacyregistry.GetProcessStart(),
 		CoalesceGather:   true,
+		ErrorHandling:    promhttp.ContinueOnError,
+		Registry:         f.metrics.registry.Registerer(), // counts the errors
 	})
 	f.metricsPage = handler
 	if !config.EnableProfiling {

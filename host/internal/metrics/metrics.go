@@ -1,6 +1,6 @@
 // Package metrics merges the series of the host and of its stages. Those of a stage get
 // the label stage. A stage that is down, slow or sends malformed metrics is left out,
-// without harm to the others.
+// without harm to the others; so is what fails or hangs of the host's own.
 package metrics
 
 import (
@@ -36,10 +36,10 @@ type Source struct {
 // Options are the options of a Gatherer.
 type Options struct {
 	// Own are the host's metrics.
-	Own prometheus.Gatherer
+	Own prometheus.Gatherers
 	// Stages returns the stages. The first that has a family decides its type and its help.
 	Stages func() []Source
-	// Timeout bounds what a stage may take; 2 s if zero.
+	// Timeout bounds what the stages may take, and each of Own; 2 s if zero.
 	Timeout time.Duration
 	Log     hclog.Logger
 }
@@ -51,6 +51,7 @@ type Gatherer struct {
 	opts   Options
 	once   onceLog
 	shared singleflight.Group
+	own    prometheus.Gatherers
 }
 
 var _ prometheus.Gatherer = (*Gatherer)(nil)
@@ -60,7 +61,11 @@ func New(opts Options) *Gatherer {
 	if opts.Timeout == 0 {
 		opts.Timeout = defaultTimeout
 	}
-	return &Gatherer{opts: opts, once: onceLog{log: opts.Log}}
+	g := &Gatherer{opts: opts, once: onceLog{log: opts.Log}}
+	for _, own := range opts.Own {
+		g.own = append(g.own, &bounded{from: own, timeout: opts.Timeout})
+	}
+	return g
 }
 
 // scrape is the result of one scrape of a stage.
@@ -71,7 +76,7 @@ type scrape struct {
 	err      error
 }
 
-// Gather implements prometheus.Gatherer. Its error is about the host's own metrics.
+// Gather implements prometheus.Gatherer. Its error, which it has logged, is about those of the host's own metrics that are left out.
 func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	families, err, _ := g.shared.Do("", func() (any, error) { return g.gather() })
 	return families.([]*dto.MetricFamily), err
@@ -79,7 +84,8 @@ func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 
 func (g *Gatherer) gather() ([]*dto.MetricFamily, error) {
 	scrapes := g.scrapeAll()
-	own, err := g.opts.Own.Gather()
+	own, err := g.own.Gather()
+	g.once.own(err)
 	m := newMerger(own, g.once.warn)
 	for _, s := range scrapes {
 		if s.err != nil {

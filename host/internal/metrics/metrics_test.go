@@ -3,7 +3,6 @@ package metrics
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"runtime"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -61,7 +61,7 @@ func gather(t *testing.T, g *Gatherer) string {
 
 func newGatherer(log io.Writer, stages ...Source) *Gatherer {
 	return New(Options{
-		Own: host(), Stages: func() []Source { return stages },
+		Own: prometheus.Gatherers{host()}, Stages: func() []Source { return stages },
 		Log: hclog.New(&hclog.LoggerOptions{Output: log, DisableTime: true}),
 	})
 }
@@ -242,12 +242,73 @@ func TestSharedScrape(t *testing.T) {
 	}
 }
 
-func TestOwnError(t *testing.T) {
+// What fails, panics or hangs of the host's own metrics costs nothing else, is not called meanwhile, and is one line of the log until it is over.
+func TestOwnErrors(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("broken")
-	own := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, broken })
-	g := New(Options{Own: own, Stages: func() []Source { return nil }, Log: hclog.NewNullLogger()})
-	if _, err := g.Gather(); !errors.Is(err, broken) {
-		t.Errorf("%v", err)
+	synctest.Test(t, func(t *testing.T) {
+		partial := prometheus.NewRegistry()
+		partial.MustRegister(twice{prometheus.NewDesc("twice", "A series that there is twice.", nil, nil)},
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "once", Help: "Beside it."}, func() float64 { return 1 }))
+		end, failing := make(chan struct{}), true
+		var hung atomic.Int32
+		hangs := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			hung.Add(1)
+			<-end
+			return []*dto.MetricFamily{gauge("late", "Comes late.")}, nil
+		})
+		panicking := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			if failing {
+				panic("oh")
+			}
+			return partial.Gather()
+		})
+		var log bytes.Buffer
+		g := New(Options{
+			Own: prometheus.Gatherers{panicking, hangs, partial, host()}, Stages: func() []Source { return []Source{text("core", "x 1\n")} },
+			Log: hclog.New(&hclog.LoggerOptions{Output: &log}),
+		})
+		gather := func() (map[string]int, error) {
+			t.Helper()
+			families, err := g.Gather()
+			series := map[string]int{}
+			for _, f := range families {
+				series[f.GetName()] = len(f.GetMetric())
+			}
+			return series, err
+		}
+		for range 2 {
+			begin := time.Now()
+			got, err := gather()
+			if err == nil || got["twice"] != 1 || got["once"] != 1 || got["requests_total"] != 1 || got["x"] != 1 {
+				t.Errorf("%v, %v", got, err)
+			}
+			if took := time.Since(begin); took != defaultTimeout {
+				t.Errorf("it took %s", took)
+			}
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 || hung.Load() != 1 {
+			t.Errorf("what hangs was called %d times, and the log has\n%s", hung.Load(), log.String())
+		}
+		close(end)
+		failing, partial = false, prometheus.NewRegistry()
+		g.own = g.own[:2]
+		if got, err := gather(); err != nil || got["x"] != 1 {
+			t.Errorf("afterwards %v, %v", got, err)
+		}
+		failing = true
+		if _, err := gather(); err == nil || strings.Count(log.String(), "\n") != 2 {
+			t.Errorf("%v, and the log has\n%s", err, log.String())
+		}
+	})
+}
+
+// twice sends its series twice.
+type twice struct{ desc *prometheus.Desc }
+
+func (c twice) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c twice) Collect(ch chan<- prometheus.Metric) {
+	for range 2 {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1)
 	}
 }

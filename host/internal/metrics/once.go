@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -8,11 +9,13 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
-// onceLog logs each problem of a stage once, for as long as it lasts.
+// onceLog logs each problem of a stage, and of the host's own metrics, once, for as long as it lasts.
 type onceLog struct {
 	log hclog.Logger
 
 	mu sync.Mutex
+	// ownFails is set while some of the host's own metrics are left out.
+	ownFails bool
 	// logged are, of each stage, the families that are left out, "" if all of them are.
 	logged map[string]map[string]bool
 }
@@ -44,4 +47,18 @@ func (o *onceLog) forget(stage string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.logged[stage], "")
+}
+
+// ownErrorBytes is how much is logged of an error about the host's own metrics.
+const ownErrorBytes = 1 << 10
+
+// own logs why some of the host's own metrics are left out; nil is that none are.
+func (o *onceLog) own(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil && !o.ownFails {
+		text := strings.Join(strings.Fields(err.Error()), " ") // it has several lines, with the stack if a collector panics
+		o.log.Warn("some of the host's own metrics are left out", "error", text[:min(len(text), ownErrorBytes)])
+	}
+	o.ownFails = err != nil
 }

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"strings"
 	"time"
@@ -16,14 +17,28 @@ const (
 	endsAgain    = 24 * time.Hour
 )
 
-// Ends says when the certificates end that flags of kube-apiserver name.
+// Certificate is a certificate in a file that a flag of kube-apiserver names.
+type Certificate struct {
+	Flag, File string
+	// End is when the first of those in the file ends that are valid, or, if none is any more, when the last has ended.
+	End time.Time
+	// Soon reports that it has ended, or that a twelfth of its lifetime is left, at most four weeks: later than kubelet,
+	// cert-manager and this package renew theirs, so that one which is renewed in time is never of that kind.
+	Soon bool
+}
+
+const (
+	soonShare = 12
+	soonMost  = 28 * 24 * time.Hour
+)
+
+// Ends observes when the certificates end that flags of kube-apiserver name.
 type Ends struct {
 	// File returns the file that a flag names, or "".
 	File func(flag string) string
-	// Observe is called for each flag and its file at each look.
-	Observe func(flag, file string, end time.Time)
-	// Log gets one line about those that end within 30 days: they would be renewed by now if this package did that. The line comes
-	// again each day, and when it changes.
+	// Observe is called for each flag that names a certificate at each look.
+	Observe func(Certificate)
+	// Log gets one line about those that end soon. The line comes again each day, and when it changes.
 	Log hclog.Logger
 
 	said string
@@ -52,13 +67,13 @@ func (e *Ends) look(now time.Time) {
 		if file == "" {
 			continue
 		}
-		end, err := endOf(file, now)
+		c, err := readCertificate(flag, file, now)
 		if err != nil {
 			continue // whoever uses the file says so
 		}
-		e.Observe(flag, file, end)
-		if end.Sub(now) < RenewBefore {
-			soon = append(soon, fmt.Sprintf("%s %s (%s)", file, end.UTC().Format(time.RFC3339), flag))
+		e.Observe(c)
+		if c.Soon {
+			soon = append(soon, fmt.Sprintf("%s %s (%s)", file, c.End.UTC().Format(time.RFC3339), flag))
 		}
 	}
 	said := strings.Join(soon, ", ")
@@ -69,24 +84,23 @@ func (e *Ends) look(now time.Time) {
 	e.said = said
 }
 
-// endOf returns when a file with certificates ends to be of use: when the first of them ends that is valid, or, if none is any more, when the last has ended.
-func endOf(file string, now time.Time) (time.Time, error) {
+func readCertificate(flag, file string, now time.Time) (Certificate, error) {
 	certs, err := certutil.CertsFromFile(file)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: %w", file, err)
+		return Certificate{}, fmt.Errorf("%s: %w", file, err)
 	}
-	var next, last time.Time
+	var next, last *x509.Certificate
 	for _, cert := range certs {
-		end := cert.NotAfter
-		if end.After(now) && (next.IsZero() || end.Before(next)) {
-			next = end
+		if cert.NotAfter.After(now) && (next == nil || cert.NotAfter.Before(next.NotAfter)) {
+			next = cert
 		}
-		if end.After(last) {
-			last = end
+		if last == nil || cert.NotAfter.After(last.NotAfter) {
+			last = cert
 		}
 	}
-	if next.IsZero() {
-		return last, nil
+	if next == nil {
+		return Certificate{flag, file, last.NotAfter, true}, nil
 	}
-	return next, nil
+	soon := min(next.NotAfter.Sub(next.NotBefore)/soonShare, soonMost)
+	return Certificate{flag, file, next.NotAfter, next.NotAfter.Sub(now) < soon}, nil
 }

@@ -19,8 +19,8 @@ import (
 const (
 	// validity is how long a certificate is valid, as kubeadm's.
 	validity = 365 * 24 * time.Hour
-	// RenewBefore is how long before its end a certificate is renewed.
-	RenewBefore = 30 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is renewed.
+	renewBefore = 30 * 24 * time.Hour
 )
 
 // servingTemplate is the certificate of the server for the names that every
@@ -114,7 +114,7 @@ func (a *authority) isStale(cert, want *x509.Certificate) bool {
 	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return true
 	}
-	if cert.NotAfter.Sub(now) < RenewBefore && cert.NotAfter.Before(a.cert.NotAfter) {
+	if cert.NotAfter.Sub(now) < renewBefore && cert.NotAfter.Before(a.cert.NotAfter) {
 		return true
 	}
 	return cert.Subject.CommonName != want.Subject.CommonName ||

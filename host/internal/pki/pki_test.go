@@ -67,10 +67,10 @@ func TestEnsureRenews(t *testing.T) {
 		want   []string
 	}{
 		"nothing a month and a day before the end": {
-			func(o *Options) { o.Now = in(validity - RenewBefore - 24*time.Hour) }, nil,
+			func(o *Options) { o.Now = in(validity - renewBefore - 24*time.Hour) }, nil,
 		},
 		"what ends within a month": {
-			func(o *Options) { o.Now = in(validity - RenewBefore + 24*time.Hour) },
+			func(o *Options) { o.Now = in(validity - renewBefore + 24*time.Hour) },
 			[]string{"apiserver-kubelet-client.crt", "apiserver.crt", "front-proxy-client.crt"},
 		},
 		"what has expired": {

@@ -10,7 +10,7 @@ import (
 )
 
 // metrics is what /metrics shows: the host's own series, and those of all stages.
-func (r *run) metrics(own prometheus.Gatherer) prometheus.Gatherer {
+func (r *run) metrics(own prometheus.Gatherers) prometheus.Gatherer {
 	return metrics.New(metrics.Options{
 		Own: own, Log: r.logs.host.Named("metrics"),
 		Stages: func() []metrics.Source { return r.chain.metricsSources(r.stages.GatherMetrics) },

@@ -283,9 +283,9 @@ func (r *run) serve(ctx context.Context) error {
 	r.commands.serving.Store(true)
 	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
 	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
-	ends := &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: func(flag, file string, end time.Time) {
-		r.front.Metrics().ObserveCertificate(flag, end)
-		if wrong := r.faults.Certificate(flag, file, end); wrong != "" {
+	ends := &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: func(c pki.Certificate) {
+		r.front.Metrics().ObserveCertificate(c.Flag, c.End)
+		if wrong := r.faults.Certificate(c); wrong != "" {
 			r.history.add(admin.Event{Kind: faults.CertificateEnds, Text: wrong, Bad: true})
 		}
 	}}
