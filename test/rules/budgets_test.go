@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var update = flag.Bool("update", false, "lower the ceilings of testdata/budgets.txt to what is there")
@@ -25,7 +26,17 @@ var budgets = map[string]struct{ limit, round int }{
 	"fields":  {20, 1},    // of a struct
 	"funcs":   {5, 1},     // fields of Options or Config that are functions: each is a dependency that no import shows
 	"imports": {15, 1},    // packages of the host that a package imports
+	"total":   {0, 50},    // lines of host, sdk or plugins, without tests and generated code; of tests, those of the _test.go files of all
+	"long":    {0, 5},     // lines of host, sdk or plugins with more than longLine columns
 }
+
+const (
+	// longLine and tabWidth are in columns.
+	longLine = 140
+	tabWidth = 4
+	// longReason is how long a reason may be. How a ceiling came to be what it is, is in the history of the file.
+	longReason = 80
+)
 
 // size is what something counts, such as the methods of a type.
 type size struct{ kind, name string }
@@ -54,6 +65,9 @@ func TestBudgets(t *testing.T) {
 		ceiling, err := strconv.Atoi(f[2])
 		if err != nil {
 			t.Fatalf("%s: %q: %v", file, line, err)
+		}
+		if reason := strings.Join(f[3:], " "); utf8.RuneCountInString(reason) > longReason || strings.Contains(reason, ";") {
+			t.Errorf("%s: the reason of %s %s is no single clause of at most %d characters", file, s.kind, s.name, longReason)
 		}
 		listed[s] = true
 		if sizes[s] > ceiling {
@@ -89,14 +103,15 @@ func budgetLine(s size, ceiling int, reason string) string {
 	return fmt.Sprintf("%-8s %-53s %5d  %s\n", s.kind, s.name, ceiling, reason)
 }
 
-// measure returns all sizes of the code that is not of tests and not generated.
+// measure returns all sizes of the code that is not of tests and not generated, and the total of tests.
 func measure(t *testing.T) map[size]int {
 	t.Helper()
 	sizes := map[size]int{}
 	seen := map[size]bool{} // what has a file for each system counts once
-	for _, dir := range []string{"host", "sdk", "plugins"} {
+	for _, dir := range []string{"host", "sdk", "plugins", "examples", "test"} {
+		own := dir != "examples" && dir != "test"
 		err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.HasSuffix(file, ".pb.go") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, ".pb.go") {
 				return err
 			}
 			rel, err := filepath.Rel(root, file)
@@ -104,8 +119,14 @@ func measure(t *testing.T) map[size]int {
 				return err
 			}
 			text, err := os.ReadFile(file)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case strings.HasSuffix(file, "_test.go"):
+				sizes[size{"total", "tests"}] += bytes.Count(text, []byte("\n"))
+				return nil
+			case !own:
+				return nil
 			}
 			parsed, err := parser.ParseFile(token.NewFileSet(), file, text, 0)
 			if err != nil {
@@ -113,28 +134,10 @@ func measure(t *testing.T) map[size]int {
 			}
 			pkg := filepath.ToSlash(filepath.Dir(rel))
 			sizes[size{"lines", pkg}] += bytes.Count(text, []byte("\n"))
-			for _, imp := range parsed.Imports {
-				if name, _ := strconv.Unquote(imp.Path.Value); under(name, module+"host/internal") && !seen[size{pkg, name}] {
-					seen[size{pkg, name}] = true
-					sizes[size{"imports", pkg}]++
-				}
-			}
-			for _, decl := range parsed.Decls {
-				switch decl := decl.(type) {
-				case *ast.FuncDecl:
-					name := pkg + "." + receiver(decl)
-					if method := (size{name, decl.Name.Name}); decl.Recv != nil && !seen[method] {
-						seen[method] = true
-						sizes[size{"methods", name}]++
-					}
-				case *ast.GenDecl:
-					for _, spec := range decl.Specs {
-						if s, ok := spec.(*ast.TypeSpec); ok {
-							measureStruct(sizes, pkg+"."+s.Name.Name, s)
-						}
-					}
-				}
-			}
+			sizes[size{"total", dir}] += bytes.Count(text, []byte("\n"))
+			sizes[size{"long", dir}] += longLines(string(text))
+			measureImports(sizes, seen, pkg, parsed)
+			measureTypes(sizes, seen, pkg, parsed)
 			return nil
 		})
 		if err != nil {
@@ -142,6 +145,44 @@ func measure(t *testing.T) map[size]int {
 		}
 	}
 	return sizes
+}
+
+func longLines(text string) int {
+	n := 0
+	for line := range strings.Lines(text) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))+(tabWidth-1)*strings.Count(line, "\t") > longLine {
+			n++
+		}
+	}
+	return n
+}
+
+func measureImports(sizes map[size]int, seen map[size]bool, pkg string, parsed *ast.File) {
+	for _, imp := range parsed.Imports {
+		if name, _ := strconv.Unquote(imp.Path.Value); under(name, module+"host/internal") && !seen[size{pkg, name}] {
+			seen[size{pkg, name}] = true
+			sizes[size{"imports", pkg}]++
+		}
+	}
+}
+
+func measureTypes(sizes map[size]int, seen map[size]bool, pkg string, parsed *ast.File) {
+	for _, decl := range parsed.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			name := pkg + "." + receiver(decl)
+			if method := (size{name, decl.Name.Name}); decl.Recv != nil && !seen[method] {
+				seen[method] = true
+				sizes[size{"methods", name}]++
+			}
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				if s, ok := spec.(*ast.TypeSpec); ok {
+					measureStruct(sizes, pkg+"."+s.Name.Name, s)
+				}
+			}
+		}
+	}
 }
 
 // receiver returns the name of the type that a method is of.

@@ -91,8 +91,6 @@ const (
 	EventBytes = 16 << 20
 	// PublishPause is the least time between two publications of the chain because of what stages report.
 	PublishPause = 20 * time.Millisecond
-	// LogPause is the least time between two lines about the same bound of a stage.
-	LogPause = 10 * time.Second
 )
 
 // The log of a process.
@@ -215,6 +213,14 @@ const (
 	// MemoryDir bounds each directory in memory, in bytes, and MemoryFiles the files in it.
 	MemoryDir   = 256 << 20
 	MemoryFiles = 16384
+)
+
+// Who uses which resource, by user agent, as the host counts it for upgrades.
+const (
+	// Clients bounds the user agents of all resources, ResourceClients those of one, UserAgent what is kept of each, in bytes.
+	Clients         = 20_000
+	ResourceClients = 100
+	UserAgent       = 100
 )
 
 // What the host keeps of a stage for people.

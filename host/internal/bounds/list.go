@@ -66,6 +66,9 @@ func List() []Group {
 			{"requests to the server in its own name: at a time; that wait, each for " + length(CallWait) + "; watches and upgrades besides", count(OwnCalls) + "; " + count(WaitingCalls) + "; " + count(OwnStreams)},
 			{"what requests to its delegates transfer at once, and a second", size(CallBurst) + ", " + size(CallRate)},
 		}},
+		{"Clients, whose user agents are counted by resource", "They are not counted", []Bound{
+			{"user agents of all resources; of one; what is kept of each", count(Clients) + "; " + count(ResourceClients) + "; " + size(UserAgent)},
+		}},
 		{"`store: own`", "The request gets etcd's error for it, " + "`ErrNoSpace` or `ResourceExhausted`", []Bound{
 			{"keys and values with their history", "1/" + strconv.Itoa(StoreShare) + " of etcd's quota"},
 			{"requests at a time; streams; watches", count(StoreCalls) + "; " + count(StoreStreams) + "; " + count(Watches)},

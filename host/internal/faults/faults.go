@@ -21,13 +21,14 @@ const (
 	StageDown       = "stage-down"
 	NotReady        = "not-ready"
 	StoreNearlyFull = "etcd-nearly-full"
+	NoLimits        = "limits-not-in-force"
 	ReleaseChanged  = "release-changed"
 	CertificateEnds = "certificate-ends"
 )
 
 // Fault is one thing that is wrong.
 type Fault struct {
-	// Kind is etcd-silent, etcd-full, stage-down, not-ready, etcd-nearly-full, release-changed or certificate-ends.
+	// Kind is etcd-silent, etcd-full, stage-down, not-ready, etcd-nearly-full, limits-not-in-force, release-changed or certificate-ends.
 	Kind string `json:"kind"`
 	// Stage is empty if it is the whole host's.
 	Stage string `json:"stage,omitempty"`
@@ -60,6 +61,7 @@ type Host struct {
 	mu           sync.Mutex
 	silent, full fault
 	nearly       fault
+	noLimits     fault
 	certificates map[string]pki.Certificate // by flag
 }
 
@@ -103,6 +105,11 @@ func (h *Host) StoreSize(used, quota int64) bool {
 		text = fmt.Sprintf("the file of etcd has %d MiB, %d%% of the quota, at which it refuses writes: delete objects, and defragment an etcd of your own, or raise the quota", used>>20, used*100/quota)
 	}
 	return h.set(&h.nearly, is, text) && is
+}
+
+// NoLimits takes why limits of memory are not in force, or, if they are, "".
+func (h *Host) NoLimits(why string) {
+	h.set(&h.noLimits, why != "", "limits of memory are not in force, since processes cannot be measured: "+why)
 }
 
 // Certificate takes a certificate that a flag names. It returns what is wrong with its end if that was not before, or "".
@@ -149,6 +156,7 @@ func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 	if h.full.since.IsZero() {
 		list = h.nearly.appendTo(list, StoreNearlyFull)
 	}
+	list = h.noLimits.appendTo(list, NoLimits)
 	for _, st := range stages {
 		if st.OtherRelease != "" {
 			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // Client is a program that has used a resource.
@@ -21,18 +23,12 @@ type Client struct {
 
 // clients counts who has used which resource since the start, by user agent.
 type clients struct {
-	mu  sync.RWMutex
-	all map[usedResource]map[string]*atomic.Int64
+	mu    sync.RWMutex
+	all   map[usedResource]map[string]*atomic.Int64
+	total int
 }
 
 type usedResource struct{ group, version, resource string }
-
-const (
-	// maxClients bounds the user agents of one resource, maxUsedResources the resources: both are what clients say.
-	maxClients       = 100
-	maxUsedResources = 10_000
-	maxUserAgent     = 100
-)
 
 // seen counts a request. Those of Kubernetes' own servers, which follow what they serve, do not count.
 func (c *clients) seen(r *http.Request) {
@@ -44,7 +40,7 @@ func (c *clients) seen(r *http.Request) {
 		return
 	}
 	agent, _, _ := strings.Cut(r.UserAgent(), " ")
-	agent = agent[:min(len(agent), maxUserAgent)]
+	agent = agent[:min(len(agent), bounds.UserAgent)]
 	resource := info.Resource
 	if info.Subresource != "" {
 		resource += "/" + info.Subresource
@@ -68,17 +64,15 @@ func (c *clients) add(key usedResource, agent string) *atomic.Int64 {
 	if n := c.all[key][agent]; n != nil {
 		return n
 	}
-	if c.all[key] == nil {
-		if len(c.all) == maxUsedResources {
-			return nil
-		}
-		if c.all == nil {
-			c.all = map[usedResource]map[string]*atomic.Int64{}
-		}
-		c.all[key] = map[string]*atomic.Int64{}
-	}
-	if len(c.all[key]) == maxClients {
+	if c.total == bounds.Clients || len(c.all[key]) == bounds.ResourceClients {
 		return nil
+	}
+	c.total++
+	if c.all == nil {
+		c.all = map[usedResource]map[string]*atomic.Int64{}
+	}
+	if c.all[key] == nil {
+		c.all[key] = map[string]*atomic.Int64{}
 	}
 	n := &atomic.Int64{}
 	c.all[key][strings.Clone(agent)] = n

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // used makes a request of a user to pods.
@@ -31,11 +33,17 @@ func TestClients(t *testing.T) {
 	if got := fmt.Sprint(f.Clients("", "v1", "pods"), f.Clients("", "v1", "pods/log"), f.Clients("", "v1", "secrets")); got != "[{kubectl/v1.37.0 2} {manager/v1 1}] [{manager/v1 1}] []" {
 		t.Error(got)
 	}
-	for i := range 3 * maxClients {
+	for i := range 3 * bounds.ResourceClients {
 		used(&f.clients, fmt.Sprint("c", i), "bob", "nodes", "")
 	}
-	if n := len(f.Clients("", "v1", "nodes")); n != maxClients {
+	if n := len(f.Clients("", "v1", "nodes")); n != bounds.ResourceClients {
 		t.Errorf("%d clients", n)
+	}
+	for i := range bounds.Clients { // resources are what clients say, too
+		used(&f.clients, "curl", "bob", fmt.Sprint("r", i), "")
+	}
+	if n := len(f.clients.all); n != bounds.Clients-bounds.ResourceClients {
+		t.Errorf("%d resources", n)
 	}
 }
 

@@ -60,14 +60,10 @@ func trackConnections(l net.Listener, refused func(bound string)) *connections {
 	return c
 }
 
-// refusalPause is the time between two lines of the log about connections that are refused.
-const refusalPause = 10 * time.Second
-
 // connectionRefused counts that connections of clients have come to a bound, and logs that now and then.
 func (f *Frontend) connectionRefused(bound string) {
 	f.metrics.observeConnection(bound)
-	now, last := time.Now().UnixNano(), f.refusalLogged.Load()
-	if now-last > int64(refusalPause) && f.refusalLogged.CompareAndSwap(last, now) {
+	if f.refusals.Due(bound) {
 		f.opts.Log.Warn("connections of clients are refused: they have come to a bound", "bound", bound)
 	}
 }

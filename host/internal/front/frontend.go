@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/idle"
@@ -81,8 +82,8 @@ type Frontend struct {
 	initiated <-chan struct{}
 	drained   <-chan struct{}
 	requests  requests
-	// refusalLogged is when it was logged last that connections are refused, in nanoseconds since 1970.
-	refusalLogged atomic.Int64
+	// refusals says when it is logged that connections are refused.
+	refusals bounds.LogEvery
 	// handingOver is set when another program is about to serve in the place of this server.
 	handingOver atomic.Bool
 

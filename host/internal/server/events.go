@@ -33,6 +33,8 @@ func (r *run) event(e supervisor.Event) {
 		r.front.Metrics().ObserveSwap(e.Stage, front.RolledBack)
 	case supervisor.LimitReached:
 		r.front.Metrics().ObserveLimit(e.Stage, e.Limit) // logged by the supervisor
+	case supervisor.LimitsNotInForce, supervisor.LimitsInForce:
+		r.faults.NoLimits(e.Reason)
 	case supervisor.ChainReordered:
 		r.logs.host.Info("chain has another order")
 	case supervisor.Held:
@@ -46,9 +48,7 @@ func (r *run) signaled(name string, at time.Time) {
 	r.signals.add(admin.Signal{Name: name, At: at})
 	if name == front.ShutdownInitiated {
 		r.notifier.stop()
-		if r.shadows != nil {
-			r.shadows.end("", errShutdown)
-		}
+		r.shadows.end("", errShutdown)
 		r.dashboard.Close()
 	}
 	r.stages.Notify(name, at)

@@ -123,6 +123,10 @@ func describe(e supervisor.Event) (admin.Event, bool) {
 		d.Text, d.Bad = "no standby"+because, true
 	case supervisor.LimitReached:
 		d.Text, d.Bad = fmt.Sprintf("process %s has come to its limit %q%s", e.Generation, e.Limit, because), true
+	case supervisor.LimitsNotInForce:
+		d.Text, d.Bad = "limits of memory are not in force"+because, true
+	case supervisor.LimitsInForce:
+		d.Text = "limits of memory are in force again"
 	default:
 		d.Text = string(e.Kind) + because
 	}

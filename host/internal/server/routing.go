@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/fairness"
 	"github.com/catena-dev/catena/host/internal/front"
@@ -24,7 +24,7 @@ type routing struct {
 	stages  *supervisor.Supervisor
 	traffic *traffic.Meter
 	log     hclog.Logger
-	limits  limitLog
+	limits  bounds.LogEvery
 	level   *fairness.Level
 }
 
@@ -90,7 +90,7 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
 	if from := callFrom(req.Context()); ok && (from.stage != id.Stage || !from.own()) {
 		const tried = "be another process, with its token"
-		if r.limits.due(id.Stage, tried, time.Now()) {
+		if r.limits.Due(id.Stage + " " + tried) {
 			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage", id.Stage, "generation", id.Generation, "pid", from.pid, "socket of", from.stage)
 		}
 		return relay.Caller{}, false
@@ -103,7 +103,7 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 
 // refuse responds to a request that a stage is not granted to make.
 func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay.Refusal) {
-	if r.limits.due(refusal.Stage, refusal.Reason, time.Now()) {
+	if r.limits.Due(refusal.Stage + " " + refusal.Reason) {
 		r.log.Warn("a request of a stage is refused", "stage", refusal.Stage, "tried to", refusal.Reason,
 			"missing", "stages."+refusal.Stage+".grants."+refusal.Grant)
 	}
@@ -113,7 +113,7 @@ func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay
 // connectionRefused logs that a stage has come to a bound of its connections.
 func (r *routing) connectionRefused(stage, bound string) {
 	r.front.Metrics().ObserveLimit(stage, bound)
-	if r.limits.due(stage, bound, time.Now()) {
+	if r.limits.Due(stage + " " + bound) {
 		r.log.Warn("connections of a stage to the host are refused: it has come to a bound", "stage", stage, "bound", bound)
 	}
 }

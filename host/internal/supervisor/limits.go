@@ -75,25 +75,34 @@ func (p *swapPace) swapped(now time.Time, ran time.Duration) {
 	p.next = now.Add(delay)
 }
 
-// watchLimits keeps all processes within their limits until Stop. An error, such as too many open files, passes; it is logged when it begins and
-// when it is over. Only on a system that measures nothing does it end.
+// watchLimits keeps all processes within their limits until Stop.
 func (s *Supervisor) watchLimits() {
 	l := &limiter{supervisor: s, watched: map[*generation.Generation]*watchedMemory{}, swaps: map[*stage]*swapPace{}}
-	failing := false
+	l.repeat(func(now time.Time) (time.Duration, error) {
+		l.count(now)
+		return l.look(now)
+	})
+}
+
+// repeat calls look, which returns when to do it again, until Stop. An error of it, such as too many open files, passes; it is logged and
+// reported when it begins and when it is over. Only on a system that measures nothing does it end.
+func (l *limiter) repeat(look func(now time.Time) (again time.Duration, err error)) {
+	s, failing := l.supervisor, false
 	for interval := sampleInterval; sleep(s.background, interval); {
-		l.count(time.Now())
-		again, err := l.look(time.Now())
-		switch {
-		case errors.Is(err, usage.ErrUnsupported):
-			s.opts.Log.Error("limits of memory are not in force", "error", err)
-			return
-		case err != nil:
+		again, err := look(time.Now())
+		if err != nil {
 			again = sampleInterval
-			if !failing {
-				s.opts.Log.Error("limits of memory are not in force until processes can be measured again", "error", err)
-			}
-		case failing:
+		}
+		switch {
+		case err != nil && !failing:
+			s.opts.Log.Error("limits of memory are not in force: processes cannot be measured", "error", err)
+			s.events.announce(Event{Kind: LimitsNotInForce, Reason: err.Error()})
+		case err == nil && failing:
 			s.opts.Log.Info("limits of memory are in force again")
+			s.events.announce(Event{Kind: LimitsInForce})
+		}
+		if errors.Is(err, usage.ErrUnsupported) {
+			return
 		}
 		failing, interval = err != nil, again
 	}

@@ -7,9 +7,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/usage"
@@ -293,5 +298,40 @@ func TestNearProcessesAreWatched(t *testing.T) {
 		if got := w.near(limits); got != c.want {
 			t.Errorf("%s: near is %t", fmt.Sprint(c), got)
 		}
+	}
+}
+
+// TestLimitsNotInForce reports that processes cannot be measured, and that they can be again, once each; where they never can, there is one report.
+func TestLimitsNotInForce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		errs []error
+		want []string
+	}{
+		{[]error{nil, syscall.EMFILE, syscall.ENFILE, nil, nil, syscall.EMFILE, nil},
+			[]string{"limits-not-in-force too many open files", "limits-in-force ", "limits-not-in-force too many open files", "limits-in-force "}},
+		{[]error{usage.ErrUnsupported}, []string{"limits-not-in-force " + usage.ErrUnsupported.Error()}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []string
+			s, err := New(callers.New(nil), Options{
+				DataDir: t.TempDir(), Log: hclog.NewNullLogger(), Events: func(e Event) { got = append(got, string(e.Kind)+" "+e.Reason) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			looks := 0
+			(&limiter{supervisor: s}).repeat(func(time.Time) (time.Duration, error) {
+				err := c.errs[looks]
+				if looks++; looks == len(c.errs) {
+					s.cancel()
+				}
+				return sampleInterval, err
+			})
+			s.events.flush()
+			if !slices.Equal(got, c.want) || looks != len(c.errs) {
+				t.Errorf("%d looks, %q, want %q", looks, got, c.want)
+			}
+		})
 	}
 }

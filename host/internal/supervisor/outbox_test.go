@@ -23,7 +23,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestCallersDuringAPublication does not let the request of a stage wait for the tables of the relay.
+// TestCallersDuringAPublication lets neither the request of a stage wait for the tables of the relay nor that of a client for a path that
+// there is not.
 func TestCallersDuringAPublication(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
@@ -48,6 +49,11 @@ func TestCallersDuringAPublication(t *testing.T) {
 	inTime(t, "a request of a stage", func() {
 		if id, ok := f.Authenticate(token); !ok || id.Stage != "b" {
 			t.Errorf("%t, %+v", ok, id)
+		}
+	})
+	inTime(t, "a request for nothing", func() {
+		if stage := f.Incomplete(); stage != "" {
+			t.Errorf("%s is incomplete", stage)
 		}
 	})
 	release()

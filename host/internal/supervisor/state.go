@@ -31,6 +31,8 @@ type state struct {
 	// complete is closed when all stages know all of their paths.
 	complete   chan struct{}
 	isComplete bool
+	// unfinished is the name that Incomplete returns, as of the chain that is published. It is set under the lock alone.
+	unfinished atomic.Value
 	// probation is that of the latest change, nil if there is none. It is set under the lock alone.
 	probation atomic.Pointer[probation]
 }
@@ -67,8 +69,13 @@ func (now *state) specs() []Spec {
 	return all
 }
 
-// publish passes the chain as it is now to the relay.
+// publish passes the chain as it is now to the relay. Until the relay has it, what is not known in the new or in the old one counts as
+// unfinished: a request that finds nothing then is refused, and not told that there is nothing.
 func (now *state) publish() {
+	unfinished := now.incomplete()
+	if unfinished != "" {
+		now.unfinished.Store(unfinished)
+	}
 	published := make([]Published, len(now.chain))
 	for i, st := range now.chain {
 		published[i] = st.published()
@@ -83,7 +90,8 @@ func (now *state) publish() {
 	} else {
 		now.publishTo(published, nil)
 	}
-	if now.started && !now.isComplete && now.incomplete() == "" {
+	now.unfinished.Store(unfinished)
+	if now.started && !now.isComplete && unfinished == "" {
 		now.isComplete = true
 		close(now.complete)
 	}

@@ -66,6 +66,7 @@ func New(known *callers.Callers, opts Options) (*Supervisor, error) {
 		}
 		s.locked.chain = append(s.locked.chain, st)
 	}
+	s.locked.unfinished.Store(s.locked.incomplete())
 	return s, nil
 }
 
@@ -127,12 +128,8 @@ func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
 }
 
 // Incomplete returns the name of a required stage that may have paths which it does not know
-// yet, empty if there is none: what no stage has may then appear in a moment.
-func (s *Supervisor) Incomplete() string {
-	now := s.lock()
-	defer now.unlock()
-	return now.incomplete()
-}
+// yet, empty if there is none: what no stage has may then appear in a moment. It does not wait for the lock.
+func (s *Supervisor) Incomplete() string { return s.locked.unfinished.Load().(string) }
 
 // Complete is closed when, after Start, all required stages of the chain know all of their paths for
 // the first time.

@@ -3,7 +3,6 @@ package generation
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -54,7 +53,7 @@ func (g *Generation) valid(claims []*stagev1.Claim) []*stagev1.Claim {
 		}
 	}
 	rejected := strings.Join(wrong, "; ")
-	if rejected != "" && rejected != g.void.rejected && g.limits.due("rejected", time.Now()) {
+	if rejected != "" && rejected != g.void.rejected && g.limits.Due("rejected") {
 		g.opts.Log.Warn("the stage makes claims that do not count", "generation", g.id, "claims", rejected)
 	}
 	g.void.rejected = rejected
@@ -74,7 +73,7 @@ func (g *Generation) granted(claims []*stagev1.Claim) []*stagev1.Claim {
 	}
 	if text := strings.Join(refused, " "); text != g.void.ungranted {
 		g.void.ungranted = text
-		if text != "" && g.limits.due("ungranted", time.Now()) {
+		if text != "" && g.limits.Due("ungranted") {
 			g.opts.Log.Debug("the stage makes claims that it is not granted: they do not count", "generation", g.id, "claims", text)
 		}
 	}
@@ -86,7 +85,7 @@ func (g *Generation) listed(paths []string, claims []*stagev1.Claim) []string {
 	good, refused := g.spec.Grants.Listed(paths, stagev1.DecodeClaims(claims))
 	if text := strings.Join(refused[:min(len(refused), bounds.Rejected)], " "); text != g.void.unclaimed {
 		g.void.unclaimed = text
-		if text != "" && g.limits.due("unclaimed", time.Now()) {
+		if text != "" && g.limits.Due("unclaimed") {
 			g.opts.Log.Debug("the stage lists paths that it does not claim: they do not count", "generation", g.id, "paths", text)
 		}
 	}

@@ -91,7 +91,7 @@ func (g *Generation) Follow(ctx context.Context, changed func(Change)) {
 			return
 		case <-time.After(max(pause, time.Until(in.next))):
 		}
-		if !errors.Is(err, io.EOF) && g.limits.due("stream", time.Now()) {
+		if !errors.Is(err, io.EOF) && g.limits.Due("stream") {
 			g.opts.Log.Warn("the stage's stream of events has broken, it is made again", "generation", g.id, "error", err)
 		}
 	}
@@ -140,7 +140,7 @@ func (g *Generation) event(e *stagev1.Event) Change {
 		if err := checkNumber(claims.GetClaims()); err == nil {
 			g.setReport(claims.GetListedPaths(), claims.GetClaims())
 			c.Report = true
-		} else if g.limits.due(LimitClaims, time.Now()) {
+		} else if g.limits.Due(LimitClaims) {
 			g.opts.Log.Warn("the stage changes its claims to more than it can have: those before stay", "generation", g.id, "limit", LimitClaims, "error", err)
 			c.Limits = append(c.Limits, LimitClaims)
 		}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
@@ -52,7 +53,7 @@ type Generation struct {
 	// them itself. Only Configure, PrepareRun and Follow use them, and limits.
 	void     struct{ rejected, ungranted, unclaimed string }
 	shadowed map[string]bool
-	limits   limitLog
+	limits   bounds.LogEvery
 	sizes    sizes
 
 	mu sync.Mutex
