@@ -22,6 +22,8 @@ func TestMain(m *testing.M) {
 		sdk.Main(sdk.Stage{Name: "core", Needs: &sdk.Needs{}, New: newStage})
 	case "catena-stage-" + forgerUp, "catena-stage-" + forgerDown:
 		sdk.Main(sdk.Stage{Name: strings.TrimPrefix(name, "catena-stage-"), Needs: &sdk.Needs{}, Config: forgerConfig{}, New: newForger})
+	case "catena-stage-" + squatterHead, "catena-stage-" + squatterMiddle:
+		sdk.Main(sdk.Stage{Name: strings.TrimPrefix(name, "catena-stage-"), Needs: &sdk.Needs{}, New: newSquatter})
 	case "catena":
 		fail(machine(filepath.Base(filepath.Dir(os.Args[0]))).run())
 	case responder:

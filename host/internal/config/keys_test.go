@@ -99,10 +99,9 @@ func TestDottedKeys(t *testing.T) {
 	}
 }
 
-// The documentation has tables that are made of Keys; -update writes them.
+// The documentation has a table that is made of Keys; -update writes it.
 func TestDocumentationIsGenerated(t *testing.T) {
 	t.Parallel()
-	checkGenerated(t, "doc.go", "// # Keys\n//\n", "package config\n", goTable())
 	checkGenerated(t, "../../../docs/config.md", "<!-- keys: generated -->\n", "<!-- end -->\n", markdownTable())
 }
 
@@ -147,22 +146,6 @@ func defaultText(k Key) string {
 	return "`" + Setting{Value: k.Default}.Text() + "`"
 }
 
-func goTable() string {
-	var out strings.Builder
-	for _, k := range Keys() {
-		fmt.Fprintf(&out, "//\t%s (%s)\n", k.Path, typeText(k))
-		for _, line := range wrap(k.Doc, 76) {
-			fmt.Fprintf(&out, "//\t    %s\n", line)
-		}
-		if d := defaultText(k); d != "" {
-			for _, line := range wrap("Default: "+strings.ReplaceAll(d, "`", ""), 76) {
-				fmt.Fprintf(&out, "//\t    %s\n", line)
-			}
-		}
-	}
-	return out.String()
-}
-
 func markdownTable() string {
 	var out strings.Builder
 	out.WriteString("| key | value | default | what it is for |\n|---|---|---|---|\n")
@@ -170,20 +153,4 @@ func markdownTable() string {
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", strings.ReplaceAll(k.Path, "*", "NAME"), typeText(k), defaultText(k), k.Doc)
 	}
 	return out.String()
-}
-
-func wrap(text string, width int) []string {
-	lines := []string{""}
-	for _, word := range strings.Fields(text) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = word
-		case len(*last)+1+len(word) > width:
-			lines = append(lines, word)
-		default:
-			*last += " " + word
-		}
-	}
-	return lines
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -22,13 +23,15 @@ const (
 	NotReady        = "not-ready"
 	StoreNearlyFull = "etcd-nearly-full"
 	NoLimits        = "limits-not-in-force"
+	ClaimsVoid      = "claims-void"
 	ReleaseChanged  = "release-changed"
 	CertificateEnds = "certificate-ends"
 )
 
 // Fault is one thing that is wrong.
 type Fault struct {
-	// Kind is etcd-silent, etcd-full, stage-down, not-ready, etcd-nearly-full, limits-not-in-force, release-changed or certificate-ends.
+	// Kind is etcd-silent, etcd-full, stage-down, not-ready, etcd-nearly-full, limits-not-in-force, claims-void,
+	// release-changed or certificate-ends.
 	Kind string `json:"kind"`
 	// Stage is empty if it is the whole host's.
 	Stage string `json:"stage,omitempty"`
@@ -62,6 +65,7 @@ type Host struct {
 	silent, full fault
 	nearly       fault
 	noLimits     fault
+	void         map[string]fault           // by stage
 	certificates map[string]pki.Certificate // by flag
 }
 
@@ -112,6 +116,43 @@ func (h *Host) NoLimits(why string) {
 	h.set(&h.noLimits, why != "", "limits of memory are not in force, since processes cannot be measured: "+why)
 }
 
+// ClaimsVoid takes all claims that do not count. It reports whether they are others than before.
+func (h *Host) ClaimsVoid(claims []grants.Void) (changed bool) {
+	texts := map[string]string{}
+	for _, c := range claims {
+		if texts[c.Stage] == "" {
+			texts[c.Stage] = "stage " + c.Stage + " claims what others have by name, and gets no request for that: "
+		} else {
+			texts[c.Stage] += ", "
+		}
+		texts[c.Stage] += c.String()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	void := map[string]fault{}
+	for stage, text := range texts {
+		void[stage] = fault{h.void[stage].since, text}
+		if h.void[stage].text != text {
+			changed = true
+			void[stage] = fault{time.Now(), text}
+		}
+	}
+	changed = changed || len(void) != len(h.void)
+	h.void = void
+	return changed
+}
+
+// VoidClaims returns which claims of each stage do not count, and why.
+func (h *Host) VoidClaims() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	texts := make(map[string]string, len(h.void))
+	for stage, f := range h.void {
+		texts[stage] = f.text
+	}
+	return texts
+}
+
 // Certificate takes a certificate that a flag names. It returns what is wrong with its end if that was not before, or "".
 func (h *Host) Certificate(c pki.Certificate) string {
 	h.mu.Lock()
@@ -157,6 +198,11 @@ func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 		list = h.nearly.appendTo(list, StoreNearlyFull)
 	}
 	list = h.noLimits.appendTo(list, NoLimits)
+	for _, st := range stages {
+		if f, ok := h.void[st.Stage]; ok {
+			list = append(list, Fault{Kind: ClaimsVoid, Stage: st.Stage, Text: f.text, Since: f.since})
+		}
+	}
 	for _, st := range stages {
 		if st.OtherRelease != "" {
 			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})

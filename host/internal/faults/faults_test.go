@@ -7,8 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // A certificate is news once, and again after it was renewed.
@@ -58,8 +60,12 @@ func TestList(t *testing.T) {
 		"no quota is known":       {set: func(h *Host) { h.StoreSize(99<<20, 0) }},
 		"no limits": {set: func(h *Host) { h.NoLimits("too many open files") },
 			want: []string{"limits of memory are not in force, since processes cannot be measured: too many open files (for 1m0s)"}},
-		"limits again": {set: func(h *Host) { h.NoLimits("too many open files"); h.NoLimits("") }},
-		"not ready":    {checks: checks, want: []string{"not ready: check core/etcd fails: context deadline exceeded; and 2 more"}},
+		"void claims": {set: func(h *Host) { h.ClaimsVoid([]grants.Void{voidOf("core"), voidOf("gone"), voidOf("core")}) }, stages: []supervisor.Status{core},
+			want: []string{"stage core claims what others have by name, and gets no request for that: " +
+				"/a/** without a grant, where stage b has /a/c by name, /a/** without a grant, where stage b has /a/c by name (for 1m0s)"}},
+		"claims count again": {set: func(h *Host) { h.ClaimsVoid([]grants.Void{voidOf("core")}); h.ClaimsVoid(nil) }, stages: []supervisor.Status{core}},
+		"limits again":       {set: func(h *Host) { h.NoLimits("too many open files"); h.NoLimits("") }},
+		"not ready":          {checks: checks, want: []string{"not ready: check core/etcd fails: context deadline exceeded; and 2 more"}},
 		"down": {stages: []supervisor.Status{{Stage: "core", State: supervisor.Down, Required: true, Failures: 3, Failure: "it panics"}}, checks: checks,
 			want: []string{"stage core is down after 3 failed starts: it panics"}},
 		"optional and down": {stages: []supervisor.Status{{Stage: "gar", State: supervisor.Down, Failures: 1}}, checks: checks[:1],
@@ -94,5 +100,23 @@ func TestList(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func voidOf(stage string) grants.Void {
+	return grants.Void{Stage: stage, Claim: claim.Prefix("/a"), Of: "b", Name: claim.Exact("/a/c")}
+}
+
+// Claims that do not count are news when they are others.
+func TestVoidClaimsAreNewsOnce(t *testing.T) {
+	t.Parallel()
+	h, a, b := &Host{}, voidOf("a"), voidOf("b")
+	for i, c := range []struct {
+		claims []grants.Void
+		news   bool
+	}{{nil, false}, {[]grants.Void{a}, true}, {[]grants.Void{a}, false}, {[]grants.Void{b}, true}, {[]grants.Void{a, b}, true}, {nil, true}, {nil, false}} {
+		if got := h.ClaimsVoid(c.claims); got != c.news || len(h.VoidClaims()) != len(c.claims) {
+			t.Errorf("step %d: %t %v", i, got, h.VoidClaims())
+		}
 	}
 }

@@ -8,63 +8,110 @@ import (
 	"github.com/catena-dev/catena/sdk/claim"
 )
 
+// Stage is what a stage claims, and what it is granted.
+type Stage struct {
+	Name   string
+	Claims []claim.Claim
+	Grants Grants
+	// Unfinished says that the stage has never known all that it serves: each API group may be its own.
+	Unfinished bool
+}
+
 // Table finds the stages that claim a path.
 //
 // Claims that no grant names cover only paths in normal form. A stage may be written with a library that
 // takes /a/../b for /b, and would serve another path than the one that was authorized. The
 // Kubernetes API has no such rule: claims that need a grant, or have one, as those of the aggregator for the groups that it passes on, cover
 // paths as they come.
+//
+// Nor do they cover what a stage downstream has by name: by a claim that has a grant, as those of extensions and the
+// aggregator for custom resources and aggregated APIs, and is not one of everything or of all groups.
 type Table struct {
 	all *chain.Table
-	// odd is for paths that are not in normal form; nil if it is all.
-	odd *chain.Table
+	// granted has the claims that grants name; nil if those are all. named has those of them that give paths a name.
+	granted, named *chain.Table
 }
 
-// NewTable returns the table of stages, which are in chain order, each with what it is granted.
-func NewTable(stages []chain.StageClaims, granted []Grants) *Table {
-	t := &Table{all: chain.NewTable(stages)}
-	odd := make([]chain.StageClaims, len(stages))
+// NewTable returns the table of stages, which are in chain order.
+func NewTable(stages []Stage) *Table {
+	var all, granted, named []chain.StageClaims
 	differs := false
-	for i, st := range stages {
-		odd[i] = chain.StageClaims{Name: st.Name, Claims: granted[i].asTheyCome(st.Claims)}
-		differs = differs || len(odd[i].Claims) < len(st.Claims)
+	for _, st := range stages {
+		of := st.granted()
+		differs = differs || len(of) < len(st.Claims)
+		all = append(all, chain.StageClaims{Name: st.Name, Claims: st.Claims})
+		granted = append(granted, chain.StageClaims{Name: st.Name, Claims: of})
+		named = append(named, chain.StageClaims{Name: st.Name, Claims: st.names(of)})
 	}
+	t := &Table{all: chain.NewTable(all)}
 	if differs {
-		t.odd = chain.NewTable(odd)
+		t.granted, t.named = chain.NewTable(granted), chain.NewTable(named)
 	}
 	return t
 }
 
-// Covering are those claims of a stage that may cover a path.
-func (g Grants) Covering(path string, claims []claim.Claim) []claim.Claim {
-	if isNormal(path) {
-		return claims
+// granted are the claims that the stage makes by a grant.
+func (s Stage) granted() (all []claim.Claim) {
+	if slices.Contains(s.Grants.Claims, claim.Prefix("/")) {
+		return s.Claims
 	}
-	return g.asTheyCome(claims)
-}
-
-// asTheyCome are the claims that cover paths which are not in normal form.
-func (g Grants) asTheyCome(claims []claim.Claim) (all []claim.Claim) {
-	for _, c := range claims {
-		if NeedsGrant(c) || slices.ContainsFunc(g.Claims, func(granted claim.Claim) bool { return granted.Contains(c) }) {
+	for _, c := range s.Claims {
+		if slices.ContainsFunc(s.Grants.Claims, func(granted claim.Claim) bool { return granted.Contains(c) }) {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
+// names are those of its granted claims that give paths a name.
+func (s Stage) names(granted []claim.Claim) (all []claim.Claim) {
+	for _, c := range granted {
+		switch {
+		case !isEverything(c):
+			all = append(all, c)
+		case s.Unfinished && c.Match == claim.MatchPrefix:
+			all = append(all, claim.Prefix("/apis/"))
+		}
+	}
+	return all
+}
+
+// isEverything reports whether a claim is of all paths, or of all API groups.
+func isEverything(c claim.Claim) bool {
+	base := strings.TrimSuffix(c.Path, "/")
+	return base == "" || base == "/apis"
+}
+
 // First returns the index of the first stage whose claims cover path, -1 if there is none.
-func (t *Table) First(path string) int { return t.of(path).First(path) }
+func (t *Table) First(path string) int { return t.Next(path, -1) }
 
 // Next returns the index of the first stage downstream of the one with index after whose
 // claims cover path, -1 if there is none.
-func (t *Table) Next(path string, after int) int { return t.of(path).Next(path, after) }
-
-func (t *Table) of(path string) *chain.Table {
-	if t.odd == nil || isNormal(path) {
-		return t.all
+func (t *Table) Next(path string, after int) int {
+	switch {
+	case t.granted == nil:
+		return t.all.Next(path, after)
+	case !isNormal(path):
+		return t.granted.Next(path, after)
 	}
-	return t.odd
+	for {
+		i := t.all.Next(path, after)
+		if i < 0 || t.named.Next(path, i) < 0 || t.granted.Next(path, i-1) == i {
+			return i
+		}
+		after = i
+	}
+}
+
+// Covering are those claims of a stage that may cover a path.
+func Covering(stages []Stage, i int, path string) []claim.Claim {
+	named := slices.ContainsFunc(stages[i+1:], func(st Stage) bool {
+		return claim.NewSet(st.names(st.granted())...).Covers(path)
+	})
+	if isNormal(path) && !named {
+		return stages[i].Claims
+	}
+	return stages[i].granted()
 }
 
 // isNormal reports whether a path, which is decoded, is the same for all who take it apart: it has

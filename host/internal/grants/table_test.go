@@ -4,8 +4,6 @@ import (
 	"path"
 	"strings"
 	"testing"
-
-	"github.com/catena-dev/catena/host/internal/chain"
 )
 
 func TestIsNormal(t *testing.T) {
@@ -46,12 +44,12 @@ func FuzzIsNormal(f *testing.F) {
 // Kubernetes API.
 func TestTableOfOddPaths(t *testing.T) {
 	t.Parallel()
-	table := NewTable([]chain.StageClaims{
+	table := NewTable([]Stage{
 		{Name: "hello", Claims: parse(t, "/hello/**", "/apis/example.com/**")},
-		{Name: "middle", Claims: parse(t, "/api/**")},
-		{Name: "core", Claims: parse(t, "/**")},
-		{Name: "granted", Claims: parse(t, "/apis/example.com/**", "/hello/**")},
-	}, []Grants{{}, {Claims: parse(t, "/api/**")}, {}, {Claims: parse(t, "/apis/**")}})
+		{Name: "middle", Claims: parse(t, "/api/**"), Grants: Grants{Claims: parse(t, "/api/**")}},
+		{Name: "core", Claims: parse(t, "/**"), Grants: All()},
+		{Name: "granted", Claims: parse(t, "/apis/example.com/**", "/hello/**"), Grants: Grants{Claims: parse(t, "/apis/**")}},
+	})
 	for at, want := range map[string][]int{
 		"/hello/a": {0, 2, 3}, "/hello/../a": {2}, "/hello//a": {2}, "/hello/..;/a": {2}, `/hello/\a`: {2}, "/hello/": {0, 2, 3},
 		"/apis/example.com/v1/namespaces/a/../b/notes": {2, 3}, "/api/v1/../x": {1, 2}, "/other": {2},
@@ -64,13 +62,13 @@ func TestTableOfOddPaths(t *testing.T) {
 			t.Errorf("%s: %v, want %v", at, got, want)
 		}
 	}
-	if same := NewTable([]chain.StageClaims{{Claims: parse(t, "/**")}}, make([]Grants, 1)); same.odd != nil {
+	if same := NewTable([]Stage{{Claims: parse(t, "/**"), Grants: All()}}); same.granted != nil {
 		t.Error("there is a second table that is the same")
 	}
 }
 
 func BenchmarkTable(b *testing.B) {
-	t := NewTable([]chain.StageClaims{{Claims: parse(&testing.T{}, "/hello/**")}, {Claims: parse(&testing.T{}, "/**")}}, make([]Grants, 2))
+	t := NewTable([]Stage{{Claims: parse(&testing.T{}, "/hello/**")}, {Claims: parse(&testing.T{}, "/**"), Grants: All()}})
 	for b.Loop() {
 		t.First("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 	}

@@ -61,8 +61,14 @@ func New(client typedcorev1.EventsGetter, host string) *Recorder {
 	}
 }
 
-// Record takes an Event, and never waits.
+// Record takes an Event, which happens now unless it says when, and never waits. A nil Recorder takes none.
 func (r *Recorder) Record(e Event) {
+	if r == nil {
+		return
+	}
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
 	select {
 	case r.queue <- e:
 	default:

@@ -10,6 +10,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/metrics"
@@ -25,7 +26,10 @@ type chainState struct {
 	front  *front.Frontend
 	relay  *relay.Chain
 	claims *claimsFile
-	last   atomic.Pointer[[]supervisor.Published]
+	faults *faults.Host
+	// void gets a value when other claims do not count than before. It has room for one.
+	void chan struct{}
+	last atomic.Pointer[[]supervisor.Published]
 	// listed are the paths that each stage listed when it knew all that it serves.
 	listed map[string][]string
 }
@@ -66,6 +70,12 @@ func (c *chainState) publish(stages []supervisor.Published, split *supervisor.Sp
 	c.front.SetServers(c.servers(shown.stages))
 	c.front.SetListedPaths(c.index(shown.stages))
 	c.claims.save(saved)
+	if c.faults.ClaimsVoid(grants.Voids(claimants(shown.stages, shown.claims), bounds.Rejected)) {
+		select {
+		case c.void <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // servers are the stages that are servers of Kubernetes.
@@ -119,13 +129,20 @@ type side struct {
 }
 
 func sideOf(stages []supervisor.Published) side {
-	s := side{stages: stages, claims: make([]chain.StageClaims, len(stages)), routes: make([]relay.Stage, len(stages))}
+	s := side{stages: stages, claims: claimsOf(stages), routes: make([]relay.Stage, len(stages))}
 	for i, st := range stages {
 		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held, Incomplete: st.Incomplete, Kubernetes: st.Grants.Kubernetes()}
-		s.claims[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
 	}
 	s.tables = tables(stages, s.claims)
 	return s
+}
+
+func claimsOf(stages []supervisor.Published) []chain.StageClaims {
+	all := make([]chain.StageClaims, len(stages))
+	for i, st := range stages {
+		all[i] = chain.StageClaims{Name: st.Name, Claims: stagev1.DecodeClaims(st.Claims)}
+	}
+	return all
 }
 
 // versionStage is the stage whose /version clients see: the one with the built-in resources, if it is of a release of Kubernetes.
@@ -169,9 +186,9 @@ func isUnknown(st supervisor.Published) bool {
 // newTable returns the table of stages with these claims, of system requests or of all. A stage of which they are not known has, of the Kubernetes
 // API, what it is granted.
 func newTable(stages []supervisor.Published, claims []chain.StageClaims, system bool) relay.Table {
-	known, granted, differs := slices.Clone(claims), make([]grants.Grants, len(stages)), false
+	all := claimants(stages, claims)
+	known, differs := slices.Clone(all), false
 	for i, st := range stages {
-		granted[i] = st.Grants
 		if !isUnknown(st) {
 			continue
 		}
@@ -181,9 +198,20 @@ func newTable(stages []supervisor.Published, claims []chain.StageClaims, system 
 		}
 	}
 	if !differs {
-		return grants.NewTable(claims, granted)
+		return grants.NewTable(all)
 	}
-	return grants.Divided{Kubernetes: grants.NewTable(known, granted), Others: grants.NewTable(claims, granted)}
+	return grants.Divided{Kubernetes: grants.NewTable(known), Others: grants.NewTable(all)}
+}
+
+// claimants are stages with these claims.
+func claimants(stages []supervisor.Published, claims []chain.StageClaims) []grants.Stage {
+	all := make([]grants.Stage, len(stages))
+	for i, st := range stages {
+		all[i] = grants.Stage{
+			Name: st.Name, Claims: claims[i].Claims, Grants: st.Grants, Unfinished: st.Unfinished || isUnknown(st),
+		}
+	}
+	return all
 }
 
 // listedPaths are the paths that the stages list, in the order of the chain.

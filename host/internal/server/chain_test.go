@@ -25,11 +25,7 @@ func TestVersionStage(t *testing.T) {
 		"middleware":  {[]supervisor.Published{stage("", "/"), stage("1.36", "/api")}, 1},
 		"third party": {[]supervisor.Published{stage("", "/api"), stage("1.37", "/apis/x")}, -1},
 	} {
-		claims := make([]chain.StageClaims, len(tc.stages))
-		for i, st := range tc.stages {
-			claims[i].Claims = stagev1.DecodeClaims(st.Claims)
-		}
-		if got := versionStage(grants.NewTable(claims, make([]grants.Grants, len(claims))), tc.stages); got != tc.want {
+		if got := versionStage(grants.NewTable(claimants(tc.stages, claimsOf(tc.stages))), tc.stages); got != tc.want {
 			t.Errorf("%s: stage %d, want %d", name, got, tc.want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -206,8 +207,10 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 	for _, st := range c.stages.Status() {
 		states[st.Stage] = st.State
 	}
-	for _, st := range c.chain.stages() {
-		added := e.Add(chain.StageClaims{Name: st.Name, Claims: st.Grants.Covering(parsed.Path, stagev1.DecodeClaims(st.Claims))})
+	published := c.chain.stages()
+	stages := claimants(published, claimsOf(published))
+	for i, st := range published {
+		added := e.Add(chain.StageClaims{Name: st.Name, Claims: grants.Covering(stages, i, parsed.Path)})
 		added.State, added.Outcomes = states[st.Name], outcomes[st.Name]
 	}
 	e.Incomplete = c.stages.Incomplete()

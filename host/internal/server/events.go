@@ -1,12 +1,17 @@
 package server
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/kubeevents"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -39,6 +44,33 @@ func (r *run) event(e supervisor.Event) {
 		r.logs.host.Info("chain has another order")
 	case supervisor.Held:
 		log.Info("requests for the stage wait", "generation", e.Generation)
+	}
+}
+
+// tellVoidClaims tells of claims that do not count, when there are others, until ctx ends. A stage can change what it
+// claims again and again.
+func tellVoidClaims(ctx context.Context, r *run) {
+	for told := map[string]string{}; ; {
+		select {
+		case <-r.chain.void:
+		case <-ctx.Done():
+			return
+		}
+		void := r.faults.VoidClaims()
+		for _, stage := range slices.Sorted(maps.Keys(void)) {
+			if text := void[stage]; text != told[stage] {
+				r.logs.host.Warn(text, "stage", stage, "missing", "stages."+stage+".grants.claims")
+				r.history.add(admin.Event{Kind: faults.ClaimsVoid, Stage: stage, Text: text, Bad: true})
+				r.kubeEvents.Record(kubeevents.Event{Stage: stage, Reason: "ClaimsVoid", Message: text, Warning: true})
+			}
+		}
+		told = void
+		r.notifier.stagesChanged()
+		select {
+		case <-time.After(bounds.LogPause):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

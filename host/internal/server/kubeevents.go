@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -54,14 +53,8 @@ func (r *run) writeEvents(ctx context.Context) {
 
 // recordEvent makes an Event of Kubernetes of what is of interest to those who have not asked for it.
 func (r *run) recordEvent(e supervisor.Event) {
-	if r.kubeEvents == nil {
-		return
-	}
 	if k, ok := kubeEvent(e); ok {
 		k.Stage, k.At = e.Stage, e.At
-		if k.At.IsZero() {
-			k.At = time.Now()
-		}
 		r.kubeEvents.Record(k)
 	}
 }
@@ -105,9 +98,6 @@ func kubeEvent(e supervisor.Event) (kubeevents.Event, bool) {
 // recordReload keeps the result of a reload, and makes an Event of Kubernetes of it.
 func (r *run) recordReload(result *admin.Reload) {
 	r.history.add(reloaded(result))
-	if r.kubeEvents == nil {
-		return
-	}
 	e := kubeevents.Event{Reason: "ConfigurationReloaded", Message: "configuration " + result.String(), At: result.At}
 	if result.Error != "" {
 		e.Reason, e.Warning = "ReloadFailed", true

@@ -276,6 +276,7 @@ func (r *run) serve(ctx context.Context) error {
 	r.background(ctx, r.recordKeysLater)
 	r.background(ctx, r.monitorStore)
 	r.background(ctx, r.announce)
+	r.background(ctx, func(ctx context.Context) { tellVoidClaims(ctx, r) })
 	r.background(ctx, r.takeOver)
 	r.background(ctx, func(ctx context.Context) { r.notifier.follow(ctx, r.front) })
 	r.background(ctx, r.writeEvents)

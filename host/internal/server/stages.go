@@ -23,7 +23,9 @@ const hostSocketSuffix = ".host.sock"
 // buildChain makes the relay, the sockets on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(ctx context.Context) error {
-	r.chain = &chainState{front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host)}
+	r.chain = &chainState{
+		front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host), faults: &r.faults, void: make(chan struct{}, 1),
+	}
 	r.undo.add(r.chain.claims.close)
 	level, makeLevel, err := newLevel(r.front, r.chain, r.logs.host)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
@@ -154,10 +153,10 @@ func (st *stage) granted() grants.Grants {
 func (st *stage) claim(claims []*stagev1.Claim) {
 	decoded, granted := stagev1.DecodeClaims(claims), st.granted()
 	decoded = slices.DeleteFunc(decoded, func(c claim.Claim) bool { return !granted.AllowsClaim(c) })
-	table := grants.NewTable([]chain.StageClaims{
-		{Name: st.name, Claims: decoded},
-		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}},
-	}, []grants.Grants{granted, {}})
+	table := grants.NewTable([]grants.Stage{
+		{Name: st.name, Claims: decoded, Grants: granted},
+		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}, Grants: grants.All()},
+	})
 	st.chain.Set(relay.Tables{All: table}, []relay.Stage{{Name: st.name, Socket: st.listener.Path(), Kubernetes: granted.Kubernetes()}, {Name: nextName, Socket: st.next.socket}})
 }
 

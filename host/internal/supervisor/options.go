@@ -87,6 +87,8 @@ type Published struct {
 	Held bool
 	// Incomplete says that the process does not know yet all that it serves, though the stage has before: Claims are those of the one before.
 	Incomplete bool
+	// Unfinished says that the stage has never known all that it serves.
+	Unfinished bool
 	Claims     []*stagev1.Claim
 	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
 	// does not describe one.

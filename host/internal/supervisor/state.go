@@ -81,6 +81,7 @@ func (now *state) publish() {
 		published[i] = st.published()
 		if g := st.current(); g != nil {
 			st.wasComplete = st.wasComplete || g.Complete()
+			published[i].Unfinished = !st.wasComplete
 			// The process that takes its place is incomplete at first.
 			published[i].Incomplete = now.isComplete && (st.wasComplete || st.spec.Required) && (published[i].Held || !g.Complete())
 		}

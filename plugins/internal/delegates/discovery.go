@@ -41,7 +41,8 @@ type Priority struct{ Group, Version int }
 type Discovery struct {
 	Delegate sdk.Delegate
 	Manager  aggregated.ResourceManager
-	// Place is that of the delegate in the chain: of a group version that several have, the first one's counts.
+	// Place is that of the delegate in the chain: of a group version that several have, the first one's counts, and before it that of those
+	// which speak for the whole API.
 	Place int
 	// Builtin has the group versions that the delegate always has, with their
 	// priorities; all others are custom resources.
@@ -62,6 +63,9 @@ type Discovery struct {
 	// waiting is closed by Wait.
 	waiting chan struct{}
 }
+
+// afterWhole is more than there are delegates.
+const afterWhole = 1 << 16
 
 // customPriority is the priority of custom resources, as Kubernetes' discovery
 // controller for them has it.
@@ -291,5 +295,9 @@ func (d *Discovery) mark() {
 // source is the delegate's own: no other of a group version that it has too is lost when it goes. The first ones are those of the server
 // itself.
 func (d *Discovery) source() aggregated.ResourceManager {
-	return d.Manager.WithSource(aggregated.BuiltinSource + 1 + aggregated.Source(d.Place))
+	place := d.Place
+	if d.counts != nil {
+		place += afterWhole
+	}
+	return d.Manager.WithSource(aggregated.BuiltinSource + 1 + aggregated.Source(place))
 }

@@ -112,7 +112,8 @@ func (c *aggregatorClaims) current() []sdk.Claim {
 		case service.Spec.Group == "":
 			claims = append(claims, sdk.Prefix("/api"))
 		default:
-			claims = append(claims, sdk.Prefix("/apis/"+service.Spec.Group+"/"+service.Spec.Version))
+			group := "/apis/" + service.Spec.Group
+			claims = slices.Concat(claims, namesOf(group), namesOf(group+"/"+service.Spec.Version))
 		}
 	}
 	return claims

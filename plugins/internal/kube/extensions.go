@@ -47,7 +47,8 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err := addStorageVersionHook(server.GenericAPIServer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	if err := addDocumentsSignal(env, server); err != nil {
+	claims := newExtensionsClaims(env, server)
+	if err := addDocumentsSignal(env, server, claims); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	definitions, err := client.NewForConfig(g.LoopbackClientConfig)
@@ -57,7 +58,7 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	if err := stuck.TouchDefinitions(env, server, definitions.CustomResourceDefinitions()); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	handler, err := b.adapter.Serve(apiserver.Server{GenericAPIServer: server.GenericAPIServer})
+	handler, err := b.adapter.Serve(apiserver.Server{GenericAPIServer: server.GenericAPIServer, Claims: claims.current})
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}

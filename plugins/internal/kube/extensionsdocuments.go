@@ -19,9 +19,10 @@ import (
 // which it can make none.
 const documentsTimeout = 10 * time.Second
 
-// addDocumentsSignal makes the stage complete when all custom resources are in its discovery and OpenAPI documents. To Kubernetes' server it is
-// when the definitions are known: nobody has asked for the documents before, which are made a moment later.
-func addDocumentsSignal(env *sdk.Env, server *apiextensionsapiserver.CustomResourceDefinitions) error {
+// addDocumentsSignal makes the stage complete when it claims all custom resources, and has them in its discovery and
+// OpenAPI documents. To Kubernetes' server it is when the definitions are known: nobody has asked for the documents
+// before, which are made a moment later.
+func addDocumentsSignal(env *sdk.Env, server *apiextensionsapiserver.CustomResourceDefinitions, claims *extensionsClaims) error {
 	made := make(chan struct{})
 	if err := server.GenericAPIServer.RegisterMuxAndDiscoveryCompleteSignal("CustomResourceDocuments", made); err != nil {
 		return err
@@ -29,6 +30,7 @@ func addDocumentsSignal(env *sdk.Env, server *apiextensionsapiserver.CustomResou
 	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	return server.GenericAPIServer.AddPostStartHook("custom-resource-documents", func(hook genericapiserver.PostStartHookContext) error {
 		defer close(made)
+		defer claims.update()
 		var late <-chan time.Time
 		for {
 			synced := definitions.Informer().HasSynced() // before they are listed
