@@ -161,8 +161,10 @@ const (
 	DelegateCalls = 8
 	// OwnCalls bounds those that it makes in its own name and that are served at a time, without watches and upgrades, of which it may have
 	// OwnStreams. The rest is the same.
-	OwnCalls     = 64
-	OwnStreams   = 128
+	OwnCalls   = 64
+	OwnStreams = 128
+	// Causes is how many of the requests are kept that led to one which a stage makes in its own name.
+	Causes       = 32
 	WaitingCalls = 100
 	CallWait     = 5 * time.Second
 	// CallBurst is how many bytes such requests of a stage may take at once, CallRate how many a second; each counts for at

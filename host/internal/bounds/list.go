@@ -64,6 +64,7 @@ func List() []Group {
 			{"what it adds to audit events by messages, as a stage as powerful as the server: one; all that requests in flight have, for which others wait", size(AuditPart) + "; " + size(AuditParts) + ", " + length(AuditWait)},
 			{"requests to its delegates for discovery and OpenAPI: at a time; that wait, each for " + length(CallWait), count(DelegateCalls) + "; " + count(WaitingCalls)},
 			{"requests to the server in its own name: at a time; that wait, each for " + length(CallWait) + "; watches and upgrades besides", count(OwnCalls) + "; " + count(WaitingCalls) + "; " + count(OwnStreams)},
+			{"requests that are kept of those that led to such a one, each as a digest and 200 bytes of its target", count(Causes)},
 			{"what requests to its delegates transfer at once, and a second", size(CallBurst) + ", " + size(CallRate)},
 		}},
 		{"Clients, whose user agents are counted by resource", "They are not counted", []Bound{

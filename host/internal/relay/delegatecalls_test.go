@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -256,7 +258,7 @@ func TestOwnRequestComesBack(t *testing.T) {
 	for _, tc := range []struct {
 		path string
 		want int
-	}{{"/chain/loop?q=1", 508}, {"/chain/n/20", 200}, {"/chain/once", 200}, {"/chain/own/x", 200}} {
+	}{{"/chain/loop?q=1", 508}, {"/chain/n/20", 200}, {"/chain/n/40", 200}, {"/chain/once", 200}, {"/chain/own/x", 200}} {
 		resp, body := fetch(t, h.Server, http.MethodGet, tc.path, nil)
 		if resp.StatusCode != tc.want {
 			t.Errorf("%s: %d %s, want %d", tc.path, resp.StatusCode, body, tc.want)
@@ -276,4 +278,54 @@ func TestOwnRequestComesBack(t *testing.T) {
 	if got := within(t, "the limit", h.limited); got != "a "+LimitOwn {
 		t.Errorf("limited: %s", got)
 	}
+}
+
+// What led to a request is kept within bounds, however many requests there were, each the cause of the next and ended when that has come.
+func TestCausesAreBounded(t *testing.T) { // not in parallel, since it measures the heap
+	const many, size = 200, 512 << 10
+	var h *host
+	var sent sync.WaitGroup
+	came := make([]chan struct{}, many+1)
+	for i := range came {
+		came[i] = make(chan struct{})
+	}
+	held := make(chan uint64, 1)
+	h = newHost(t, serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/chain/"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		close(came[n])
+		if n == many {
+			runtime.GC()
+			var stats runtime.MemStats
+			runtime.ReadMemStats(&stats)
+			held <- stats.HeapAlloc
+			return
+		}
+		id := r.Header.Get(stagev1.HeaderRequest)
+		sent.Go(func() {
+			path := "/chain/" + strconv.Itoa(n+1) + "?" + strings.Repeat(strconv.Itoa(n%10), size)
+			resp, err := h.send(context.WithoutCancel(r.Context()), http.MethodGet, "token-a", stagev1.HeaderCause, id, path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = resp.Body.Close()
+		})
+		<-came[n+1]
+	})))
+	if resp, body := fetch(t, h.Server, http.MethodGet, "/chain/0", nil); resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	select {
+	case n := <-held:
+		if n > many*size/2 {
+			t.Errorf("%d MiB are held", n>>20)
+		}
+	case <-time.After(patience):
+		t.Fatal("the last request has not come")
+	}
+	sent.Wait()
 }

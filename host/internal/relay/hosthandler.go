@@ -309,8 +309,8 @@ func (h *HostHandler) serveOwn(w http.ResponseWriter, r *http.Request, caller Ca
 	}
 	own := h.ownRequestOf(r, caller, cause)
 	if own.comesBack() {
-		h.limited(caller.Stage, LimitLoop, own.way())
-		http.Error(w, "the request comes back to the stage that has made it: stage "+own.way(), http.StatusLoopDetected)
+		h.limited(caller.Stage, LimitLoop, own.text())
+		http.Error(w, "the request comes back to the stage that has made it: stage "+own.text(), http.StatusLoopDetected)
 		return
 	}
 	callFrom(r.Context()).own = own

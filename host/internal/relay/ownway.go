@@ -1,31 +1,58 @@
 package relay
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
-// ownRequest is a request that a stage has made in its own name, to the server or to a delegate.
+// ownRequest is a request that a stage has made in its own name, to the server or to a delegate, and those that led to it.
 type ownRequest struct {
-	stage, delegate, method, target string
-	// before is the one that the stage was serving when it made this one; nil if that was a client's, or if the stage did not say.
-	before *ownRequest
+	// way are the last requests, bounds.Causes of them, this one included: each is one that the stage was serving when it
+	// made the next. A client's, and one that the stage does not name, is none.
+	way []step
+}
+
+// step is what is kept of a request: enough to know it again, and the beginning of its target for people.
+type step struct {
+	digest [sha256.Size]byte
+	text   string
+}
+
+// maxTarget is how many bytes of a target are kept.
+const maxTarget = 200
+
+func newStep(stage, delegate, method, target string) step {
+	asks := strconv.Quote(stage) + " asks for "
+	if delegate != "" {
+		asks = strconv.Quote(stage) + " asks " + strconv.Quote(delegate) + " for "
+	}
+	return step{
+		digest: sha256.Sum256(fmt.Appendf(nil, "%q %q %q %s", stage, delegate, method, target)),
+		text:   asks + method[:min(len(method), maxTarget)] + " " + target[:min(len(target), maxTarget)],
+	}
 }
 
 // ownRequestOf describes r, which a stage makes to serve the request with the id cause. An id that the process does not have says nothing.
 func (h *HostHandler) ownRequestOf(r *http.Request, caller Caller, cause string) *ownRequest {
-	own := &ownRequest{stage: caller.Stage, method: r.Method, target: r.URL.RequestURI()}
+	delegate := ""
 	if c := callFrom(r.Context()); c != nil {
-		own.delegate = c.delegate
+		delegate = c.delegate
 	}
+	own := &ownRequest{way: []step{newStep(caller.Stage, delegate, r.Method, r.URL.RequestURI())}}
 	n, err := strconv.ParseUint(cause, 10, 64)
 	if err != nil {
 		return own
 	}
 	if served, ok := h.Chain.inFlight.find(n, caller.Socket); ok {
-		if c := callFrom(served.r.Context()); c != nil {
-			own.before = c.own
+		if c := callFrom(served.r.Context()); c != nil && c.own != nil {
+			before := c.own.way
+			own.way = slices.Concat(before[max(0, len(before)-bounds.Causes+1):], own.way)
 		}
 	}
 	return own
@@ -33,28 +60,18 @@ func (h *HostHandler) ownRequestOf(r *http.Request, caller Caller, cause string)
 
 // comesBack reports whether the stage made the same request before, got it itself, and makes it again to serve it.
 func (o *ownRequest) comesBack() bool {
-	for b := o.before; b != nil; b = b.before {
-		if b.stage == o.stage && b.delegate == o.delegate && b.method == o.method && b.target == o.target {
-			return true
-		}
-	}
-	return false
+	before, last := o.way[:len(o.way)-1], o.way[len(o.way)-1]
+	return slices.ContainsFunc(before, func(s step) bool { return s.digest == last.digest })
 }
 
-const (
-	maxWay    = 10  // steps
-	maxTarget = 200 // bytes of each
-)
+// maxWay is how many requests are named.
+const maxWay = 10
 
-// way has the last requests that led to this one, the oldest first.
-func (o *ownRequest) way() string {
+// text has the last requests that led to this one, the oldest first.
+func (o *ownRequest) text() string {
 	var steps []string
-	for b := o; b != nil && len(steps) < maxWay; b = b.before {
-		step := strconv.Quote(b.stage) + " asks for "
-		if b.delegate != "" {
-			step = strconv.Quote(b.stage) + " asks " + strconv.Quote(b.delegate) + " for "
-		}
-		steps = append([]string{step + b.method + " " + b.target[:min(len(b.target), maxTarget)]}, steps...)
+	for _, s := range o.way[max(0, len(o.way)-maxWay):] {
+		steps = append(steps, s.text)
 	}
 	return strings.Join(steps, ", ")
 }
