@@ -49,16 +49,13 @@ func (o *onceLog) forget(stage string) {
 	delete(o.logged[stage], "")
 }
 
-// ownErrorBytes is how much is logged of an error about the host's own metrics.
-const ownErrorBytes = 1 << 10
-
-// own logs why some of the host's own metrics are left out; nil is that none are.
+// own logs why some of the host's own metrics are left out, up to 1 KiB of it; nil is that none are.
 func (o *onceLog) own(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil && !o.ownFails {
 		text := strings.Join(strings.Fields(err.Error()), " ") // it has several lines, with the stack if a collector panics
-		o.log.Warn("some of the host's own metrics are left out", "error", text[:min(len(text), ownErrorBytes)])
+		o.log.Warn("some of the host's own metrics are left out", "error", text[:min(len(text), 1<<10)])
 	}
 	o.ownFails = err != nil
 }

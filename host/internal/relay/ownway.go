@@ -24,8 +24,10 @@ type step struct {
 	text   string
 }
 
-// maxTarget is how many bytes of a target are kept.
-const maxTarget = 200
+const (
+	maxTarget = 200 // bytes of a target, or of a method, that are kept
+	maxWay    = 10  // requests that are named
+)
 
 func newStep(stage, delegate, method, target string) step {
 	asks := strconv.Quote(stage) + " asks for "
@@ -60,18 +62,15 @@ func (h *HostHandler) ownRequestOf(r *http.Request, caller Caller, cause string)
 
 // comesBack reports whether the stage made the same request before, got it itself, and makes it again to serve it.
 func (o *ownRequest) comesBack() bool {
-	before, last := o.way[:len(o.way)-1], o.way[len(o.way)-1]
-	return slices.ContainsFunc(before, func(s step) bool { return s.digest == last.digest })
+	last := len(o.way) - 1
+	return slices.ContainsFunc(o.way[:last], func(s step) bool { return s.digest == o.way[last].digest })
 }
-
-// maxWay is how many requests are named.
-const maxWay = 10
 
 // text has the last requests that led to this one, the oldest first.
 func (o *ownRequest) text() string {
-	var steps []string
+	text := ""
 	for _, s := range o.way[max(0, len(o.way)-maxWay):] {
-		steps = append(steps, s.text)
+		text += ", " + s.text
 	}
-	return strings.Join(steps, ", ")
+	return strings.TrimPrefix(text, ", ")
 }
