@@ -26,7 +26,14 @@ type forgery struct {
 // startForgers starts a server with forgers, and returns when it is ready.
 func startForgers(t *testing.T, up, down string) forgery {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "forger")
+	c := startPlugins(t, forgers, forgerSet(up, down))
+	return forgery{c, c.Config(cluster.Admin)}
+}
+
+// startPlugins starts a server with stages that this binary is by these names, and returns when it is ready.
+func startPlugins(t *testing.T, names, set []string) *cluster.Catena {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "plugins")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +42,13 @@ func startForgers(t *testing.T, up, down string) forgery {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range forgers {
+	for _, name := range names {
 		(&site{dir: dir}).copy(t, self, "catena-stage-"+name)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: forgerSet(up, down)})
+	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +57,7 @@ func startForgers(t *testing.T, up, down string) forgery {
 			t.Error(err)
 		}
 	})
-	return forgery{c, c.Config(cluster.Admin)}
+	return c
 }
 
 // A server is ready without stages that are not required, whatever is wrong with them: they do not come up, or have no document.

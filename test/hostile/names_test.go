@@ -77,33 +77,10 @@ func (s *squatter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // claim, or comes after it.
 func TestNamesOfOthers(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "squatter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range squatters {
-		(&site{dir: dir}).copy(t, self, "catena-stage-"+name)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.StartCatena(t.Context(), cluster.Options{PluginDirs: []string{dir}, Set: []string{
+	c := startPlugins(t, squatters, []string{
 		"stages." + squatterHead + `={"delegate":"aggregator","lock":"off"}`,
 		"stages.core.delegate=" + squatterMiddle, "stages." + squatterMiddle + `={"delegate":"extensions","lock":"off"}`,
 		"stages.extensions.delegate=controllers", "stages.controllers={}",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(t.Failed()); err != nil {
-			t.Error(err)
-		}
 	})
 	w := names{t, c.Config(cluster.Admin)}
 	w.get("/apis/free.test/v1/things", http.StatusOK) // nobody has it

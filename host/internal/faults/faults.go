@@ -131,10 +131,8 @@ func (h *Host) ClaimsVoid(claims []grants.Void) (changed bool) {
 	defer h.mu.Unlock()
 	void := map[string]fault{}
 	for stage, text := range texts {
-		void[stage] = fault{h.void[stage].since, text}
-		if h.void[stage].text != text {
-			changed = true
-			void[stage] = fault{time.Now(), text}
+		if void[stage] = h.void[stage]; void[stage].text != text {
+			changed, void[stage] = true, fault{time.Now(), text}
 		}
 	}
 	changed = changed || len(void) != len(h.void)

@@ -56,11 +56,15 @@ func (s Stage) granted() (all []claim.Claim) {
 		return s.Claims
 	}
 	for _, c := range s.Claims {
-		if slices.ContainsFunc(s.Grants.Claims, func(granted claim.Claim) bool { return granted.Contains(c) }) {
+		if s.isGranted(c) {
 			all = append(all, c)
 		}
 	}
 	return all
+}
+
+func (s Stage) isGranted(c claim.Claim) bool {
+	return slices.ContainsFunc(s.Grants.Claims, func(granted claim.Claim) bool { return granted.Contains(c) })
 }
 
 // names are those of its granted claims that give paths a name.

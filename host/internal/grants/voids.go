@@ -26,18 +26,21 @@ func (v Void) String() string {
 // each stage. What is to be found out yet gives no name here.
 func Voids(stages []Stage, most int) []Void {
 	var voids []Void
-	below := make([][]claim.Claim, len(stages)) // the names of each stage
+	below, others := make([][]claim.Claim, len(stages)), make([][]claim.Claim, len(stages))
 	for i, st := range stages {
+		granted := st.granted()
 		st.Unfinished = false
-		below[i] = st.names(st.granted())
+		below[i] = st.names(granted)
+		if len(granted) < len(st.Claims) {
+			others[i] = slices.DeleteFunc(slices.Clone(st.Claims), st.isGranted)
+		}
 	}
 	for i, st := range stages {
-		others := st.others()
-		if len(others) == 0 {
+		if len(others[i]) == 0 {
 			continue
 		}
 		names, found := claim.NewSet(slices.Concat(below[i+1:]...)...), 0
-		for _, c := range others {
+		for _, c := range others[i] {
 			if found == most {
 				break
 			}
@@ -45,7 +48,7 @@ func Voids(stages []Stage, most int) []Void {
 				continue
 			}
 			for j := i + 1; j < len(stages); j++ {
-				if k := slices.IndexFunc(below[j], func(name claim.Claim) bool { return meets(claim.NewSet(name), c) }); k >= 0 {
+				if k := slices.IndexFunc(below[j], func(name claim.Claim) bool { return meet(name, c) }); k >= 0 {
 					voids = append(voids, Void{st.Name, c, stages[j].Name, below[j][k]})
 					found++
 					break
@@ -56,19 +59,16 @@ func Voids(stages []Stage, most int) []Void {
 	return voids
 }
 
-// others are the claims that the stage makes without a grant.
-func (s Stage) others() []claim.Claim {
-	granted := s.granted()
-	if len(granted) == len(s.Claims) {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(s.Claims), func(c claim.Claim) bool { return slices.Contains(granted, c) })
-}
-
 // meets reports whether names and a claim have a path in common.
 func meets(names claim.Set, c claim.Claim) bool {
 	if c.Match == claim.MatchExact {
 		return names.Covers(c.Path)
 	}
 	return names.Reaches(strings.TrimSuffix(c.Path, "/"))
+}
+
+// meet is meets for one name.
+func meet(name, c claim.Claim) bool {
+	base := strings.TrimSuffix(c.Path, "/")
+	return name.Covers(c.Path) || c.Match != claim.MatchExact && (name.Covers(base) || strings.HasPrefix(name.Path+"/", base+"/"))
 }

@@ -31,8 +31,8 @@ type state struct {
 	// complete is closed when all stages know all of their paths.
 	complete   chan struct{}
 	isComplete bool
-	// unfinished is the name that Incomplete returns, as of the chain that is published. It is set under the lock alone.
-	unfinished atomic.Value
+	// incompleteStage is the name that Incomplete returns, as of the chain that is published. It is set under the lock alone.
+	incompleteStage atomic.Value
 	// probation is that of the latest change, nil if there is none. It is set under the lock alone.
 	probation atomic.Pointer[probation]
 }
@@ -70,11 +70,11 @@ func (now *state) specs() []Spec {
 }
 
 // publish passes the chain as it is now to the relay. Until the relay has it, what is not known in the new or in the old one counts as
-// unfinished: a request that finds nothing then is refused, and not told that there is nothing.
+// incomplete: a request that finds nothing then is refused, and not told that there is nothing.
 func (now *state) publish() {
-	unfinished := now.incomplete()
-	if unfinished != "" {
-		now.unfinished.Store(unfinished)
+	incomplete := now.incomplete()
+	if incomplete != "" {
+		now.incompleteStage.Store(incomplete)
 	}
 	published := make([]Published, len(now.chain))
 	for i, st := range now.chain {
@@ -91,8 +91,8 @@ func (now *state) publish() {
 	} else {
 		now.publishTo(published, nil)
 	}
-	now.unfinished.Store(unfinished)
-	if now.started && !now.isComplete && unfinished == "" {
+	now.incompleteStage.Store(incomplete)
+	if now.started && !now.isComplete && incomplete == "" {
 		now.isComplete = true
 		close(now.complete)
 	}

@@ -66,7 +66,7 @@ func New(known *callers.Callers, opts Options) (*Supervisor, error) {
 		}
 		s.locked.chain = append(s.locked.chain, st)
 	}
-	s.locked.unfinished.Store(s.locked.incomplete())
+	s.locked.incompleteStage.Store(s.locked.incomplete())
 	return s, nil
 }
 
@@ -129,7 +129,7 @@ func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
 
 // Incomplete returns the name of a required stage that may have paths which it does not know
 // yet, empty if there is none: what no stage has may then appear in a moment. It does not wait for the lock.
-func (s *Supervisor) Incomplete() string { return s.locked.unfinished.Load().(string) }
+func (s *Supervisor) Incomplete() string { return s.locked.incompleteStage.Load().(string) }
 
 // Complete is closed when, after Start, all required stages of the chain know all of their paths for
 // the first time.
