@@ -27,6 +27,9 @@ var occasional = map[string]string{
 	"node_collector_update_all_nodes_health_duration_seconds": "as the one before",
 }
 
+// own are families of Catena whose names do not say so: kube-apiserver's /metrics is 500 where Catena's leaves something out, and counts that.
+var own = []string{"promhttp_metric_handler_errors_total"}
+
 // counted are the families whose series the session's requests cause, in the way of kube-apiserver: once for each request.
 var counted = []string{
 	"apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds", "apiserver_response_sizes",
@@ -89,7 +92,7 @@ func compareFamilies(t *testing.T, path string, want, got map[string]*dto.Metric
 	for name, g := range got {
 		w := want[name]
 		switch {
-		case w == nil && occasional[name] == "" && !strings.HasPrefix(name, "catena_"):
+		case w == nil && occasional[name] == "" && !strings.HasPrefix(name, "catena_") && !slices.Contains(own, name):
 			t.Errorf("%s: kube-apiserver has no %s", path, name)
 		case w == nil:
 		case w.GetType() != g.GetType() || w.GetHelp() != g.GetHelp():

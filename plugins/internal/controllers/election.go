@@ -73,9 +73,13 @@ func (m *manager) elect(identity string) (again bool, _ error) {
 	if leading != nil {
 		err = m.run(leading)
 	}
+	lost := leading != nil && leading.Err() != nil && m.stopping.Err() == nil
 	release()
 	<-over
-	if err == nil && !again && m.stopping.Err() == nil {
+	switch {
+	case lost && err != nil:
+		err = fmt.Errorf("the lease was lost, and %w", err)
+	case lost:
 		err = errors.New("the lease was lost")
 	}
 	return again, err
