@@ -17,6 +17,7 @@ import (
 var uncontained = map[string]string{
 	"admin.watch":              "runs in commands, not in the host",
 	"admin.serveSocket":        "net/http",
+	"connlimit.End":            "waits",
 	"front.Run":                "Kubernetes' server",
 	"front.Hops":               "counters of this process",
 	"front.followShutdown":     "waits",

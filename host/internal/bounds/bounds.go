@@ -225,6 +225,10 @@ const (
 	UserAgent       = 100
 )
 
+// ClientHeads is how much the connections of clients may hold at once, as package connlimit counts it, whoever they are: in memory it is
+// about twice as much.
+const ClientHeads = 64 << 20
+
 // What the host keeps of a stage for people.
 const (
 	// Rejected and Shadowed bound the claims that a line of the log, and all of them, name, and Conflicts the paths that the error of a change names.

@@ -70,6 +70,9 @@ func List() []Group {
 		{"Clients, whose user agents are counted by resource", "They are not counted", []Bound{
 			{"user agents of all resources; of one; what is kept of each", count(Clients) + "; " + count(ResourceClients) + "; " + size(UserAgent)},
 		}},
+		{"Connections of clients", "They are read no further, and those that have held most for the longest time are closed", []Bound{
+			{"heads that are not complete or whose requests are under way, and what else strangers have sent or not taken", size(ClientHeads)},
+		}},
 		{"`store: own`", "The request gets etcd's error for it, " + "`ErrNoSpace` or `ResourceExhausted`", []Bound{
 			{"keys and values with their history", "1/" + strconv.Itoa(StoreShare) + " of etcd's quota"},
 			{"requests at a time; streams; watches", count(StoreCalls) + "; " + count(StoreStreams) + "; " + count(Watches)},

@@ -4,14 +4,11 @@ package connlimit
 
 import (
 	"cmp"
-	"errors"
 	"maps"
-	"math"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -37,10 +34,12 @@ type Options struct {
 	// Connections is how many there may be; 0 is no bound. Unbounded reports whether it does not hold at present; nil if it does.
 	Connections int
 	Unbounded   func() bool
-	// Heads is how many bytes the heads of requests may hold at once, besides the first 8 KiB of each; 0 is no bound. Requests have to
-	// be marked with Begin and End then. Where it is reached, those connections are closed that have held most for the longest time, in bytes
-	// times seconds, and whose heads are not complete, until an eighth is free: who sends a head at once is not in their way.
+	// Heads is how many bytes connections may hold at once, as Conn says; 0 is no bound. Requests have to be marked with Begin
+	// and End then. Where it is reached, those that hold something wait, and those are closed that have held most for the longest time, in
+	// bytes times seconds, and whose heads are not complete, until an eighth is free: who sends a head at once is not in their way.
 	Heads int64
+	// Strangers says that nobody knows whose a connection is until Known is called.
+	Strangers bool
 	// Refused is called when a bound is exceeded, with one of the reasons; it may be nil.
 	Refused func(reason string)
 }
@@ -51,8 +50,10 @@ type Listener struct {
 	opts  Options
 	limit atomic.Uint64 // of descriptors
 
-	heads    atomic.Int64
-	clearing sync.Mutex // of what heads hold
+	held     atomic.Int64 // by connections
+	leaving  atomic.Int64 // of that, what those do that have been closed a moment ago
+	clearing sync.Mutex
+	cleared  time.Time
 
 	mu   sync.Mutex
 	open map[*Conn]struct{}
@@ -88,6 +89,7 @@ func (l *Listener) take(conn net.Conn) *Conn {
 		return nil
 	}
 	c := &Conn{Conn: conn, l: l, address: conn.RemoteAddr().String()}
+	c.known.Store(!l.opts.Strangers)
 	c.last.Store(time.Now().UnixNano())
 	if !l.add(c) {
 		l.refused(Connections)
@@ -116,7 +118,12 @@ func (l *Listener) refused(reason string) {
 // closeIdle closes those of the connections without a request that have had none for the longest time, a twentieth of them,
 // and reports whether there were any.
 func (l *Listener) closeIdle() bool {
-	idle := l.idle(func(c *Conn) float64 { return -float64(c.last.Load()) })
+	idle := l.ranked(func(c *Conn) float64 {
+		if c.active.Load() != 0 {
+			return 0
+		}
+		return 1 / float64(c.last.Load())
+	})
 	closed := 0
 	for _, c := range idle[:(len(idle)+19)/20] {
 		if c.claim() {
@@ -137,31 +144,35 @@ func (l *Listener) CloseIdle(least time.Duration) {
 	}
 }
 
-// makeRoom closes connections whose heads are not complete, until an eighth of what heads may hold is free.
+// full reports whether there is no room.
+func (l *Listener) full() bool { return l.held.Load() > l.opts.Heads }
+
+// makeRoom closes connections that hold what is of no request, until an eighth of what they may hold is free, or will be in a moment.
 func (l *Listener) makeRoom() {
 	l.clearing.Lock()
 	defer l.clearing.Unlock()
-	if l.heads.Load() <= l.opts.Heads {
+	now := time.Now()
+	if !l.full() || now.Sub(l.cleared) < waitPause {
 		return // another has made it
 	}
-	now := time.Now().UnixNano()
-	for _, c := range l.idle(func(c *Conn) float64 { return float64(counted(c.head.Load())) * float64(max(1, now-c.began.Load())) }) {
-		if l.heads.Load() <= l.opts.Heads-l.opts.Heads/8 {
+	l.cleared = now
+	for _, c := range l.ranked(func(c *Conn) float64 { return c.closable(now) }) {
+		if l.held.Load()-l.leaving.Load() <= l.opts.Heads-l.opts.Heads/8 {
 			return
 		}
-		if counted(c.head.Load()) > 0 && c.claim() {
+		if c.closable(now) > 0 && (c.active.Load() != 0 || c.claim()) {
 			l.refused(Heads)
 			_ = c.Close()
 		}
 	}
 }
 
-// idle returns the connections that have no request, those of the highest rank first.
-func (l *Listener) idle(rank func(*Conn) float64) []*Conn {
+// ranked returns the connections whose rank is not 0, those of the highest first.
+func (l *Listener) ranked(rank func(*Conn) float64) []*Conn {
 	ranks := map[*Conn]float64{}
 	for _, c := range l.Open() {
-		if c.active.Load() == 0 {
-			ranks[c] = rank(c)
+		if r := rank(c); r != 0 {
+			ranks[c] = r
 		}
 	}
 	return slices.SortedFunc(maps.Keys(ranks), func(a, b *Conn) int { return cmp.Compare(ranks[b], ranks[a]) })
@@ -183,101 +194,4 @@ func (l *Listener) From(address string) *Conn {
 	c, _ := l.byAddress.Load(address)
 	conn, _ := c.(*Conn)
 	return conn
-}
-
-// Conn is a connection that counts.
-type Conn struct {
-	net.Conn
-	l       *Listener
-	address string
-	closed  atomic.Bool
-
-	active atomic.Int64 // requests; negative when the connection is closed for want of room
-	last   atomic.Int64 // when one has ended, or the connection was opened
-	head   atomic.Int64 // bytes that were read while there was no request
-	began  atomic.Int64 // when the first of them was
-}
-
-// freeHead is how many bytes of a head are not counted: buffers that every connection has hold them.
-const freeHead = 8 << 10
-
-// errHeads is why a connection is closed.
-var errHeads = errors.New("the heads of requests that are being read hold too much")
-
-// Read implements net.Conn.
-func (c *Conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n > 0 && c.l.opts.Heads > 0 && c.active.Load() == 0 && !c.count(int64(n)) {
-		return 0, errors.Join(errHeads, c.Close())
-	}
-	return n, err
-}
-
-// count counts bytes of a head. It reports whether there is room for them.
-func (c *Conn) count(n int64) bool {
-	before := c.head.Load()
-	if before == 0 {
-		c.began.Store(time.Now().UnixNano())
-	}
-	c.head.Store(before + n)
-	if over := counted(before+n) - counted(before); over > 0 && c.l.heads.Add(over) > c.l.opts.Heads {
-		c.l.makeRoom()
-		if !c.closed.Load() && c.l.heads.Load() > c.l.opts.Heads {
-			c.l.refused(Heads)
-			return false
-		}
-	}
-	if c.closed.Load() { // meanwhile
-		c.forget()
-		return false
-	}
-	return true
-}
-
-// counted are the bytes of a head that count.
-func counted(n int64) int64 { return max(0, n-freeHead) }
-
-// Begin marks that a request has begun: its head has been read. The head counts until End. It reports false if the connection is being closed for want
-// of room: the request is not to be served. A nil Conn is none that counts.
-func (c *Conn) Begin() bool { return c == nil || c.active.Add(1) > 0 }
-
-// claim reports whether the connection has no request, and then gets none.
-func (c *Conn) claim() bool { return c.active.CompareAndSwap(0, math.MinInt64/2) }
-
-// End marks that a request has ended.
-func (c *Conn) End() {
-	if c == nil {
-		return
-	}
-	c.last.Store(time.Now().UnixNano())
-	if c.active.Add(-1) == 0 {
-		c.forget()
-	}
-}
-
-// forget gives back what has been counted.
-func (c *Conn) forget() {
-	if n := counted(c.head.Swap(0)); n > 0 {
-		c.l.heads.Add(-n)
-	}
-}
-
-// Close implements net.Conn.
-func (c *Conn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.l.mu.Lock()
-		delete(c.l.open, c)
-		c.l.mu.Unlock()
-		c.l.byAddress.CompareAndDelete(c.address, c)
-		c.forget()
-	}
-	return c.Conn.Close()
-}
-
-// SyscallConn implements syscall.Conn if the connection does.
-func (c *Conn) SyscallConn() (syscall.RawConn, error) {
-	if s, ok := c.Conn.(syscall.Conn); ok {
-		return s.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
 }

@@ -42,22 +42,19 @@ func serve(t *testing.T, network string, o Options) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{network: network, address: l.Addr().String(), release: make(chan struct{})}
-	o.Refused = func(reason string) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.refused = append(f.refused, reason)
-	}
+	o.Refused = f.refuse
 	f.Listener = New(l, o)
 	type key struct{}
 	srv := &http.Server{
 		MaxHeaderBytes: 1 << 20,
 		ConnContext:    func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, key{}, c) },
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := r.Context().Value(key{}).(*Conn)
-			if !c.Begin() {
+			held, serve := c.Begin(r)
+			if !serve {
 				panic(http.ErrAbortHandler)
 			}
-			defer c.End()
+			defer c.End(w, held)
 			_, _ = io.Copy(io.Discard, r.Body)
 			if r.URL.Path == "/wait" {
 				<-f.release
@@ -67,6 +64,12 @@ func serve(t *testing.T, network string, o Options) *fixture {
 	go func() { _ = srv.Serve(f) }()
 	t.Cleanup(func() { srv.Close() })
 	return f
+}
+
+func (f *fixture) refuse(reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refused = append(f.refused, reason)
 }
 
 func (f *fixture) reasons() string {
@@ -176,7 +179,7 @@ func TestHeads(t *testing.T) {
 	}
 	eventually(t, "the first head does not count", func() bool {
 		all := f.Open()
-		return len(all) == 1 && f.heads.Load() > 40<<10
+		return len(all) == 1 && f.held.Load() > 40<<10
 	})
 	if _, err := io.WriteString(first, "\r\n"); err != nil { // its request has begun, and holds it still
 		t.Fatal(err)
@@ -222,12 +225,12 @@ func TestHeadsMakeRoom(t *testing.T) {
 			}
 			eventually(t, "the request has not begun", func() bool { return len(f.Open()) == 1 && f.Open()[0].active.Load() == 1 })
 			var halves []net.Conn
-			for f.heads.Load()+int64(size)<<10 <= bound {
-				half, before := f.dial(t), f.heads.Load()
+			for f.held.Load()+int64(size)<<10 <= bound {
+				half, before := f.dial(t), f.held.Load()
 				if _, err := io.WriteString(half, "GET / HTTP/1.1\r\nHost: x\r\n"+lines(size)); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "half a head does not count", func() bool { return f.heads.Load() >= before+int64(size-9)*1000 })
+				eventually(t, "half a head does not count", func() bool { return f.held.Load() >= before+int64(size-9)*1000 })
 				halves = append(halves, half)
 			}
 			for range 20 {
@@ -249,7 +252,7 @@ func TestHeadsMakeRoom(t *testing.T) {
 			for _, c := range f.Open() {
 				c.Close()
 			}
-			eventually(t, "what heads held is not given back", func() bool { return f.heads.Load() == 0 })
+			eventually(t, "what heads held is not given back", func() bool { return f.held.Load() == 0 })
 		})
 	}
 }
@@ -258,10 +261,10 @@ func TestHeadsMakeRoom(t *testing.T) {
 func TestBeginOrClaim(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
-		c := &Conn{}
+		c := &Conn{l: &Listener{}}
 		var began, claimed bool
 		var both sync.WaitGroup
-		both.Go(func() { began = c.Begin() })
+		both.Go(func() { _, began = c.Begin(&http.Request{}) })
 		both.Go(func() { claimed = c.claim() })
 		both.Wait()
 		if began == claimed {

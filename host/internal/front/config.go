@@ -18,7 +18,7 @@ import (
 
 // genericConfig is kube-apiserver's configuration of a generic server, without
 // what its registries need: those are in the stages.
-func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericapiserver.Config, clientgoinformers.SharedInformerFactory, error) {
+func genericConfig(completed options.CompletedOptions, flags *Flags, clients *connections) (*genericapiserver.Config, clientgoinformers.SharedInformerFactory, error) {
 	completed.Flagz = flagz(flags)
 	// The stages that use the store check it, encrypt for it and measure it.
 	completed.Etcd.SkipHealthEndpoints = true
@@ -38,6 +38,7 @@ func genericConfig(completed options.CompletedOptions, flags *Flags) (*genericap
 	config.Authentication.Authenticator = loopbackAuthenticator{
 		next:      config.Authentication.Authenticator,
 		audiences: config.Authentication.APIAudiences,
+		clients:   clients,
 	}
 	// Discovery and OpenAPI are the stages'; the index is the front's own, which
 	// lists their paths too.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/idle"
@@ -43,14 +44,11 @@ type connections struct {
 	refusing atomic.Bool
 }
 
-// clientHeads is how much the heads of all requests may hold at once while they are being read, before it is known whose they are.
-const clientHeads = 128 << 20
-
 // trackConnections calls refused, which may be nil, with the bound for which connections are closed.
 func trackConnections(l net.Listener, refused func(bound string)) *connections {
 	c := &connections{bare: l, closed: make(chan struct{})}
 	c.Listener = connlimit.New(l, connlimit.Options{
-		Share: connlimit.Clients, Heads: clientHeads,
+		Share: connlimit.Clients, Heads: bounds.ClientHeads, Strangers: true,
 		Refused: func(bound string) {
 			if refused != nil {
 				refused(bound)
@@ -162,10 +160,13 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count.Add(1)
 	defer h.count.Add(-1)
 	conn := h.connections.From(r.RemoteAddr)
-	if !conn.Begin() {
-		panic(http.ErrAbortHandler) // the connection is being closed
+	held, serve := conn.Begin(r)
+	if !serve { // there is no room for it, nor for a body of the response that the client may not take
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
 	}
-	defer conn.End()
+	defer conn.End(w, held)
 	if h.lost.Load() {
 		h.writer.lost(w, r)
 		return

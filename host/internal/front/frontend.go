@@ -130,7 +130,7 @@ func (f *Frontend) build(ctx context.Context) error {
 	f.opts.Flags.applyMetrics()
 	f.metrics = newMetrics()
 
-	config, informers, err := genericConfig(completed, f.opts.Flags)
+	config, informers, err := genericConfig(completed, f.opts.Flags, f.listener)
 	if err != nil {
 		return err
 	}

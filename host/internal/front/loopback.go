@@ -33,6 +33,7 @@ func WithServerUser(ctx context.Context) context.Context {
 type loopbackAuthenticator struct {
 	next      authenticator.Request
 	audiences authenticator.Audiences
+	clients   *connections
 }
 
 // AuthenticateRequest implements authenticator.Request. It is the first of the host's own code in the goroutine that Kubernetes' filter for timeouts makes of each request.
@@ -44,7 +45,11 @@ func (a loopbackAuthenticator) AuthenticateRequest(r *http.Request) (*authentica
 	if a.next == nil {
 		return nil, false, nil
 	}
-	return a.next.AuthenticateRequest(r)
+	resp, ok, err := a.next.AuthenticateRequest(r)
+	if ok && resp.User.GetName() != user.Anonymous {
+		a.clients.From(r.RemoteAddr).Known()
+	}
+	return resp, ok, err
 }
 
 // Ping makes a request to the server by its own port, through TLS and all filters, that no stage takes part in. It takes a

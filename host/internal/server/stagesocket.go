@@ -162,9 +162,10 @@ type counted struct{ http.Handler }
 
 func (h counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := callFrom(r.Context())
-	if !c.conn.Begin() {
+	held, serve := c.conn.Begin(r)
+	if !serve {
 		panic(http.ErrAbortHandler) // the connection is being closed
 	}
-	defer c.conn.End()
+	defer c.conn.End(w, held)
 	h.Handler.ServeHTTP(w, r)
 }
