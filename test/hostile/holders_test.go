@@ -27,7 +27,8 @@ const (
 	// holders is how many connections hold what they can. They have sendTime to send it, and hold it for holdTime.
 	holders            = 1500
 	sendTime, holdTime = 6 * time.Second, 3 * time.Second
-	// mostMemory is how much the host may take meanwhile, in MiB, with the garbage that comes with it: without a bound it takes 2,500.
+	// mostMemory is how much the host may take meanwhile, in MiB, with the garbage that comes with it: without a
+	// bound it takes 2,500.
 	mostMemory = 600
 )
 
@@ -68,7 +69,8 @@ func (c *holderConn) more(bytes int) {
 	}
 }
 
-// fields sends more of a head that is not complete: fields of one byte each, which both sides know (RFC 7541, A: accept-language).
+// fields sends more of a head that is not complete: fields of one byte each, which both sides know (RFC 7541, A:
+// accept-language).
 func (c *holderConn) fields(n int) {
 	_ = c.WriteContinuation(c.next, false, bytes.Repeat([]byte{0x80 | 17}, min(n, 16_000)))
 	if n > 16_000 {
@@ -107,8 +109,8 @@ func (h holder) run(ctx context.Context) {
 	h.hold(c)
 }
 
-// Clients that hold what they can, without credentials or as a user, on many connections make the host hold no more than it
-// has room for, and others hardly wait.
+// Clients that hold what they can, without credentials or as a user, on many connections make the host hold no more
+// than it has room for, and others hardly wait.
 func TestHolders(t *testing.T) { // not in parallel, since it measures
 	long := strings.Repeat("x", 12_000)
 	fields := func(c *holderConn) {

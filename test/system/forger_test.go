@@ -38,6 +38,8 @@ func newForger(env *sdk.Env) (http.Handler, error) {
 			r.Header.Set("Audit-Id", "forged")
 			r.Header.Set("Impersonate-User", "forged")
 			env.Call.ServeHTTP(&forgingWriter{w, say}, r)
+		case "again", "again and decline":
+			writeAgain(env, w, r)
 		case "serve":
 			say(w)
 			fmt.Fprint(w, "served")

@@ -27,7 +27,8 @@ var occasional = map[string]string{
 	"node_collector_update_all_nodes_health_duration_seconds": "as the one before",
 }
 
-// own are families of Catena whose names do not say so: kube-apiserver's /metrics is 500 where Catena's leaves something out, and counts that.
+// own are families of Catena whose names do not say so: kube-apiserver's /metrics is 500 where Catena's leaves
+// something out, and counts that.
 var own = []string{"promhttp_metric_handler_errors_total"}
 
 // counted are the families whose series the session's requests cause, in the way of kube-apiserver: once for each request.

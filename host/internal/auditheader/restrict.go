@@ -43,6 +43,17 @@ func (p Part) Restrict(stage string, serves, kubernetes bool) (allowed Part, dro
 	return allowed, dropped
 }
 
+// Cut leaves out the annotations for which there is no room, in bytes, in the order of their keys, and returns these.
+func (p Part) Cut(room int) (dropped []string) {
+	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
+		if room -= len(key) + len(p.Annotations[key]); room < 0 {
+			delete(p.Annotations, key)
+			dropped = append(dropped, key)
+		}
+	}
+	return dropped
+}
+
 func mayAnnotate(stage, key string, serves, kubernetes bool) bool {
 	domain, _, found := strings.Cut(strings.ToLower(key), "/")
 	switch {

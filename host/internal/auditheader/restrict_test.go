@@ -63,3 +63,14 @@ func TestRestrictMembers(t *testing.T) {
 		t.Errorf("not served: %+v, without %q", got, dropped)
 	}
 }
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	p := Part{Annotations: map[string]string{"a": "12345", "b": "1234567890", "c": "1"}}
+	if dropped := p.Cut(8); !slices.Equal(dropped, []string{"b", "c"}) || len(p.Annotations) != 1 {
+		t.Errorf("without %q: %q", dropped, p.Annotations)
+	}
+	if dropped := p.Cut(6); dropped != nil {
+		t.Errorf("what fits is left out: %q", dropped)
+	}
+}

@@ -89,6 +89,8 @@ const (
 	// Events and EventBytes bound the events, and what they hold, that are read in one pause.
 	Events     = 100
 	EventBytes = 16 << 20
+	// ClaimsPause is the least time between two writes of what stages claim into the data directory.
+	ClaimsPause = time.Second
 	// PublishPause is the least time between two publications of the chain because of what stages report.
 	PublishPause = 20 * time.Millisecond
 )
@@ -152,8 +154,10 @@ const (
 	ConnectionShare = 8
 	// CallHead bounds the head of a request that a stage makes, in bytes: one that hands a request on sends the same again. CallHeads
 	// bounds all of a stage that are not complete, CallHeadTime the time until one is, and CallIdle that of a connection without a request.
-	CallHead     = 4 << 20
-	CallHeads    = 32 << 20
+	CallHead  = 4 << 20
+	CallHeads = 32 << 20
+	// CallTarget bounds the target of such a request: those of clients are not longer.
+	CallTarget   = 1 << 20
 	CallHeadTime = 30 * time.Second
 	CallIdle     = 10 * time.Minute
 	// DelegateCalls bounds the requests of a stage for discovery and OpenAPI of its delegates that are served at a time,
@@ -163,6 +167,8 @@ const (
 	// OwnStreams. The rest is the same.
 	OwnCalls   = 64
 	OwnStreams = 128
+	// AuditAnnotations bounds what a stage without paths of Kubernetes adds to an audit event as annotations, in bytes.
+	AuditAnnotations = 64 << 10
 	// Causes is how many of the requests are kept that led to one which a stage makes in its own name.
 	Causes       = 32
 	WaitingCalls = 100
@@ -225,8 +231,8 @@ const (
 	UserAgent       = 100
 )
 
-// ClientHeads is how much the connections of clients may hold at once, as package connlimit counts it, whoever they are: in memory it is
-// about twice as much.
+// ClientHeads is how much the connections of clients may hold at once, as package connlimit counts it, whoever they
+// are: in memory it is about twice as much.
 const ClientHeads = 64 << 20
 
 // What the host keeps of a stage for people.

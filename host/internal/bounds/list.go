@@ -39,12 +39,14 @@ func List() []Group {
 			{"problems with a configuration that are reported", count(Problems)},
 			{"a line of the log; lines at once, and a second", size(LogLine) + "; " + count(LogBurst) + ", " + count(LogPerSecond)},
 			{"resources of which it reports the size; their names", count(ResourceSizes) + "; " + size(ResourceName)},
+			{"annotations of an audit event, unless it may have paths of Kubernetes", size(AuditAnnotations)},
 			{"names of checks that have metrics, of all stages", count(CheckNames)},
 			{"trailers of a response, and warnings of all stages that decline a request, for a client", size(ResponseTrailers) + "; " + size(DeclineWarnings)},
 		}},
 		{"Claims", "The claims beyond do not count, which the log says at most every " + length(LogPause), []Bound{
 			{"a claim: path, segments", size(ClaimPath) + ", " + count(ClaimSegments)},
 			{"the claims of a stage, and all of their segments", count(Claims) + ", " + count(Segments)},
+			{"writes of them into the data directory", "one every " + length(ClaimsPause) + ", which has all that came until then"},
 			{"events that change them", "one every " + length(EventPause) + ", which has all that came until then; at most 1/" + strconv.Itoa(EventShare) + " of the time"},
 		}},
 		{"Metrics", "The metrics of the stage are left out of the scrape", []Bound{
@@ -62,6 +64,7 @@ func List() []Group {
 			{"connections", count(HostConnections) + ", or 1/" + strconv.Itoa(ConnectionShare) + " of the host's descriptors; no such bound for a stage as powerful as the server"},
 			{"a head; all that are not complete; the time until it is; a connection without a request", size(CallHead) + "; " + size(CallHeads) + "; " + length(CallHeadTime) + "; " + length(CallIdle)},
 			{"what it adds to audit events by messages, as a stage as powerful as the server: one; all that requests in flight have, for which others wait", size(AuditPart) + "; " + size(AuditParts) + ", " + length(AuditWait)},
+			{"the target of a request", size(CallTarget)},
 			{"requests to its delegates for discovery and OpenAPI: at a time; that wait, each for " + length(CallWait), count(DelegateCalls) + "; " + count(WaitingCalls)},
 			{"requests to the server in its own name: at a time; that wait, each for " + length(CallWait) + "; watches and upgrades besides", count(OwnCalls) + "; " + count(WaitingCalls) + "; " + count(OwnStreams)},
 			{"requests that are kept of those that led to such a one, each as a digest and 200 bytes of its target", count(Causes)},

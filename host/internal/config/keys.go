@@ -175,7 +175,7 @@ func stageKeys() []Key {
 		{Path: "stages.*.grants.claims", Type: List, Default: []string{}, check: claims,
 			Doc: "Paths of the Kubernetes API that the stage may claim: `/a` is that path, `/a/**` also everything below it, `/a/*` what is one segment below it. `/**` is everything. Paths outside of the Kubernetes API need no grant."},
 		{Path: "stages.*.grants.rewrite", Type: Bool, Default: false,
-			Doc: "Whether the stage may hand on a request with another method, path or query. It is authorized anew, for the same user."},
+			Doc: "Whether the stage may hand on a request with another method, path or query, or more than once if it writes. It is authorized anew."},
 		{Path: "stages.*.grants.delegates", Type: Bool, Default: false,
 			Doc: "Whether the stage may call the stages downstream for more than discovery and OpenAPI, as its own user."},
 		{Path: "stages.*.grants.systemRequests", Type: Bool, Default: false,

@@ -14,10 +14,11 @@ import (
 
 // Conn is a connection that counts what it makes the server hold, besides the first 8 KiB.
 //
-// TLS and HTTP are above it. It counts what it reads as a part of a head that is not complete until a request begins, and then
-// the head of that request until it ends. Over HTTP/2 heads come while other requests are under way, and so do bodies. Of what a
-// known client has sent, that does not count which handlers read of bodies, what bodies under way may hold, and as much as was written
-// meanwhile: it says that it has it. Of a stranger all counts until no request is under way, and each request besides the first.
+// TLS and HTTP are above it. It counts what it reads as a part of a head that is not complete until a request begins,
+// and then the head of that request until it ends. Over HTTP/2 heads come while other requests are under way, and so
+// do bodies. Of what a known client has sent, that does not count which handlers read of bodies, what bodies under
+// way may hold, and as much as was written meanwhile: it says that it has it. Of a stranger all counts until no
+// request is under way, and each request besides the first.
 type Conn struct {
 	net.Conn
 	l       *Listener
@@ -44,8 +45,9 @@ type Conn struct {
 const (
 	// free is how many bytes of a head are not counted: buffers that every connection has hold them.
 	free = 8 << 10
-	// A head that is not complete holds up to 64 times its bytes, if each is a field that both sides know (RFC 7541, 6.1), but hardly
-	// more than http.Server.MaxHeaderBytes and as much for its fields. Who is known has heads that come at once.
+	// A head that is not complete holds up to 64 times its bytes, if each is a field that both sides know (RFC 7541,
+	// 6.1), but hardly more than http.Server.MaxHeaderBytes and as much for its fields. Who is known has heads that
+	// come at once.
 	strangerCost, knownCost, headCost = 64, 16, 2 << 20
 	// fieldCost is what a field takes besides its text.
 	fieldCost = 32
@@ -63,7 +65,8 @@ const (
 	strangerRead = 4 << 10
 	// fewRequests can a stranger have at a time on a connection, whatever others hold.
 	fewRequests = 4
-	// grace is how long a connection may hold what it does. It waits for room by pauses, at most as long as a head may take.
+	// grace is how long a connection may hold what it does. It waits for room by pauses, at most as long as a head
+	// may take.
 	grace     = time.Second
 	waitPause = 100 * time.Millisecond
 	waitTime  = 32 * time.Second
@@ -139,7 +142,8 @@ func (c *Conn) recount() {
 	c.held, c.left = held, left
 }
 
-// waits reports whether the connection holds what is of no request, and has to wait: it has done so for that long already.
+// waits reports whether the connection holds what is of no request, and has to wait: it has done so for that long
+// already.
 func (c *Conn) waits(already time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,8 +151,9 @@ func (c *Conn) waits(already time.Duration) bool {
 	return c.left > 0
 }
 
-// closable is what closing the connection gives back, times the time for which it has been held without waiting: 0 if that would end a
-// request that may have been executed, of a client that has not sent anything else, or if it has not been held for long.
+// closable is what closing the connection gives back, times the time for which it has been held without waiting: 0 if
+// that would end a request that may have been executed, of a client that has not sent anything else, or if it has not
+// been held for long.
 func (c *Conn) closable(now time.Time) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +177,9 @@ type Held struct {
 	body *body
 }
 
-// Begin marks that a request has begun: its head has been read. It counts until End. It reports false if the request is not to be
-// served, since the connection is being closed for want of room, or is a stranger's with many. A nil Conn is none that counts.
+// Begin marks that a request has begun: its head has been read. It counts until End. It reports false if the request
+// is not to be served, since the connection is being closed for want of room, or is a stranger's with many. A nil
+// Conn is none that counts.
 func (c *Conn) Begin(r *http.Request) (held Held, serve bool) {
 	if c == nil {
 		return held, true
@@ -212,7 +218,8 @@ func (c *Conn) Begin(r *http.Request) (held Held, serve bool) {
 	return held, true
 }
 
-// sizeOf is what the head of a request holds, about, and how much of what has been read it was, at least: more may have been read meanwhile.
+// sizeOf is what the head of a request holds, about, and how much of what has been read it was, at least: more may
+// have been read meanwhile.
 func sizeOf(r *http.Request) (holds, sent int64) {
 	n, literal := len(r.RequestURI), overhead
 	if n > table {
@@ -232,8 +239,8 @@ func sizeOf(r *http.Request) (holds, sent int64) {
 // claim reports whether the connection has no request, and then gets none.
 func (c *Conn) claim() bool { return c.active.CompareAndSwap(0, math.MinInt64/2) }
 
-// End marks that the handler of a request has ended. What the request holds counts until the client has taken the response, if it is a
-// stranger or has not had its body read: of others the response is all that is left.
+// End marks that the handler of a request has ended. What the request holds counts until the client has taken the
+// response, if it is a stranger or has not had its body read: of others the response is all that is left.
 func (c *Conn) End(w http.ResponseWriter, held Held) {
 	if c == nil {
 		return

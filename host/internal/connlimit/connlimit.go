@@ -34,9 +34,10 @@ type Options struct {
 	// Connections is how many there may be; 0 is no bound. Unbounded reports whether it does not hold at present; nil if it does.
 	Connections int
 	Unbounded   func() bool
-	// Heads is how many bytes connections may hold at once, as Conn says; 0 is no bound. Requests have to be marked with Begin
-	// and End then. Where it is reached, those that hold something wait, and those are closed that have held most for the longest time, in
-	// bytes times seconds, and whose heads are not complete, until an eighth is free: who sends a head at once is not in their way.
+	// Heads is how many bytes connections may hold at once, as Conn says; 0 is no bound. Requests have to be marked
+	// with Begin and End then. Where it is reached, those that hold something wait, and those are closed that have
+	// held most for the longest time, in bytes times seconds, and whose heads are not complete, until an eighth is
+	// free: who sends a head at once is not in their way.
 	Heads int64
 	// Strangers says that nobody knows whose a connection is until Known is called.
 	Strangers bool
@@ -147,7 +148,8 @@ func (l *Listener) CloseIdle(least time.Duration) {
 // full reports whether there is no room.
 func (l *Listener) full() bool { return l.held.Load() > l.opts.Heads }
 
-// makeRoom closes connections that hold what is of no request, until an eighth of what they may hold is free, or will be in a moment.
+// makeRoom closes connections that hold what is of no request, until an eighth of what they may hold is free, or will
+// be in a moment.
 func (l *Listener) makeRoom() {
 	l.clearing.Lock()
 	defer l.clearing.Unlock()

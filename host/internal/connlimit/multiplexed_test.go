@@ -17,8 +17,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// multiplexed serves HTTP/2: /wait waits until the test ends, /unread has a body that is not read before, /ends one that is never; other bodies are
-// read, and the response has as many bytes as the query says. Requests of anybody but strangers make their connection known.
+// multiplexed serves HTTP/2: /wait waits until the test ends, /unread has a body that is not read before, /ends one
+// that is never; other bodies are read, and the response has as many bytes as the query says. Requests of anybody but
+// strangers make their connection known.
 func multiplexed(t *testing.T, heads int64) *fixture {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,7 +115,8 @@ func (c *frames) more(size int) {
 	c.head += block.Len()
 }
 
-// What a stranger has sent counts though its requests are under way, as these do, and is given back. Who is known stays.
+// What a stranger has sent counts though its requests are under way, as these do, and is given back. Who is known
+// stays.
 func TestStrangersBesideRequests(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(*frames){
@@ -233,8 +235,9 @@ type slow struct{ io.Reader }
 
 func (s slow) Read(p []byte) (int, error) { return s.Reader.Read(p[:1]) }
 
-// Whatever frames come, in whatever state streams and windows are: what a stranger has sent counts, or the connection is closed. Of who is
-// known that of a head that is not complete does, without what bodies under way may hold, and what the server has sent since.
+// Whatever frames come, in whatever state streams and windows are: what a stranger has sent counts, or the connection
+// is closed. Of who is known that of a head that is not complete does, without what bodies under way may hold, and
+// what the server has sent since.
 func TestFramesOfAllKinds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

@@ -18,7 +18,9 @@ import (
 
 // genericConfig is kube-apiserver's configuration of a generic server, without
 // what its registries need: those are in the stages.
-func genericConfig(completed options.CompletedOptions, flags *Flags, clients *connections) (*genericapiserver.Config, clientgoinformers.SharedInformerFactory, error) {
+func genericConfig(completed options.CompletedOptions, flags *Flags, clients *connections) (
+	*genericapiserver.Config, clientgoinformers.SharedInformerFactory, error,
+) {
 	completed.Flagz = flagz(flags)
 	// The stages that use the store check it, encrypt for it and measure it.
 	completed.Etcd.SkipHealthEndpoints = true

@@ -181,9 +181,9 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // closeIdleConnections closes what connections are left when the server shuts down
 // and all requests, the long running ones too, have ended.
-func (f *Frontend) closeIdleConnections(ended <-chan struct{}) {
+func (h *requests) closeIdleConnections(drained, ended <-chan struct{}) {
 	select {
-	case <-f.drained:
+	case <-drained:
 	case <-ended:
 		return
 	}
@@ -192,8 +192,8 @@ func (f *Frontend) closeIdleConnections(ended <-chan struct{}) {
 	for {
 		select {
 		case <-timer.C:
-			if f.requests.count.Load() == 0 {
-				f.listener.CloseIdle(idleGrace)
+			if h.count.Load() == 0 {
+				h.connections.CloseIdle(idleGrace)
 			}
 			timer.Reset(idleGrace / 10)
 		case <-ended:

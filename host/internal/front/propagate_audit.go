@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/catena-dev/catena/host/internal/auditheader"
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay"
 )
 
@@ -32,6 +33,13 @@ func addAudit(ctx context.Context, from relay.Sender, value string) {
 		return
 	}
 	added, dropped := added.Restrict(from.Stage, from.Serves, from.Kubernetes)
+	if !from.Kubernetes {
+		room := bounds.AuditAnnotations
+		for key, value := range ac.GetEventAnnotations() {
+			room -= len(key) + len(value)
+		}
+		dropped = append(dropped, added.Cut(room)...)
+	}
 	if len(dropped) > 0 {
 		klog.FromContext(ctx).V(2).Info("Left out of an audit event what the stage may not add", "stage", from.Stage, "serves", from.Serves, "leftOut", dropped, "auditID", ac.AuditID())
 	}

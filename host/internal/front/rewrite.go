@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -69,6 +70,34 @@ func auditRewrite(r *http.Request, stage string) {
 			return
 		}
 	}
+}
+
+// AuditAgain serves what a stage hands on after another request that may have written, both made of the one that the
+// context of r belongs to. Its event names that, which has been recorded already, by its id.
+func (f *Frontend) AuditAgain(w http.ResponseWriter, r *http.Request, stage string, serve http.HandlerFunc) {
+	auditRewrite(r, stage)
+	id, ok := audit.AuditIDFrom(r.Context())
+	if !ok || f.audit == nil {
+		serve(w, r)
+		return
+	}
+	ctx := audit.WithAuditContext(unaudited{r.Context()})
+	audit.WithAuditID(ctx, id)
+	genericapifilters.WithAudit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		auditRewrite(r, stage)
+		serve(w, r)
+	}), f.server.AuditBackend, f.audit, f.longRunning).ServeHTTP(w, r.WithContext(ctx))
+}
+
+// unaudited is the context of a request without its audit event.
+type unaudited struct{ context.Context }
+
+func (c unaudited) Value(key any) any {
+	value := c.Context.Value(key)
+	if _, ok := value.(*audit.AuditContext); ok {
+		return nil
+	}
+	return value
 }
 
 // Refuse responds to a request of a stage that it is not granted to make.

@@ -27,7 +27,24 @@ func TestRemoveTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const depth = 5000
+	nest(t, dir, 5000)
+	if err := removeTree(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(kept, "file")); err != nil {
+		t.Error(err)
+	}
+	if err := removeTree(dir); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+// nest makes directories in one another.
+func nest(t *testing.T, dir string, depth int) {
+	t.Helper()
 	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -44,16 +61,40 @@ func TestRemoveTree(t *testing.T) {
 		at = next
 	}
 	_ = unix.Close(at)
-	if err := removeTree(dir); err != nil {
+}
+
+// What a stage has put into its control directory is removed with few descriptors, also while go-plugin ends its
+// client.
+func TestControlDirectoryIsRemovedFirst(t *testing.T) { // not in parallel, since it counts descriptors
+	f := newFixture(t, "good")
+	p := f.start(t)
+	if err := configure(t.Context(), p, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+	nest(t, p.dir, 20_000)
+	descriptors := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Error(err)
+		}
+		return len(names)
 	}
-	if _, err := os.Stat(filepath.Join(kept, "file")); err != nil {
-		t.Error(err)
-	}
-	if err := removeTree(dir); err != nil {
-		t.Errorf("a second time: %v", err)
+	before, stopped := descriptors(), make(chan error, 1)
+	go func() { stopped <- p.Stop(t.Context()) }()
+	for most := 0; ; most = max(most, descriptors()) {
+		select {
+		case <-p.released:
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(p.dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the directory is still there: %v", err)
+			}
+			if most > before+100 {
+				t.Errorf("%d descriptors were open, and %d before", most, before)
+			}
+			return
+		default:
+		}
 	}
 }

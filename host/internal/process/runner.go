@@ -16,6 +16,7 @@ type pluginRunner struct {
 	child     *child
 	handshake *handshake
 	name      string
+	dir       string // with the control socket
 	launch    func(context.Context) error
 }
 
@@ -32,10 +33,11 @@ func (r *pluginRunner) Name() string { return r.name }
 // Diagnose returns nothing: StartError has the diagnosis.
 func (r *pluginRunner) Diagnose(context.Context) string { return "" }
 
-// Wait returns when the process has ended. Process.Err returns how.
+// Wait returns when the process has ended, and its control directory is removed: go-plugin would do that with a
+// descriptor for each level of what the stage has put there. Process.Err returns how it has ended.
 func (r *pluginRunner) Wait(context.Context) error {
 	<-r.child.done
-	return nil
+	return removeTree(r.dir)
 }
 
 // Kill does nothing: go-plugin would kill a process that is about to report why it

@@ -205,7 +205,7 @@ func (p *Process) startPlugin(ctx context.Context, file *os.File) error {
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			p.dir, p.handshake.socketDir = dir, filepath.Clean(dir)
 			return &pluginRunner{
-				child: p.child, handshake: p.handshake, name: p.spec.Binary,
+				child: p.child, handshake: p.handshake, name: p.spec.Binary, dir: dir,
 				launch: func(context.Context) error { return p.run(ctx, file, dir, cmd.Env) },
 			}, nil
 		},

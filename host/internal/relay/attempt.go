@@ -70,10 +70,14 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 	if x.chain.comesTooEarly(x.r, x.snapshot, e) { // the process has taken the request from the backlog of the one before
 		return x.fail(Unavailable, ErrIncomplete)
 	}
+	handedOn := !safe(x.r) && x.role.hasWritten()
 	if x.response.Declined {
+		if handedOn {
+			return x.fail(BadResponse, errHandedOn)
+		}
 		return x.decline()
 	}
-	if x.beyondMissing && x.response.Status == http.StatusNotFound && x.upload == nil {
+	if x.beyondMissing && !handedOn && x.response.Status == http.StatusNotFound && x.upload == nil {
 		return declined // its body is dropped with the connection
 	}
 	if x.isLate() {
@@ -139,6 +143,8 @@ func (x *request) expectsContinue() bool {
 	return x.streamed && (x.more || expectsContinue(x.r) || safeMethod(x.r.Method))
 }
 
+var errHandedOn = errors.New("it declines a request that writes, and has handed it on before")
+
 var errUndelivered = errors.New("its process ended before it could take the request")
 
 // readResponse reads the head of the final response into x.response.
@@ -179,6 +185,9 @@ func (x *request) noResponse(lost Kind, err error) verdict {
 func (x *request) fail(kind Kind, err error) verdict {
 	if ctx := x.r.Context(); kind != BadResponse && ctx.Err() != nil {
 		kind, err = Canceled, context.Cause(ctx)
+	}
+	if kind == Unavailable && x.role.hasWritten() {
+		kind = Lost
 	}
 	x.failure = failure{kind: kind, err: err, touched: x.upload != nil}
 	return failed

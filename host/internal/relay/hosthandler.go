@@ -2,12 +2,14 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 	"github.com/catena-dev/catena/sdk/claim"
@@ -30,6 +32,9 @@ type HostHandler struct {
 	// has made of it: method, path or query differ. The context of r is that of the request as
 	// the client sent it. It returns the request to relay, or responds itself.
 	Authorize func(w http.ResponseWriter, r *http.Request, stage string) (authorized *http.Request, ok bool)
+	// Again serves a request that a stage hands on after another one that may have written, of the same request, to
+	// which the context of r belongs: what it executes has an audit event of its own.
+	Again func(w http.ResponseWriter, r *http.Request, stage string, serve http.HandlerFunc)
 	// Initialized is called with the context of a watch that has sent its initial events, if
 	// it is not nil.
 	Initialized func(ctx context.Context)
@@ -105,6 +110,10 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if h1.HostOnly(key) {
 			delete(r.Header, key)
 		}
+	}
+	if len(r.RequestURI) > bounds.CallTarget { // it is in audit events
+		http.Error(w, fmt.Sprintf("the target of the request is longer than %d bytes", bounds.CallTarget), http.StatusRequestURITooLong)
+		return
 	}
 	if caller.ReadOnly && initialized == "" && auditPart == "" && mayWrite(r) {
 		http.Error(w, "this process of stage "+strconv.Quote(caller.Stage)+" may not write", http.StatusForbidden)
@@ -198,7 +207,7 @@ func bearer(r *http.Request) string {
 func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller Caller, id string) {
 	stage := caller.Stage
 	n, err := strconv.ParseUint(id, 10, 64)
-	inFlight, ok := h.Chain.inFlight.call(n, caller.Socket)
+	inFlight, before, ok := h.Chain.inFlight.call(n, caller.Socket, !safe(r))
 	if err != nil || !ok {
 		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to this process of stage "+strconv.Quote(stage)+", or it has described in its audit event how it served it", http.StatusConflict)
 		return
@@ -221,7 +230,15 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 			return
 		}
 	}
-	h.Chain.relayAfter(w, r, inFlight.snapshot, stage)
+	serve := func(w http.ResponseWriter, r *http.Request) { h.Chain.relayAfter(w, r, inFlight.snapshot, stage) }
+	switch {
+	case before == 0 || safe(r):
+		serve(w, r)
+	case !caller.MayRewrite:
+		h.Refuse(w, r, Refusal{Stage: stage, Grant: "rewrite", Reason: "hand on a request that writes more than once"})
+	default:
+		h.Again(w, r, stage, serve)
+	}
 	if original.Context().Err() != nil && socket.Err() == nil {
 		panic(http.ErrAbortHandler) // the caller has not gone, and its response may be short
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -43,6 +44,8 @@ type host struct {
 	limited chan string
 	// held is called when the server is asked for /held.
 	held func()
+	// again counts the requests that are handed on after another one that has written.
+	again atomic.Int64
 	// other is the socket of the process with the token token-STAGE-other.
 	other string
 }
@@ -77,6 +80,10 @@ func newHost(t testing.TB, stages ...string) *host {
 		},
 		Refuse: func(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
 			http.Error(w, refusal.Stage+" may not "+refusal.Reason+": "+refusal.Grant, http.StatusForbidden)
+		},
+		Again: func(w http.ResponseWriter, r *http.Request, _ string, serve http.HandlerFunc) {
+			h.again.Add(1)
+			serve(w, r)
 		},
 		Initialized: func(ctx context.Context) { h.initialized <- fmt.Sprint(ctx.Value(watchKey{})) },
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -478,7 +485,7 @@ func TestInFlight(t *testing.T) {
 	var does role
 	lookup := func(stage string) error {
 		was := does.hasCalled()
-		if got, ok := f.call(id, stage); ok && got.r == r && does.hasCalled() {
+		if got, _, ok := f.call(id, stage, true); ok && got.r == r && does.hasCalled() {
 			return nil
 		}
 		if does.hasCalled() != was {

@@ -41,19 +41,38 @@ type role struct{ atomic.Uint32 }
 
 const (
 	roleOpen uint32 = iota
-	roleCalls
 	roleServes
+	roleCalls // and one more for each call that may have been executed and is not safe
 )
 
 func (r *role) reset() { r.Store(roleOpen) }
 
-// call reports whether the stage may call the next one, which it then has.
-func (r *role) call() bool { return r.CompareAndSwap(roleOpen, roleCalls) || r.hasCalled() }
+// call reports whether the stage may call the next one, which it then has, and how many calls before have written.
+func (r *role) call(writes bool) (before uint32, ok bool) {
+	for {
+		was := r.Load()
+		if was == roleServes {
+			return 0, false
+		}
+		is := max(was, roleCalls)
+		before = is - roleCalls
+		if writes {
+			is++
+		}
+		if r.CompareAndSwap(was, is) {
+			return before, true
+		}
+	}
+}
 
 // serve reports whether the stage serves the request itself. From then on it does.
 func (r *role) serve() bool { return r.CompareAndSwap(roleOpen, roleServes) || r.Load() == roleServes }
 
-func (r *role) hasCalled() bool { return r.Load() == roleCalls }
+func (r *role) hasCalled() bool { return r.Load() >= roleCalls }
+
+// hasWritten reports whether a call may have been executed that is not safe: the request is not to be executed once
+// more.
+func (r *role) hasWritten() bool { return r.Load() > roleCalls }
 
 // newID returns the id of a new request.
 func (f *inFlight) newID() uint64 { return f.last.Add(1) }
@@ -87,16 +106,17 @@ func (f *inFlight) find(id uint64, socket string) (inFlightRequest, bool) {
 	return r, ok && r.socket == socket
 }
 
-// call returns the request with that id if the process with a socket has it and may call the next stage for it, which it then has.
-func (f *inFlight) call(id uint64, socket string) (inFlightRequest, bool) {
+// call returns the request with that id if the process with a socket has it and may call the next stage for it, which
+// it then has, and how many of its calls before have written.
+func (f *inFlight) call(id uint64, socket string, writes bool) (r inFlightRequest, before uint32, ok bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
-	r, ok := s.m[id]
-	if !ok || r.socket != socket || !r.role.call() {
-		return inFlightRequest{}, false
+	if r, ok = s.m[id]; !ok || r.socket != socket {
+		return inFlightRequest{}, 0, false
 	}
-	return r, true
+	before, ok = r.role.call(writes)
+	return r, before, ok
 }
 
 // serve returns the request with that id if the process with a socket has it and may serve it itself, which it then does.

@@ -230,7 +230,7 @@ func (x *request) try(e *endpoint, redial bool) verdict {
 // mayReplay reports whether a request that got no response can be sent once more.
 func (x *request) mayReplay() bool {
 	switch {
-	case x.begun || x.failure.touched || errors.Is(x.failure.err, errStaysIncomplete):
+	case x.begun || x.failure.touched || x.role.hasWritten() || errors.Is(x.failure.err, errStaysIncomplete):
 		return false
 	case x.failure.kind == Unavailable:
 		return true

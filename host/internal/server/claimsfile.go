@@ -4,9 +4,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/sdk/claim"
@@ -14,7 +16,7 @@ import (
 
 // claimsFile keeps the claims of the stages in the data directory, for "catena chain" and
 // for a later start on which a stage that is not required does not come up. A goroutine of
-// its own writes them; of states that come faster, the latest counts.
+// its own writes them, once in bounds.ClaimsPause; of states that come faster, the latest counts.
 type claimsFile struct {
 	dataDir string
 	log     hclog.Logger
@@ -68,6 +70,10 @@ func (f *claimsFile) run() {
 		select {
 		case <-f.changed:
 			f.write()
+			select {
+			case <-time.After(bounds.ClaimsPause):
+			case <-f.closing:
+			}
 		case <-f.closing:
 			select {
 			case <-f.changed:

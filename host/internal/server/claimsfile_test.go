@@ -8,9 +8,12 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/sdk/claim"
 )
@@ -61,4 +64,26 @@ func TestLatestClaimsAreSaved(t *testing.T) {
 	if got := newClaimsFile(dir, hclog.NewNullLogger()).of("b"); !slices.Equal(got, want["b"]) {
 		t.Errorf("the next start has %v", got)
 	}
+}
+
+// Claims that change again and again are written at once, and then after a pause.
+func TestClaimsAreSavedWithPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		f := newClaimsFile(dir, hclog.NewNullLogger())
+		began, seen := time.Now(), map[string]bool{}
+		for i := 0; time.Since(began) < 10*bounds.ClaimsPause; i++ {
+			f.save(map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}})
+			synctest.Wait()
+			seen[fmt.Sprint(datadir.ReadClaims(dir))] = true
+			time.Sleep(bounds.ClaimsPause / 20)
+		}
+		if n := len(seen); n < 9 || n > 12 {
+			t.Errorf("the file was written %d times in ten pauses", n)
+		}
+		if err := f.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -47,7 +47,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.front.SetChain(tapped)
 
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
-		Authorize: r.front.AuthorizeRewritten, Refuse: routing.refuse, Initialized: front.WatchInitialized}
+		Authorize: r.front.AuthorizeRewritten, Again: r.front.AuditAgain, Refuse: routing.refuse, Initialized: front.WatchInitialized}
 	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
 	r.undo.add(sockets.close)
 
