@@ -113,8 +113,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) add(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.partial = max(0, c.partial+n)
-	c.recount()
+	if n > 0 || c.partial > 0 {
+		c.partial = max(0, c.partial+n)
+		c.recount()
+	}
 }
 
 // recount has the listener know what counts now. It needs the lock.
@@ -138,7 +140,9 @@ func (c *Conn) recount() {
 	if c.left == 0 {
 		c.since, c.waited = time.Now(), 0
 	}
-	c.l.held.Add(held - c.held)
+	if held != c.held {
+		c.l.held.Add(held - c.held)
+	}
 	c.held, c.left = held, left
 }
 
@@ -167,7 +171,9 @@ func (c *Conn) closable(now time.Time) float64 {
 // Known says that it is known whose the connection is.
 func (c *Conn) Known() {
 	if c != nil && !c.known.Load() && c.known.CompareAndSwap(false, true) {
-		c.add(0)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.recount()
 	}
 }
 

@@ -2,6 +2,7 @@ package front_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -109,6 +111,18 @@ func TestAudit(t *testing.T) {
 		t.Errorf("event of a request that the stage does not serve: %s, %v", text, err)
 	}
 	from.Serves = true
+
+	// The annotations of a stage without paths of Kubernetes have a bound, however many headers they come in.
+	from = relay.Sender{Stage: "other", Serves: true}
+	for n, id := range []string{"small", "large"} {
+		sent = fmt.Sprintf(`{"annotations":{"example.com/a":%q,"example.com/b":"1"}}`, strings.Repeat("a", n*bounds.AuditAnnotations))
+		admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: "+id)
+		receive(t, levels)
+		annotations := waitEvent(t, log, id).Annotations
+		if _, ok := annotations["example.com/a"]; ok != (n == 0) || annotations["example.com/b"] != "1" && n == 0 || len(fmt.Sprint(annotations)) > 1000 {
+			t.Errorf("%s: %d bytes of annotations, with the first %t", id, len(fmt.Sprint(annotations)), ok)
+		}
+	}
 
 	sent = "}"
 	admin.do(t, http.MethodPost, "/api/v1/namespaces/a/things", "Audit-ID: malformed")

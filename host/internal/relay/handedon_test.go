@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -74,6 +75,22 @@ func TestHandedOnOnce(t *testing.T) {
 		}
 		if calls == 0 && end == 0 && (executed.Load() != 1 || resp.StatusCode != http.StatusOK) {
 			t.Errorf("seed %d: a decline is not what it was: %d", seed, resp.StatusCode)
+		}
+	}
+}
+
+// The target of a request of a stage, which is in audit events, is no longer than a client's could be.
+func TestTargetOfCall(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, serveStage(t, respondsWith("a")))
+	for length, want := range map[int]int{bounds.CallTarget - 100: http.StatusOK, bounds.CallTarget + 1: http.StatusRequestURITooLong} {
+		resp, err := h.send(t.Context(), "GET", "token-a", "", "", "/"+strings.Repeat("x", length), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%d bytes: %d, want %d", length, resp.StatusCode, want)
 		}
 	}
 }
