@@ -66,7 +66,7 @@ func newMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
 		connections: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "catena_connections_refused_total", Help: "Connections of clients that were closed because of a bound: descriptors of the process, or heads of requests that are being read.",
+			Name: "catena_connections_refused_total", Help: "Connections of clients that were closed because of a bound: descriptors of the process, or what they hold.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"bound"}),
 		starts: metrics.NewHistogramVec(&metrics.HistogramOpts{

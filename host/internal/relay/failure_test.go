@@ -275,7 +275,7 @@ func TestPanickingWriter(t *testing.T) {
 	if n := inFlightAt(chain); n != 0 {
 		t.Errorf("%d in flight", n)
 	}
-	if _, _, ok := chain.inFlight.call(1, stage.socket, false); ok {
+	if _, ok := chain.inFlight.call(1, stage.socket); ok {
 		t.Error("the request can still be handed on")
 	}
 }

@@ -79,6 +79,36 @@ func TestHandedOnOnce(t *testing.T) {
 	}
 }
 
+// A call that is refused has written nothing: the request can be handed on, or declined, after it.
+func TestRefusedCallWritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, declines := range []bool{false, true} {
+		var h *host
+		a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, path := range []string{"/changed", "/x"} {
+				if declines && path == "/x" {
+					decline(w)
+					return
+				}
+				id := r.Header.Get(stagev1.HeaderRequest)
+				resp, err := h.call(r.Context(), "token-a-ungranted", stagev1.HeaderNext, id, path, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = resp.Body.Close()
+				if want := map[string]int{"/changed": http.StatusForbidden, "/x": http.StatusOK}[path]; resp.StatusCode != want {
+					t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+				}
+			}
+		}))
+		h = newHost(t, a, serveStage(t, respondsWith("b")))
+		if resp, body := fetch(t, h.Server, "POST", "/x", strings.NewReader("object")); resp.StatusCode != http.StatusOK {
+			t.Errorf("declines %t: %d %s", declines, resp.StatusCode, body)
+		}
+	}
+}
+
 // The target of a request of a stage, which is in audit events, is no longer than a client's could be.
 func TestTargetOfCall(t *testing.T) {
 	t.Parallel()

@@ -207,7 +207,7 @@ func bearer(r *http.Request) string {
 func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller Caller, id string) {
 	stage := caller.Stage
 	n, err := strconv.ParseUint(id, 10, 64)
-	inFlight, before, ok := h.Chain.inFlight.call(n, caller.Socket, !safe(r))
+	inFlight, ok := h.Chain.inFlight.call(n, caller.Socket)
 	if err != nil || !ok {
 		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to this process of stage "+strconv.Quote(stage)+", or it has described in its audit event how it served it", http.StatusConflict)
 		return
@@ -230,9 +230,16 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 			return
 		}
 	}
+	var before uint32
+	if !safe(r) {
+		if before, ok = h.Chain.inFlight.write(n, caller.Socket); !ok {
+			http.Error(w, "the request "+strconv.Quote(id)+" has ended", http.StatusConflict)
+			return
+		}
+	}
 	serve := func(w http.ResponseWriter, r *http.Request) { h.Chain.relayAfter(w, r, inFlight.snapshot, stage) }
 	switch {
-	case before == 0 || safe(r):
+	case before == 0:
 		serve(w, r)
 	case !caller.MayRewrite:
 		h.Refuse(w, r, Refusal{Stage: stage, Grant: "rewrite", Reason: "hand on a request that writes more than once"})

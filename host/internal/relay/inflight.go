@@ -47,23 +47,8 @@ const (
 
 func (r *role) reset() { r.Store(roleOpen) }
 
-// call reports whether the stage may call the next one, which it then has, and how many calls before have written.
-func (r *role) call(writes bool) (before uint32, ok bool) {
-	for {
-		was := r.Load()
-		if was == roleServes {
-			return 0, false
-		}
-		is := max(was, roleCalls)
-		before = is - roleCalls
-		if writes {
-			is++
-		}
-		if r.CompareAndSwap(was, is) {
-			return before, true
-		}
-	}
-}
+// call reports whether the stage may call the next one, which it then has.
+func (r *role) call() bool { return r.CompareAndSwap(roleOpen, roleCalls) || r.hasCalled() }
 
 // serve reports whether the stage serves the request itself. From then on it does.
 func (r *role) serve() bool { return r.CompareAndSwap(roleOpen, roleServes) || r.Load() == roleServes }
@@ -106,17 +91,29 @@ func (f *inFlight) find(id uint64, socket string) (inFlightRequest, bool) {
 	return r, ok && r.socket == socket
 }
 
-// call returns the request with that id if the process with a socket has it and may call the next stage for it, which
-// it then has, and how many of its calls before have written.
-func (f *inFlight) call(id uint64, socket string, writes bool) (r inFlightRequest, before uint32, ok bool) {
+// call returns the request with that id if the process with a socket has it and may call the next stage for it, which it then has.
+func (f *inFlight) call(id uint64, socket string) (inFlightRequest, bool) {
 	s := &f.shards[id%uint64(len(f.shards))]
 	s.Lock()
 	defer s.Unlock()
-	if r, ok = s.m[id]; !ok || r.socket != socket {
-		return inFlightRequest{}, 0, false
+	r, ok := s.m[id]
+	if !ok || r.socket != socket || !r.role.call() {
+		return inFlightRequest{}, false
 	}
-	before, ok = r.role.call(writes)
-	return r, before, ok
+	return r, true
+}
+
+// write returns how many of the calls for a request have been to write, of the process with a socket that calls once
+// more to do so; false if it may not call any more.
+func (f *inFlight) write(id uint64, socket string) (before uint32, ok bool) {
+	s := &f.shards[id%uint64(len(f.shards))]
+	s.Lock()
+	defer s.Unlock()
+	r, ok := s.m[id]
+	if !ok || r.socket != socket || !r.role.call() {
+		return 0, false
+	}
+	return r.role.Add(1) - roleCalls - 1, true
 }
 
 // serve returns the request with that id if the process with a socket has it and may serve it itself, which it then does.
