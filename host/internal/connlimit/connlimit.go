@@ -65,7 +65,7 @@ type Listener struct {
 // New bounds the connections of a listener.
 func New(l net.Listener, o Options) *Listener {
 	limited := &Listener{Listener: l, opts: o, open: map[*Conn]struct{}{}}
-	limited.limit.Store(descriptorLimit())
+	limited.limit.Store(ProcessDescriptors())
 	return limited
 }
 

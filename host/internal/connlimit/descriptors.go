@@ -9,7 +9,7 @@ import (
 // CheckMade returns EMFILE if a connection that this process has just made leaves it less than the given share of its
 // descriptors; the caller closes it then.
 func CheckMade(c net.Conn, share int) error {
-	if beyond(c, descriptorLimit(), share) {
+	if beyond(c, ProcessDescriptors(), share) {
 		return syscall.EMFILE
 	}
 	return nil
@@ -17,18 +17,18 @@ func CheckMade(c net.Conn, share int) error {
 
 // CheckLimit returns an error if this process may have fewer descriptors than it needs.
 func CheckLimit(need int) error {
-	if limit := descriptorLimit(); limit > 0 && limit < uint64(need) {
+	if limit := ProcessDescriptors(); limit < uint64(need) {
 		return fmt.Errorf("this process may have %d files and connections open, and needs %d with these stages, besides those of many clients: "+
 			"raise the limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of a container)", limit, need)
 	}
 	return nil
 }
 
-// descriptorLimit is how many descriptors this process may have.
-func descriptorLimit() uint64 {
+// ProcessDescriptors is how many descriptors this process may have.
+func ProcessDescriptors() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0
+		return 1024 // what systems give at least
 	}
 	return min(uint64(limit.Cur), maxDescriptors)
 }

@@ -170,14 +170,8 @@ func (u *Users) write() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(u.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	return guard.WriteFile(u.path, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
 		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(u.path+".new", u.path)
+	})
 }

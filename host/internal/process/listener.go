@@ -90,7 +90,7 @@ func removeLeftovers(dir string) error {
 		case e.Type()&fs.ModeSocket != 0:
 			errs = append(errs, os.Remove(path))
 		case e.IsDir() && strings.HasPrefix(e.Name(), controlDirPrefix):
-			errs = append(errs, removeTree(path))
+			errs = append(errs, removeInTime(path))
 		}
 	}
 	return errors.Join(errs...)

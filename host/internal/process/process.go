@@ -246,7 +246,7 @@ func (p *Process) release() {
 	p.streams.close()
 	_ = p.lifeline.Close()
 	if p.dir != "" {
-		_ = removeTree(p.dir)
+		_ = discard(p.dir)
 	}
 	p.logs.close()
 	p.leave()

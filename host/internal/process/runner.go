@@ -2,11 +2,16 @@ package process
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-plugin/runner"
+
+	"github.com/catena-dev/catena/host/internal/panics"
 )
 
 // pluginRunner is a process for go-plugin. Its standard output holds the handshake line only
@@ -37,7 +42,34 @@ func (r *pluginRunner) Diagnose(context.Context) string { return "" }
 // descriptor for each level of what the stage has put there. Process.Err returns how it has ended.
 func (r *pluginRunner) Wait(context.Context) error {
 	<-r.child.done
-	return removeTree(r.dir)
+	return discard(r.dir)
+}
+
+// discard removes a control directory by another name, so that nobody else does.
+func discard(dir string) error {
+	ended := dir + "-ended"
+	if err := os.Rename(dir, ended); errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return removeInTime(ended)
+}
+
+// removeTime is how long the start and the end of a process may wait for the removal of what a stage has left.
+const removeTime = time.Second
+
+// removeInTime removes a control directory. What takes longer than removeTime goes on in the background; the next start of the
+// host removes what its end has interrupted.
+func removeInTime(dir string) error {
+	removed := make(chan error, 1)
+	go func() { removed <- panics.Call(func() error { return removeTree(dir) }) }()
+	select {
+	case err := <-removed:
+		return err
+	case <-time.After(removeTime):
+		return nil
+	}
 }
 
 // Kill does nothing: go-plugin would kill a process that is about to report why it

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/callers"
@@ -121,11 +120,7 @@ func (s *stageSockets) close() error {
 
 // stageConnections is how many connections a stage may have to the host.
 func stageConnections() int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 256
-	}
-	return int(min(uint64(limit.Cur)/bounds.ConnectionShare, bounds.HostConnections))
+	return int(min(connlimit.ProcessDescriptors()/bounds.ConnectionShare, bounds.HostConnections))
 }
 
 // dialStage connects to a stage, unless the host needs the descriptor for itself.
