@@ -10,14 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects to a socket of a stage. To a host that runs as root, a socket may belong to a user that it has given the stage: the
-// connection is that user's then, as stages take no connections of others, not even of root.
+// Dial connects to a socket of a stage, and follows no link in its place. To a host that runs as root, a socket may belong to a user that
+// it has given the stage: the connection is that user's then, as stages take no connections of others, not even of root.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
-	if os.Geteuid() == 0 {
-		var stat unix.Stat_t
-		if err := unix.Stat(path, &stat); err == nil && IsStageID(int(stat.Uid)) {
-			return dialAs(ctx, path, stat.Uid)
-		}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, fmt.Errorf("%s is not a socket", path)
+	}
+	path = fmt.Sprintf("/proc/self/fd/%d", fd)
+	if os.Geteuid() == 0 && IsStageID(int(stat.Uid)) {
+		return dialAs(ctx, path, stat.Uid)
 	}
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }

@@ -15,15 +15,15 @@
 // configuration adds, and those that the protocol defines, which nothing can override:
 //
 //	PATH HOME TMPDIR USER LANG LC_* TZ ZONEINFO
-//	HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY, also in lower case
 //	SSL_CERT_FILE SSL_CERT_DIR
 //	GOMAXPROCS GOMEMLIMIT GOGC GODEBUG GOTRACEBACK GORACE GOCOVERDIR
-//	KUBE_* (client-go's switches such as KUBE_FEATURE_WatchListClient)
+//	KUBE_FEATURE_* (client-go's switches such as KUBE_FEATURE_WatchListClient)
 //	DISABLE_HTTP2 HTTP2_READ_IDLE_TIMEOUT_SECONDS HTTP2_PING_TIMEOUT_SECONDS
-//	DEBUG_HTTP2_GOROUTINES GRPC_* ETCD_CLIENT_DEBUG
+//	DEBUG_HTTP2_GOROUTINES GRPC_GO_LOG_* ETCD_CLIENT_DEBUG
 //
-// Stages that are as powerful as the server also get OTEL_*, which can hold credentials of a collector. That is what Kubernetes' servers,
-// their libraries and Go read from their environment.
+// Stages that may use the network also get HTTP_PROXY, HTTPS_PROXY, NO_PROXY and ALL_PROXY, also in lower case, which can hold
+// credentials of a proxy. Stages that are as powerful as the server get these, and KUBE_*, GRPC_* and OTEL_*. That is what
+// Kubernetes' servers, their libraries and Go read from their environment.
 //
 // A script also gets PYTHONDONTWRITEBYTECODE=1, unless it is configured: files that Python adds
 // to the script's directory would change its Contents.

@@ -11,10 +11,10 @@ import (
 // environment returns the environment of a stage: the host's variables that are inherited,
 // then the configured ones, then those of the protocol. Later ones win. The result is
 // sorted and names each variable once.
-func environment(host []string, trusted bool, configured map[string]string, protocol []string) []string {
+func environment(s Spec, configured map[string]string, protocol []string) []string {
 	vars := map[string]string{}
-	for _, kv := range host {
-		if name, value, ok := strings.Cut(kv, "="); ok && (inherited(name) || trusted && strings.HasPrefix(name, "OTEL_")) {
+	for _, kv := range s.HostEnv {
+		if name, value, ok := strings.Cut(kv, "="); ok && s.inherits(name) {
 			vars[name] = value
 		}
 	}
@@ -43,12 +43,11 @@ func withDefaults(configured map[string]string, binary *os.File) map[string]stri
 	return vars
 }
 
-// inherited reports whether a stage gets this variable of the host. The package's
-// documentation lists them.
-func inherited(name string) bool {
+// inherits reports whether the stage gets this variable of the host. The package's documentation lists them.
+func (s Spec) inherits(name string) bool {
 	switch strings.ToUpper(name) {
 	case "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY":
-		return true
+		return s.Trusted || s.Isolation.Network
 	}
 	switch name {
 	case "PATH", "HOME", "TMPDIR", "USER", "LANG", "TZ", "ZONEINFO",
@@ -57,7 +56,11 @@ func inherited(name string) bool {
 		"DISABLE_HTTP2", "HTTP2_READ_IDLE_TIMEOUT_SECONDS", "HTTP2_PING_TIMEOUT_SECONDS", "DEBUG_HTTP2_GOROUTINES", "ETCD_CLIENT_DEBUG":
 		return true
 	}
-	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "KUBE_") || strings.HasPrefix(name, "GRPC_")
+	prefixes := []string{"LC_", "KUBE_FEATURE_", "GRPC_GO_LOG_"}
+	if s.Trusted {
+		prefixes = append(prefixes, "KUBE_", "GRPC_", "OTEL_")
+	}
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // checkEnv checks that the kernel and programs can represent the variables.

@@ -26,7 +26,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	inherit.add(os.Open(os.DevNull))
 	p.streams.stdout = inherit.output()
 	p.streams.stderr = inherit.output()
-	listenerFD := inherit.add(p.spec.Listener.file())
+	listenerFD := inherit.add(p.spec.Listener.file(ctx))
 	parentFD := inherit.lifeline(&p.lifeline)
 	binaryFD := inherit.lend(binary)
 	if inherit.err != nil {
@@ -44,7 +44,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 		stagev1.EnvParent+"="+strconv.Itoa(parentFD),
 		stagev1.EnvLogLevel+"="+logLevel(p.spec.Logger))
 	attr := &os.ProcAttr{
-		Env:   environment(p.spec.HostEnv, p.spec.Trusted, withDefaults(p.spec.Env, binary), env),
+		Env:   environment(p.spec, withDefaults(p.spec.Env, binary), env),
 		Files: inherit.files,
 		Sys:   processAttributes(),
 	}

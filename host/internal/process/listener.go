@@ -1,10 +1,12 @@
 package process
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -104,7 +107,7 @@ func socketPath(dir, stage, generation string) string {
 // owns it, so that it outlives a process of the stage: connections that arrive while
 // no process runs wait in it for the next one.
 type Listener struct {
-	ln      *net.UnixListener
+	ln      atomic.Pointer[net.UnixListener] // nil if the socket is the attached process'
 	path    string
 	refusal string
 	// refusing is set while Refuse accepts connections.
@@ -119,14 +122,39 @@ func NewListener(dir, stage, generation string) (*Listener, error) {
 		return nil, fmt.Errorf("stage %q: the path of its socket, %s, would have %d bytes, %d are possible; set runtimeDir to a directory with a shorter path",
 			stage, path, len(path), maxSocketPath)
 	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
+	l := &Listener{path: path, refusal: rand.Text()}
+	if err := l.listen(); err != nil {
 		return nil, fmt.Errorf("stage %q: data socket: %w", stage, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, fmt.Errorf("stage %q: data socket: %w", stage, errors.Join(err, ln.Close()))
+	return l, nil
+}
+
+func (l *Listener) listen() error {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: l.path, Net: "unix"})
+	if err != nil {
+		return err
 	}
-	return &Listener{ln: ln, path: path, refusal: rand.Text()}, nil
+	if err := os.Chmod(l.path, 0o600); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	l.ln.Store(ln)
+	return nil
+}
+
+// mend makes the socket take connections, whatever a process that has inherited it has done to it: one that is shut down stays
+// so, and is replaced by another at its path; the length of the backlog is set to what the system allows.
+func (l *Listener) mend(ctx context.Context) error {
+	conn, err := guard.Dial(ctx, l.path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		if err := l.Close(); err != nil {
+			return err
+		}
+		return l.listen()
+	}
+	return l.control(func(fd int) error { return unix.Listen(fd, math.MaxInt32) })
 }
 
 // Path returns the path of the socket.
@@ -138,7 +166,8 @@ func (l *Listener) Refusal() string { return l.refusal }
 
 // Close removes the socket. A process that has inherited it no longer gets connections.
 func (l *Listener) Close() error {
-	if l.ln == nil { // it is the attached process'
+	ln := l.ln.Load()
+	if ln == nil {
 		return nil
 	}
 	// An accept that blocks returns then, whatever flags the socket has: see Refuse.
@@ -146,12 +175,12 @@ func (l *Listener) Close() error {
 	if errors.Is(err, unix.ENOTCONN) { // as the system may say of a socket that listens
 		err = nil
 	}
-	return errors.Join(err, l.ln.Close())
+	return errors.Join(err, ln.Close())
 }
 
 // control calls f with the descriptor.
 func (l *Listener) control(f func(fd int) error) error {
-	raw, err := l.ln.SyscallConn()
+	raw, err := l.ln.Load().SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -164,7 +193,10 @@ func (l *Listener) control(f func(fd int) error) error {
 
 // file returns a descriptor for a child to inherit. It is not net's File, which
 // would make the socket blocking, for every process that shares it.
-func (l *Listener) file() (*os.File, error) {
+func (l *Listener) file(ctx context.Context) (*os.File, error) {
+	if err := l.mend(ctx); err != nil {
+		return nil, err
+	}
 	dup := -1
 	err := l.control(func(fd int) (err error) {
 		dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -194,7 +226,7 @@ const (
 // Accept wait without end. So Refuse makes it not block again, and returns in time if a process that is left changes that
 // in the same moment.
 func (l *Listener) Refuse() {
-	if l.ln == nil || !l.refusing.CompareAndSwap(false, true) { // it is the attached process', or it blocks
+	if l.ln.Load() == nil || !l.refusing.CompareAndSwap(false, true) { // it blocks
 		return
 	}
 	done := make(chan struct{})
@@ -210,14 +242,15 @@ func (l *Listener) Refuse() {
 }
 
 func (l *Listener) refuse() {
+	ln := l.ln.Load()
 	if l.control(func(fd int) error { return unix.SetNonblock(fd, true) }) != nil {
 		return
 	}
 	for begun := time.Now(); time.Since(begun) < refuseTime; {
-		if l.ln.SetDeadline(time.Now().Add(refuseGrace)) != nil {
+		if ln.SetDeadline(time.Now().Add(refuseGrace)) != nil {
 			return
 		}
-		c, err := l.ln.Accept()
+		c, err := ln.Accept()
 		if err != nil {
 			break
 		}
@@ -225,5 +258,5 @@ func (l *Listener) refuse() {
 		_, _ = fmt.Fprintf(c, undelivered, l.refusal)
 		_ = c.Close()
 	}
-	_ = l.ln.SetDeadline(time.Time{})
+	_ = ln.SetDeadline(time.Time{})
 }

@@ -91,6 +91,45 @@ func TestListener(t *testing.T) {
 	}
 }
 
+// What a process has done to the socket that it has inherited does not keep the next one from serving.
+func TestNextProcessCanAccept(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(fd int) error{
+		"shut down":             func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RDWR) },
+		"shut down for reading": func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) },
+		"a backlog of one":      func(fd int) error { return unix.Listen(fd, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := NewListener(t.TempDir(), "test", "0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			before, err := l.file(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer before.Close()
+			if err := harm(int(before.Fd())); err != nil {
+				t.Fatal(err)
+			}
+			after, err := l.file(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer after.Close()
+			for range 3 {
+				conn, err := net.Dial("unix", l.Path())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+			}
+		})
+	}
+}
+
 // A process that has inherited the socket can make it block, for the host too.
 func TestRefuseOfABlockingSocket(t *testing.T) {
 	t.Parallel()
@@ -98,7 +137,7 @@ func TestRefuseOfABlockingSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inherited, err := l.file()
+	inherited, err := l.file(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,18 +129,19 @@ func TestLastOutputBesideADaemon(t *testing.T) {
 }
 
 func TestEnvironmentOfStage(t *testing.T) {
-	for _, trusted := range []bool{false, true} {
-		testEnvironment(t, trusted)
-	}
+	testEnvironment(t, false, false)
+	testEnvironment(t, false, true)
+	testEnvironment(t, true, false)
 }
 
-func testEnvironment(t *testing.T, trusted bool) {
+func testEnvironment(t *testing.T, trusted, network bool) {
 	f := newFixture(t, "environment")
-	f.spec.Trusted = trusted
+	f.spec.Trusted, f.spec.Isolation.Network = trusted, network
 	f.spec.Env["BEANS"] = "7"
 	f.spec.Env[stagev1.EnvListener] = "99"
 	f.spec.HostEnv = []string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "https_proxy=p", "KUBECONFIG=/k", "GOGC=50",
 		"DISABLE_HTTP2=1", "HTTP2_PING_TIMEOUT_SECONDS=7", "GRPC_GO_LOG_SEVERITY_LEVEL=info", "OTEL_EXPORTER_OTLP_HEADERS=authorization=x",
+		"KUBE_FEATURE_WatchListClient=true", "KUBE_TOKEN=x", "GRPC_PROXY_EXP=http://u:p@proxy", "ALL_PROXY=u:p",
 		"NOTIFY_SOCKET=/n", "WATCHDOG_USEC=1", "WATCHDOG_PID=1", "LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_FDNAMES=a"}
 	p := f.start(t)
 	got := map[string]string{}
@@ -149,7 +150,7 @@ func testEnvironment(t *testing.T, trusted bool) {
 		got[name] = value
 	}
 	for name, want := range map[string]string{
-		"PATH": "/bin", "LC_ALL": "C", "https_proxy": "p", "GOGC": "50", "BEANS": "7",
+		"PATH": "/bin", "LC_ALL": "C", "KUBE_FEATURE_WatchListClient": "true", "GOGC": "50", "BEANS": "7",
 		"DISABLE_HTTP2": "1", "HTTP2_PING_TIMEOUT_SECONDS": "7", "GRPC_GO_LOG_SEVERITY_LEVEL": "info",
 		stagev1.EnvListener: "3", stagev1.EnvParent: "4", stagev1.EnvLogLevel: "debug",
 	} {
@@ -162,8 +163,13 @@ func testEnvironment(t *testing.T, trusted bool) {
 			t.Errorf("%s reached the stage", name)
 		}
 	}
-	if _, found := got["OTEL_EXPORTER_OTLP_HEADERS"]; found != trusted {
-		t.Errorf("credentials of a collector reached a stage, %t, that is as powerful as the server, %t", found, trusted)
+	for name, may := range map[string]bool{
+		"OTEL_EXPORTER_OTLP_HEADERS": trusted, "KUBE_TOKEN": trusted, "GRPC_PROXY_EXP": trusted,
+		"https_proxy": trusted || network, "ALL_PROXY": trusted || network,
+	} {
+		if _, found := got[name]; found != may {
+			t.Errorf("%s reached a stage, %t, that is as powerful as the server, %t, or may use the network, %t", name, found, trusted, network)
+		}
 	}
 	if dir := got["PLUGIN_UNIX_SOCKET_DIR"]; !strings.HasPrefix(dir, f.spec.RuntimeDir) {
 		t.Errorf("control socket in %q", dir)

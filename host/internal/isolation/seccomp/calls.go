@@ -53,8 +53,8 @@ func rules() []rule {
 		},
 		{calls: "settimeofday clock_settime clock_adjtime adjtimex", verdict: refused, why: "They set the clock of the machine."},
 		{
-			calls: "inotify_add_watch fanotify_init fanotify_mark", verdict: refused,
-			why: "They tell what others do with files that the stage can read: which programs are executed, for instance.",
+			calls: "inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark", verdict: refused,
+			why: "They tell what others do with files that the stage can read: which programs are executed, for instance. A user of the machine has 128 instances.",
 		},
 		{
 			calls: "shmget semget msgget mq_open mq_unlink memfd_secret", verdict: refused,
@@ -108,13 +108,25 @@ func rules() []rule {
 			why: "Not TIOCSTI and TIOCLINUX, which type into a terminal; not those that set flags of files where the stage has the user of others and sees their files.",
 		},
 		{
+			calls: "setrlimit", verdict: checked,
+			why: "Not RLIMIT_CORE, which is 1 byte: with 0 the kernel starts a program, as root, that is given the memory of a process that crashes.",
+		},
+		{
+			calls: "prctl", verdict: checked,
+			why: "What C libraries, Go and programs need for themselves. Not filters of seccomp, as below, and neither PR_SET_MEMORY_MERGE nor PR_SCHED_CORE, which cost others.",
+		},
+		{
+			calls: "seccomp", verdict: checked,
+			why: "Questions, and the strict mode. Filters may have each call written into the machine's audit; they fail as in a kernel without them.",
+		},
+		{
 			calls: "prlimit64 setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam sched_setattr", verdict: checked,
-			why: "Only for the process itself where it sees processes of others that have its user.",
+			why: "Only for the process itself where it sees processes of others that have its user. prlimit64 as setrlimit.",
 		},
 
 		{
-			calls: "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self", verdict: allowed,
-			why: "With them a stage can give up more.",
+			calls: "landlock_create_ruleset landlock_add_rule landlock_restrict_self", verdict: allowed,
+			why: "With them a stage can give up more. What is denied then is not written into the machine's audit.",
 		},
 		{calls: "pkey_alloc pkey_free pkey_mprotect map_shadow_stack mseal mincore cachestat", verdict: allowed, why: "They are about the memory of the process itself, or about files that it has opened."},
 		{
@@ -133,17 +145,17 @@ const plain = `
 	fgetxattr flistxattr flock fork fstat fstatfs fsync ftruncate futex futex_waitv get_robust_list get_thread_area getcpu
 	getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid
 	getpriority getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid
-	getxattr inotify_init inotify_init1 inotify_rm_watch
+	getxattr inotify_rm_watch
 	ioprio_get kill lgetxattr link linkat listen listxattr llistxattr lseek lstat madvise membarrier mkdir mkdirat mlock
 	mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_timedreceive mq_timedsend mremap msgctl
 	msgrcv msgsnd msync munlock munlockall munmap name_to_handle_at nanosleep newfstatat pause personality pidfd_open
-	pidfd_send_signal pipe pipe2 poll ppoll prctl pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readahead
+	pidfd_send_signal pipe pipe2 poll ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readahead
 	readlink readlinkat readv recvfrom recvmmsg recvmsg remap_file_pages rename renameat renameat2 restart_syscall rmdir
 	rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
 	rt_tgsigqueueinfo sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam
 	sched_getscheduler sched_rr_get_interval sched_yield select semctl semop semtimedop sendfile sendmmsg sendmsg sendto
 	set_robust_list set_thread_area set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setregid setresgid
-	setresuid setreuid setrlimit setsid setsockopt setuid shmat shmctl shmdt shutdown sigaltstack signalfd signalfd4 splice
+	setresuid setreuid setsid setsockopt setuid shmat shmctl shmdt shutdown sigaltstack signalfd signalfd4 splice
 	stat statfs statx symlink symlinkat sync_file_range sysinfo tee tgkill time timer_create timer_delete
 	timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime times tkill umask uname
 	unlink unlinkat vfork vmsplice wait4 waitid write writev`

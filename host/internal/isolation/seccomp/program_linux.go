@@ -23,6 +23,7 @@ const (
 	returnKill         = uint32(unix.SECCOMP_RET_KILL_PROCESS)
 	returnEPERM        = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
 	returnENOSYS       = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
+	returnEINVAL       = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EINVAL)
 	returnEAFNOSUPPORT = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EAFNOSUPPORT)
 )
 
@@ -40,6 +41,22 @@ func terminalCommands() []uint32 { return []uint32{unix.TIOCSTI, unix.TIOCLINUX}
 func fileCommands() []uint32 {
 	const setVersion, setFSXAttr, enableVerity = 0x40087602, 0x401c5820, 0x40806685
 	return []uint32{unix.FS_IOC_SETFLAGS, setVersion, setFSXAttr, enableVerity, unix.FS_IOC_SET_ENCRYPTION_POLICY}
+}
+
+// processOptions are those of prctl that are allowed: about the process itself, and without a price for others.
+func processOptions() []uint32 {
+	return []uint32{
+		unix.PR_SET_PDEATHSIG, unix.PR_GET_PDEATHSIG, unix.PR_GET_DUMPABLE, unix.PR_SET_DUMPABLE, unix.PR_SET_PTRACER,
+		unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_SET_VMA, unix.PR_GET_TID_ADDRESS, unix.PR_GET_AUXV,
+		unix.PR_GET_TIMERSLACK, unix.PR_SET_TIMERSLACK, unix.PR_GET_TIMING, unix.PR_GET_TSC, unix.PR_SET_TSC,
+		unix.PR_GET_CHILD_SUBREAPER, unix.PR_SET_CHILD_SUBREAPER, unix.PR_GET_NO_NEW_PRIVS, unix.PR_SET_NO_NEW_PRIVS,
+		unix.PR_GET_KEEPCAPS, unix.PR_SET_KEEPCAPS, unix.PR_GET_SECUREBITS, unix.PR_CAPBSET_READ, unix.PR_CAPBSET_DROP, unix.PR_CAP_AMBIENT,
+		unix.PR_GET_SECCOMP, unix.PR_GET_THP_DISABLE, unix.PR_SET_THP_DISABLE, unix.PR_GET_MDWE, unix.PR_SET_MDWE,
+		unix.PR_GET_SPECULATION_CTRL, unix.PR_SET_SPECULATION_CTRL, unix.PR_SET_SYSCALL_USER_DISPATCH,
+		unix.PR_SVE_GET_VL, unix.PR_SVE_SET_VL, unix.PR_SME_GET_VL, unix.PR_SME_SET_VL, unix.PR_PAC_RESET_KEYS,
+		unix.PR_PAC_GET_ENABLED_KEYS, unix.PR_PAC_SET_ENABLED_KEYS, unix.PR_GET_TAGGED_ADDR_CTRL, unix.PR_SET_TAGGED_ADDR_CTRL,
+		unix.PR_GET_SHADOW_STACK_STATUS, unix.PR_SET_SHADOW_STACK_STATUS, unix.PR_LOCK_SHADOW_STACK_STATUS,
+	}
 }
 
 // Filter returns the program for a process.
@@ -142,6 +159,12 @@ func block(name string, v verdict, o Options) []unix.SockFilter {
 		return sockets(o)
 	case "socketpair":
 		return allowOnly(returnEAFNOSUPPORT, 0, unix.AF_UNIX)
+	case "prctl":
+		return allowOnly(returnEINVAL, 0, processOptions()...)
+	case "seccomp":
+		return allowOnly(returnEINVAL, 0, unix.SECCOMP_SET_MODE_STRICT, unix.SECCOMP_GET_ACTION_AVAIL, unix.SECCOMP_GET_NOTIF_SIZES)
+	case "setrlimit":
+		return refuseValues(0, unix.RLIMIT_CORE)
 	case "creat", "chmod", "fchmod", "mknod":
 		return o.shared(name == "chmod" || name == "fchmod", refuseBits(1, setID))
 	case "fchmodat", "fchmodat2", "mknodat":
@@ -160,7 +183,9 @@ func block(name string, v verdict, o Options) []unix.SockFilter {
 			commands = append(commands, fileCommands()...)
 		}
 		return refuseValues(1, commands...)
-	case "prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr":
+	case "prlimit64":
+		return o.limits()
+	case "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr":
 		return o.self(0)
 	case "setpriority", "ioprio_set":
 		return o.self(1)
@@ -182,6 +207,16 @@ func (o Options) self(arg int) []unix.SockFilter {
 		return allowOnly(returnEPERM, arg, 0)
 	}
 	return only(returnAllow)
+}
+
+// limits allows prlimit64 as self does, and that of the core with a pointer to what is to be set for nobody.
+func (o Options) limits() []unix.SockFilter {
+	rest := o.self(0)
+	return append([]unix.SockFilter{
+		load(argument(1)), jump(unix.BPF_JEQ, unix.RLIMIT_CORE, 0, 5),
+		load(argument(2)), jump(unix.BPF_JEQ, 0, 0, 2),
+		load(argument(2) + 4), jump(unix.BPF_JEQ, 0, 1, 0), end(returnEPERM),
+	}, rest...)
 }
 
 // sockets allows those of families that do not leave the process' namespaces.
@@ -223,9 +258,13 @@ func refuseValues(arg int, values ...uint32) []unix.SockFilter {
 	return append(program, end(returnAllow))
 }
 
-// allowOnly allows a call with one value of an argument.
-func allowOnly(otherwise uint32, arg int, value uint32) []unix.SockFilter {
-	return []unix.SockFilter{load(argument(arg)), jump(unix.BPF_JEQ, value, 1, 0), end(otherwise), end(returnAllow)}
+// allowOnly allows a call with some values of an argument.
+func allowOnly(otherwise uint32, arg int, values ...uint32) []unix.SockFilter {
+	program := []unix.SockFilter{load(argument(arg))}
+	for _, v := range values {
+		program = append(program, jump(unix.BPF_JEQ, v, 0, 1), end(returnAllow))
+	}
+	return append(program, end(otherwise))
 }
 
 func argument(n int) uint32 { return offsetArgs + 8*uint32(n) }
