@@ -117,14 +117,14 @@ func (s *slowClient) Flush() {
 func TestLargeHeadsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("x", 12<<20)
-	socket := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nBig: "+big+"\r\n\r\n")
+	socket := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Big: "+big+"\r\n\r\n")
 	chain := chainWithRoom(t, Config{}, h1.NewBudget(2*h1.MaxHead, time.Minute, nil), socket)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			rec := httptest.NewRecorder()
 			chain.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-			if rec.Code != http.StatusOK || rec.Header().Get("Big") != big {
+			if rec.Code != http.StatusOK || rec.Header().Get("X-Big") != big {
 				t.Error(rec.Code)
 			}
 		})

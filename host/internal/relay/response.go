@@ -25,16 +25,12 @@ func added(key string) bool {
 	return false
 }
 
-// ofOrigin reports whether a header of a response is about all that its origin serves: where clients find it, and what they keep of it. A stage that has no
-// paths of the Kubernetes API does not speak for that.
-func ofOrigin(key string) bool { return key == "Alt-Svc" || key == "Clear-Site-Data" }
-
 // passed reports whether a header of the response is for the client.
-func (x *request) passed(key string) bool {
-	if !x.kubernetes && ofOrigin(key) {
+func (x *request) passed(f h1.Field) bool {
+	if !x.kubernetes && !ofResponse(f, x.r.URL.Path) {
 		return false
 	}
-	connection, propagator := x.response.Connection, x.chain.config.Propagator
+	key, connection, propagator := f.Key, x.response.Connection, x.chain.config.Propagator
 	return (propagator == nil || !propagator.HostResponseHeader(key)) && !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !http1.Listed(connection, key))
 }
 
@@ -44,7 +40,7 @@ func (x *request) writeHeaders() {
 	typed, n := false, 0
 	for _, f := range x.response.Fields {
 		typed = typed || f.Key == "Content-Type"
-		if !x.passed(f.Key) {
+		if !x.passed(f) {
 			continue
 		}
 		n++
@@ -68,7 +64,7 @@ func (x *request) writeHeaders() {
 				}
 				return announced
 			})
-		case !x.passed(f.Key):
+		case !x.passed(f):
 		case h[f.Key] != nil:
 			h[f.Key] = append(h[f.Key], f.Value)
 		default:
@@ -76,7 +72,7 @@ func (x *request) writeHeaders() {
 			h[f.Key] = values[len(values)-1 : len(values) : len(values)]
 		}
 	}
-	if !typed {
+	if !typed || !x.kubernetes && worksForOthers(x.r) { // such a script needs a type
 		h["Content-Type"] = nil // keeps the server from guessing
 	}
 }
@@ -103,7 +99,7 @@ func (x *request) inform() {
 	h := x.w.Header()
 	before := h.Clone()
 	for _, f := range x.response.Fields {
-		if x.passed(f.Key) && f.Key != "Content-Length" {
+		if x.passed(f) && f.Key != "Content-Length" {
 			h.Add(f.Key, f.Value)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func TestResponseHeaders(t *testing.T) {
 		"Connection: X-Listed, keep-alive\r\nX-Listed: x\r\nKeep-Alive: x\r\nProxy-Authenticate: x\r\nUpgrade: x\r\nX-Catena-Audit: {}\r\nX-Remote-User: x\r\nX-Catena-New: 1\r\n\r\nok")
 	c := &reportedOf{}
 	chain := newChain(t, Config{Propagator: c}, stage)
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: stage, Kubernetes: true}})
 	rec := httptest.NewRecorder()
 	rec.Header().Set("Cache-Control", "no-cache, private")
 	rec.Header().Set("Audit-Id", "1")
@@ -57,19 +59,49 @@ func TestResponseHeaders(t *testing.T) {
 	}
 }
 
-// A stage that has no paths of the Kubernetes API says nothing of the whole origin: not where clients find it, and not what they forget of it.
+// A stage that has no paths of the Kubernetes API says nothing of the whole origin: not where clients find it, not what they keep or forget of
+// it, and nothing by a header that nobody has heard of yet.
 func TestHeadersOfTheOrigin(t *testing.T) {
 	t.Parallel()
+	origin := []string{
+		"alt-svc: h3=\":1\"", "Clear-Site-Data: *", "Service-Worker-Allowed: /", "NEL: {}", "Report-To: {}", "Reporting-Endpoints: a=\"/\"",
+		"Strict-Transport-Security: max-age=1", "Accept-CH: DPR", "Critical-CH: DPR", "Speculation-Rules: \"/x\"", "Origin-Agent-Cluster: ?1",
+		"Use-As-Dictionary: match=\"/*\"", "Of-Next-Year: x", "X-Accel-Redirect: /x", "X-Sendfile: /x",
+		"Set-Cookie: a=b; Path=/", "Set-Cookie: a=b", "Set-Cookie: a=b; Path=/own; Path=/", "Set-Cookie: a=b; Path=/own; Domain=example.com",
+		"Set-Cookie: a=b; Path=/ow", "Set-Cookie: a=b; Path=/apis",
+	}
+	own := []string{
+		"Content-Type: text/plain", "Content-Security-Policy: sandbox", "Cache-Control: no-store", "ETag: x", "Location: /own/2", "X-Own: 1",
+		"WWW-Authenticate: Basic", "RateLimit: x", "Warning: 299 - x", "Set-Cookie: a=b; HttpOnly; path=/own; Max-Age=9", "Grpc-Status: 0",
+	}
 	for _, kubernetes := range []bool{false, true} {
-		socket := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nalt-svc: h3=\":1\"\r\nClear-Site-Data: *\r\n\r\n")
-		chain := newChain(t, Config{}, socket)
-		chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Kubernetes: kubernetes}})
-		rec := httptest.NewRecorder()
-		chain.ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
-		for _, key := range []string{"Alt-Svc", "Clear-Site-Data"} {
-			if _, has := rec.Header()[key]; has != kubernetes {
-				t.Errorf("of a stage with paths of Kubernetes, %t: %s %t", kubernetes, key, has)
+		for _, field := range append(origin, own...) {
+			socket := always(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"+field+"\r\n\r\n")
+			chain := newChain(t, Config{}, socket)
+			chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket, Kubernetes: kubernetes}})
+			rec := httptest.NewRecorder()
+			chain.ServeHTTP(rec, httptest.NewRequest("GET", "/own/path", nil))
+			key, _, _ := strings.Cut(field, ":")
+			if got, want := rec.Header().Get(key) != "", kubernetes || slices.Contains(own, field); got != want {
+				t.Errorf("of a stage with paths of Kubernetes, %t: %s: passed %t", kubernetes, field, got)
 			}
+		}
+	}
+}
+
+// A script of a stage becomes a service worker of what is below a directory of the stage's own alone.
+func TestServiceWorkers(t *testing.T) {
+	t.Parallel()
+	socket := always(t, "HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\nContent-Length: 0\r\n\r\n")
+	chain := newChain(t, Config{}, socket)
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: socket}})
+	for path, want := range map[string]bool{"/worker.js": false, "/apis/worker.js": false, "/own/worker.js": true} {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Service-Worker", "script")
+		rec := httptest.NewRecorder()
+		chain.ServeHTTP(rec, r)
+		if got := rec.Header().Get("Content-Type") != ""; got != want {
+			t.Errorf("%s: it has its type, %t", path, got)
 		}
 	}
 }

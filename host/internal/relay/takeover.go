@@ -35,7 +35,7 @@ func (x *request) takeOver() verdict {
 		switch {
 		case h1.HostOnly(f.Key):
 			x.report(f)
-		case f.Key != "Trailer" && x.passed(f.Key):
+		case f.Key != "Trailer" && x.passed(f):
 			_, _ = rw.WriteString(f.Key + ": " + f.Value + "\r\n")
 		}
 	}
