@@ -177,6 +177,9 @@ func (c *Conn) Known() {
 	}
 }
 
+// StrangerWaits reports whether there are requests of which nobody knows whose they are.
+func (c *Conn) StrangerWaits() bool { return !c.known.Load() && c.active.Load() > 0 }
+
 // Held is what a request makes the server hold.
 type Held struct {
 	head int64

@@ -25,6 +25,8 @@ const (
 	// and no request is left: for the last bytes of responses, for clients to
 	// close them by themselves, and for the first request of those that are new.
 	idleGrace = time.Second
+	// strangerGrace is how long requests of clients without credentials, such as health checks, may go on when the server shuts down.
+	strangerGrace = 2 * time.Second
 )
 
 // connections is a listener that can close the connections that came from it, and bounds what they hold.
@@ -179,23 +181,37 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, h1.WithTrailers(r))
 }
 
-// closeIdleConnections closes what connections are left when the server shuts down
-// and all requests, the long running ones too, have ended.
-func (h *requests) closeIdleConnections(drained, ended <-chan struct{}) {
+// endConnections closes, when the server shuts down, what connections would keep it from its end: from strangerGrace on those with requests of
+// clients that nobody knows, which may take none of a response; those without a request when all requests, the long running ones too, have
+// ended; and all when the time for that is over.
+func (h *requests) endConnections(draining, drained, ended <-chan struct{}, most time.Duration) {
 	select {
-	case <-drained:
+	case <-draining:
 	case <-ended:
 		return
 	}
-	timer := time.NewTimer(idleGrace)
-	defer timer.Stop()
+	over, strangers, idle := time.After(most), time.NewTicker(strangerGrace), time.NewTicker(idleGrace/10)
+	defer strangers.Stop()
+	defer idle.Stop()
+	var waited []*connlimit.Conn
+	var none time.Time // from when on there may be connections without a request only
 	for {
 		select {
-		case <-timer.C:
-			if h.count.Load() == 0 {
+		case <-strangers.C:
+			for _, c := range waited {
+				if c.StrangerWaits() {
+					_ = c.Close()
+				}
+			}
+			waited = h.connections.Open()
+		case <-drained:
+			drained, none = nil, time.Now().Add(idleGrace)
+		case <-idle.C:
+			if drained == nil && time.Now().After(none) && h.count.Load() == 0 {
 				h.connections.CloseIdle(idleGrace)
 			}
-			timer.Reset(idleGrace / 10)
+		case <-over:
+			h.connections.closeAll()
 		case <-ended:
 			return
 		}

@@ -41,7 +41,7 @@ func (f *Frontend) Run(ctx context.Context) error {
 	go f.awaitReady(ctx)
 	ended := make(chan struct{})
 	defer close(ended)
-	go f.requests.closeIdleConnections(f.drained, ended)
+	go f.requests.endConnections(f.draining, f.drained, ended, max(f.server.ShutdownTimeout, f.server.ShutdownWatchTerminationGracePeriod)+idleGrace)
 	if err := f.server.PrepareRun().RunWithContext(ctx); err != nil {
 		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}
