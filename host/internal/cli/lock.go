@@ -153,7 +153,7 @@ func lock(ctx context.Context, cfg *config.Config, o lockOptions) (*lockResult, 
 func (o lockOptions) lockedStages(cfg *config.Config) ([]string, error) {
 	var errs []error
 	for _, name := range o.stages {
-		if !cfg.NeedsLock(name) {
+		if !cfg.NeedsLock(name) && !cfg.LocksOthers(name) {
 			key := "stages." + name + ".lock"
 			errs = append(errs, fmt.Errorf("%s: %s: is off, so that the stage needs no lock", cfg.Where(key), key))
 		}
@@ -161,7 +161,10 @@ func (o lockOptions) lockedStages(cfg *config.Config) ([]string, error) {
 	if len(o.stages) > 0 {
 		return o.stages, errors.Join(errs...)
 	}
-	return slices.DeleteFunc(slices.Clone(cfg.Order), func(name string) bool { return !cfg.NeedsLock(name) }), nil
+	return slices.DeleteFunc(slices.Clone(cfg.Order), func(name string) bool {
+		b, err := pluginOf(cfg, name)
+		return err != nil && !cfg.NeedsLock(name) || err == nil && !server.NeedsLock(cfg, name, b.Path)
+	}), nil
 }
 
 // examine returns an entry for each of the stages. Signatures are checked before anything

@@ -122,6 +122,17 @@ func examine(path, name string) Found {
 	return f
 }
 
+// IsOwn reports whether a file is the program of this process, or what has taken its place.
+func IsOwn(path string) bool {
+	own, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	a, errA := os.Stat(own)
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
 // Check checks that path may be started as a plugin: an executable file for this
 // machine that only root and the user of this process can change or replace, see
 // guard.CheckPath. Errors name the path and what to do.

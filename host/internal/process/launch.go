@@ -51,7 +51,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	if err := p.join(attr, &inherit); err != nil {
 		return err
 	}
-	argv := []string{p.programName(binary)}
+	argv := []string{p.programName()}
 	if path, argv, err = p.isolate(dir, path, argv, binaryFD, attr, &inherit); err != nil {
 		return err
 	}
@@ -68,14 +68,8 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 }
 
 // programName is what the program is called as. This program itself is the stage that it is called as.
-func (p *Process) programName(binary *os.File) string {
-	own, err := os.Executable()
-	if err != nil {
-		return p.spec.Binary
-	}
-	a, errA := os.Stat(own)
-	b, errB := binary.Stat()
-	if errA != nil || errB != nil || !os.SameFile(a, b) {
+func (p *Process) programName() string {
+	if !IsOwn(p.spec.Binary) {
 		return p.spec.Binary
 	}
 	return filepath.Join(filepath.Dir(p.spec.Binary), BinaryPrefix+p.spec.Name)

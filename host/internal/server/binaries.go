@@ -72,7 +72,7 @@ func CheckBinaries(cfg *config.Config, attach Attachments) error {
 func located(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
 	digest, err := approvedDigest(cfg, stage, binary, read)
 	if err == nil {
-		err = checkLockedNeeds(cfg, stage, digest)
+		err = checkLockedNeeds(cfg, stage, binary, digest)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", cfg.Where("stages."+stage), err)

@@ -18,10 +18,19 @@ import (
 // Platform is what the entries of the lock file for this machine have.
 const Platform = runtime.GOOS + "/" + runtime.GOARCH
 
+// NeedsLock reports whether a file may be executed as a stage only if the lock file has it.
+func NeedsLock(cfg *config.Config, stage, binary string) bool {
+	inDir := func(dir string) bool {
+		abs, err := filepath.Abs(dir)
+		return err == nil && filepath.Dir(binary) == abs
+	}
+	return cfg.NeedsLock(stage) || cfg.LocksOthers(stage) && slices.ContainsFunc(cfg.PluginDirs, inDir) && !process.IsOwn(binary)
+}
+
 // Approval returns what approves the file of a stage before it is executed: that the lock file
 // has it. It is nil if the stage needs no lock.
 func Approval(cfg *config.Config, stage, binary string) func(process.Contents) error {
-	if !cfg.NeedsLock(stage) {
+	if !NeedsLock(cfg, stage, binary) {
 		return nil
 	}
 	return func(c process.Contents) error { return checkLock(cfg, stage, binary, c) }
@@ -31,7 +40,7 @@ func Approval(cfg *config.Config, stage, binary string) func(process.Contents) e
 // process.Contents if the stage is locked, and of the file alone, by read, otherwise.
 func approvedDigest(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
 	digest, err := digestOf(cfg, stage, binary, read)
-	if err != nil || !cfg.NeedsLock(stage) {
+	if err != nil || !NeedsLock(cfg, stage, binary) {
 		return digest, err
 	}
 	return digest, checkLock(cfg, stage, binary, process.Contents{SHA256: digest})
@@ -42,7 +51,7 @@ type digestReader func(path string) (string, error)
 
 // digestOf is approvedDigest for a file that need not be approved.
 func digestOf(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
-	if !cfg.NeedsLock(stage) {
+	if !NeedsLock(cfg, stage, binary) {
 		digest, err := read(binary)
 		if err != nil {
 			return "", fmt.Errorf("stage %q: %w", stage, err)
@@ -80,8 +89,8 @@ func checkLock(cfg *config.Config, stage, binary string, c process.Contents) err
 
 // checkLockedNeeds returns an error if a locked stage is not granted what it needs, as the lock file
 // has it of its contents: nothing is executed to know that.
-func checkLockedNeeds(cfg *config.Config, stage, digest string) error {
-	if !cfg.NeedsLock(stage) {
+func checkLockedNeeds(cfg *config.Config, stage, binary, digest string) error {
+	if !NeedsLock(cfg, stage, binary) {
 		return nil
 	}
 	lock, err := lockfile.Read(cfg.LockFile())

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,5 +70,45 @@ func TestApproval(t *testing.T) {
 	}
 	if Approval(cfg, "core", "/core") != nil || Approval(cfg, "aggregator", "/a") != nil || Approval(cfg, "x", "/x") == nil || Approval(cfg, "unknown", "/u") == nil {
 		t.Error("the wrong stages need a lock")
+	}
+}
+
+// What has the name of a stage that comes with Catena needs a lock in a plugin directory, unless it is the program of the host itself, or
+// the operator has said otherwise.
+func TestNamesAreNoApproval(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, linked := filepath.Join(dir, "catena-stage-controllers"), filepath.Join(dir, "catena-stage-core")
+	if err := errors.Join(os.WriteFile(foreign, []byte("#!/bin/sh\n"), 0o700), os.Symlink(own, linked)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		stage, binary string
+		set           string
+		needs         bool
+	}{
+		{"controllers", foreign, "", true},
+		{"aggregator", foreign, "", true},
+		{"core", linked, "", false},
+		{"controllers", foreign, "stages.controllers.lock=off", false},
+		{"controllers", foreign, "stages.controllers.binary=" + foreign, false},
+		{"core", linked, "stages.core.lock=required", true},
+		{"controllers", filepath.Join(dir, "elsewhere", "catena-stage-controllers"), "", false}, // as by swap --binary
+	} {
+		set := []string{"pluginDirs=" + dir, `stages.core={"delegate":"aggregator"}`, "stages.aggregator={}", `stages.controllers={"delegate":"core"}`}
+		if test.set != "" {
+			set = append(set, test.set)
+		}
+		cfg, err := config.Load(config.Options{Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := NeedsLock(cfg, test.stage, test.binary); got != test.needs {
+			t.Errorf("%+v: %t", test, got)
+		}
 	}
 }

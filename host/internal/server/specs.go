@@ -63,7 +63,7 @@ func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, 
 			errs = append(errs, err)
 		}
 		spec := specOf(st, b)
-		spec.Locked = cfg.NeedsLock(st.Name)
+		spec.Locked = NeedsLock(cfg, st.Name, b.Path)
 		spec.LastClaims = stagev1.EncodeClaims(claims[st.Name])
 		attach.apply(&spec)
 		all = append(all, spec)

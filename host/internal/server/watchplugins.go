@@ -50,11 +50,13 @@ func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest str
 	cfg := p.reloader.config()
 	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Default: defaultRollback(cfg, f.Stage), Change: func(spec *supervisor.Spec) error {
 		b, err := process.Check(f.Path)
-		if err == nil && cfg.NeedsLock(f.Stage) {
-			err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
-		}
 		if err != nil {
 			return err
+		}
+		if spec.Locked = NeedsLock(cfg, f.Stage, b.Path); spec.Locked {
+			if err := checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest}); err != nil {
+				return err
+			}
 		}
 		spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[f.Stage].Sha256
 		return nil
@@ -86,7 +88,7 @@ func (p *pluginWatcher) files() []pluginwatch.File {
 		}
 		if path := binaryPath(cfg, name); path != "" {
 			f := pluginwatch.File{Stage: name, Path: path, Running: running[name]}
-			if cfg.NeedsLock(name) {
+			if NeedsLock(cfg, name, path) {
 				f.Lock = lock
 			}
 			files = append(files, f)
