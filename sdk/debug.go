@@ -134,6 +134,7 @@ func (c *sessionConn) Close() error {
 func (d *debugger) accept(control net.Listener) {
 	defer close(d.sessions)
 	var last *sessionConn
+	log := refusals{Logger: d.log}
 	for {
 		conn, err := control.Accept()
 		if err != nil {
@@ -147,7 +148,7 @@ func (d *debugger) accept(control net.Listener) {
 			err = fmt.Errorf("process %d of user %d has connected, only this user may", pid, uid)
 		}
 		if err != nil {
-			d.log.Warn("refused a connection to the control socket", "error", err)
+			log.refused("control", err)
 			_ = conn.Close()
 			continue
 		}
@@ -168,7 +169,7 @@ func (d *debugger) serve(s session) error {
 	if err != nil {
 		return fmt.Errorf("--debug: %w", err)
 	}
-	service, err := NewService(d.stage, hostListener{Listener: data, pid: s.pid, uid: os.Geteuid(), log: d.log}, d.log)
+	service, err := NewService(d.stage, newHostListener(data, s.pid, d.log), d.log)
 	if err != nil {
 		return errors.Join(err, data.Close())
 	}

@@ -47,7 +47,7 @@ func Serve(stage Stage) error {
 	logger := newLogger()
 	log.SetFlags(0)
 	log.SetOutput(logger.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true}))
-	service, err := NewService(stage, hostListener{Listener: ln, pid: host, uid: os.Geteuid(), log: logger}, logger)
+	service, err := NewService(stage, newHostListener(ln, host, logger), logger)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,20 +124,11 @@ func connect(network, address string) string {
 	return "connected"
 }
 
-// sockets are those in the host's directory whose names begin so.
+// sockets are those of the host whose names begin so.
 func (a *attacker) sockets(prefix string) []string {
-	dir := filepath.Dir(a.env.Host().Socket)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return []string{filepath.Join(dir, prefix+".sock")}
-	}
-	var found []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) {
-			found = append(found, filepath.Join(dir, e.Name()))
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(a.Sockets), func(path string) bool {
+		return !strings.HasPrefix(filepath.Base(path), prefix)
+	})
 }
 
 func (a *attacker) reach(prefix string) string {
@@ -270,6 +263,14 @@ var kernelAttempts = []attempt{
 	{"etcd's socket", func(a *attacker) string { return a.reach("etcd") }},
 	{"the admin socket", func(a *attacker) string { return a.reach("admin") }},
 	{"a sibling's socket", func(a *attacker) string { return a.reach("core") }},
+	{"paths of others' sockets, by a child", func(*attacker) string {
+		const line = "cat /proc/$PPID/net/unix /proc/self/net/unix /proc/$PPID/task/*/net/unix"
+		out, _ := exec.Command("/bin/sh", "-c", line).Output()
+		if strings.Contains(string(out), "/core-") {
+			return "found core's"
+		}
+		return ""
+	}},
 	{"a sibling's environment", func(a *attacker) string { return read(fmt.Sprintf("/proc/%d/environ", a.Victim)) }},
 	{"a signal to a sibling", func(a *attacker) string { return done(syscall.Kill(a.Victim, 0)) }},
 	{"tracing a sibling", func(a *attacker) string { return trace(a.Victim) }},
@@ -344,6 +345,45 @@ var kernelAttempts = []attempt{
 			return ""
 		}
 		return "done"
+	}},
+	{"instances of inotify, of which a user has 128", func(*attacker) string {
+		fd, err := unix.InotifyInit()
+		if err != nil {
+			return ""
+		}
+		return done(unix.Close(fd))
+	}},
+	{"a program of root that is given its memory, by a crash", func(*attacker) string {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil || now.Max != 1 {
+			return "done"
+		}
+		if unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) == nil {
+			return "done"
+		}
+		return done(unix.Prlimit(0, unix.RLIMIT_CORE, &unix.Rlimit{}, nil))
+	}},
+	{"lines of the machine's audit, by a filter", func(*attacker) string {
+		filtered := make(chan error)
+		go func() {
+			runtime.LockOSThread() // the thread ends, and with it the filter
+			filter := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+			program := unsafe.Pointer(&unix.SockFprog{Len: 1, Filter: &filter[0]})
+			_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+			_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_LOG, uintptr(program))
+			if errno == 0 {
+				filtered <- nil
+				return
+			}
+			filtered <- unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(program), 0, 0)
+		}()
+		return done(<-filtered)
+	}},
+	{"memory that is merged with that of others", func(*attacker) string {
+		if err := unix.Prctl(unix.PR_SET_MEMORY_MERGE, 1, 0, 0, 0); err != nil {
+			return ""
+		}
+		return done(unix.Prctl(unix.PR_SET_MEMORY_MERGE, 0, 0, 0, 0))
 	}},
 	{"writing what others have written", func(*attacker) string {
 		f, err := os.Open(".")

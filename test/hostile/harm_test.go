@@ -38,6 +38,7 @@ const (
 	flooding   = "the sockets of others, by 64 threads that connect to its own"
 	looping    = "the seats of users, by requests for what it serves by them"
 	hogging    = "more memory than its limit"
+	shutting   = "the next process of the stage, by shutting its socket down"
 	spawning   = "stopping the host by 1,000 processes"
 	staying    = "processes that outlive the stage"
 	outliving  = "processes that outlive the host"
@@ -45,13 +46,15 @@ const (
 
 // hostHarms are the host's to prevent, kernelHarms the kernel's.
 var (
-	hostHarms   = []string{posing, expired, forging, largeHeads, crowding, flooding, looping, hogging, spawning}
+	hostHarms = []string{posing, expired, forging, largeHeads, crowding, flooding, looping, hogging,
+		shutting, spawning}
 	kernelHarms = []string{staying, outliving}
 )
 
 // harm is what a stage does to others. The host, which is gone after it, is not harmed here: see outlive.
 var harm = []func(r *run, t *testing.T, stage string, got got){
-	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).flood, (*run).loop, (*run).hog, (*run).spawn,
+	(*run).pose, (*run).forge, (*run).heads, (*run).crowd, (*run).flood, (*run).loop, (*run).hog,
+	(*run).shut, (*run).spawn,
 }
 
 // send makes a request as an administrator, and returns the status and the body.
@@ -150,6 +153,10 @@ func (r *run) attack(t *testing.T, stage string) got {
 		DataDir: r.DataDir(), Host: strings.TrimPrefix(r.URL, "https://"), HostPID: r.Process().PID(), Victim: r.pid(t, "core"),
 		Secret: r.site.secret, Abstract: r.site.abstract(t), Open: r.site.open(t),
 	}
+	var err error
+	if o.Sockets, err = filepath.Glob(filepath.Join(r.DataDir(), "run", "*.sock")); err != nil || len(o.Sockets) < 5 {
+		t.Errorf("sockets: %v, %v", o.Sockets, err)
+	}
 	got := got{}
 	r.must(t, stage, "attack", o, &got)
 	// It has claimed everything by now.
@@ -242,6 +249,20 @@ func (r *run) heads(t *testing.T, stage string, got got) {
 	pending.Wait()
 }
 
+// shut has a stage shut down the socket that its next process inherits, and end.
+func (r *run) shut(t *testing.T, stage string, got got) {
+	before := r.pid(t, stage)
+	_, _, _ = r.order(t.Context(), stage, "shut", order{})
+	got[shutting] = "it stays down"
+	if within(patience, patience/200, func() bool {
+		pid := r.pid(t, stage)
+		code, _, err := r.order(t.Context(), stage, "release", order{})
+		return pid != 0 && pid != before && err == nil && code == http.StatusOK
+	}) {
+		got[shutting] = r.responds(t)
+	}
+}
+
 // crowd has a stage connect to the host, with a part of a request each time, and keep the connections.
 func (r *run) crowd(t *testing.T, stage string, got got) {
 	var ignored string
@@ -260,7 +281,13 @@ func (r *run) flood(t *testing.T, stage string, got got) {
 			t.Errorf("flood of %s: %d %s, %v", stage, code, body, err)
 		}
 	}()
-	socket, asked := filepath.Join(r.DataDir(), "run", "core.host.sock"), 0
+	sockets, err := filepath.Glob(filepath.Join(r.DataDir(), "run", "core-*.host.sock"))
+	if err != nil || len(sockets) != 1 {
+		t.Errorf("the socket of core: %v, %v", sockets, err)
+		<-ended
+		return
+	}
+	socket, asked := sockets[0], 0
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}

@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"path"
 	"reflect"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,8 @@ type order struct {
 	HostPID int    `json:"hostPID"`
 	Victim  int    `json:"victim"` // process of another stage
 	Secret  string `json:"secret"` // a file beside the configuration
+	// Sockets are those of the host and of other stages, by paths that only the host knows.
+	Sockets []string `json:"sockets"`
 	// Sockets of another program.
 	Abstract string `json:"abstract"`
 	Open     string `json:"open"`
@@ -65,7 +69,8 @@ func newStage(env *sdk.Env) (http.Handler, error) {
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o order
 	do := map[string]func(http.ResponseWriter, *http.Request, order) any{
-		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "flood": s.flood, "loop": s.loop, "again": s.again, "release": s.free, "forge": s.forge, "token": s.token, "use": s.use,
+		"attack": s.attack, "spawn": s.spawn, "leave": s.leave, "memory": s.memory, "heads": s.heads, "crowd": s.crowd, "flood": s.flood, "loop": s.loop, "again": s.again,
+		"release": s.free, "forge": s.forge, "token": s.token, "use": s.use, "shut": s.shut,
 	}[path.Base(r.URL.Path)]
 	if do == nil || !strings.HasPrefix(r.URL.Path, "/hostile/") {
 		http.Error(w, "taken over", http.StatusOK)
@@ -248,6 +253,19 @@ func (s *stage) forge(_ http.ResponseWriter, _ *http.Request, o order) any {
 
 // token gives away the credential of this process.
 func (s *stage) token(http.ResponseWriter, *http.Request, order) any { return s.env.Host().Token }
+
+// shut shuts down the socket that the next process inherits, and ends.
+func (s *stage) shut(http.ResponseWriter, *http.Request, order) any {
+	fd, err := strconv.Atoi(os.Getenv("CATENA_STAGE_LISTENER_FD"))
+	if err == nil {
+		err = errors.Join(syscall.Listen(fd, 0), syscall.Shutdown(fd, syscall.SHUT_RDWR))
+	}
+	if err != nil {
+		return err.Error()
+	}
+	os.Exit(1)
+	return nil
+}
 
 // use asks the host who the process with another token is.
 func (s *stage) use(_ http.ResponseWriter, r *http.Request, o order) any {

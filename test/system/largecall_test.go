@@ -13,8 +13,9 @@ import (
 func TestLargeCallsOfStages(t *testing.T) {
 	t.Parallel()
 	l := theLong(t)
+	socket := socketIn(t, filepath.Join(l.DataDir(), "run"), "core-*.host.sock")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(l.DataDir(), "run", "core.host.sock"))
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://host/", nil)
 	if err != nil {

@@ -74,11 +74,23 @@ func (s *site) isClosed(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"ca.key", "admin.kubeconfig", "admin.sock", "hello.host.sock", "etcd.sock"} {
+	for _, name := range []string{"ca.key", "admin.kubeconfig", "admin.sock"} {
 		if !seen[name] {
 			t.Errorf("there is no %s", name)
 		}
 	}
+	socketIn(t, filepath.Join(s.data, "run"), "hello-*.host.sock")
+	socketIn(t, filepath.Join(s.data, "run"), "etcd-*.sock")
+}
+
+// socketIn returns the path of a socket, of which nobody can guess the name.
+func socketIn(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s in %s: %v, %v", pattern, dir, found, err)
+	}
+	return found[0]
 }
 
 // The secure port is the only way in: no other port, no abstract socket, no socket in a directory that others can enter, and

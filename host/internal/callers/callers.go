@@ -140,18 +140,16 @@ func (c *Callers) Trusted(stage string) bool {
 
 // hasUser reports whether a process has the user of a stage.
 func (c *Callers) hasUser(peer guard.Peer) bool {
-	return c.users != nil && c.users.Has(peer.UID)
+	return c.users != nil && c.users.Stage(peer.UID) != ""
 }
 
-// AdmitTo admits processes of this user and of root, and of the users of stages, to the socket of a stage, without the processes of other stages.
+// AdmitTo is AdmitNone, and admits the processes of a stage to its socket: those that the host has launched, what they
+// have started and is not left behind, and those of the stage's own user, if it has one.
 func (c *Callers) AdmitTo(stage string, peer guard.Peer) error {
-	if g := c.withPID(peer.PID); g != nil && g.Name() != stage {
-		return fmt.Errorf("process %d is of stage %q", peer.PID, g.Name())
-	}
-	if c.hasUser(peer) {
+	if c.users != nil && c.users.Stage(peer.UID) == stage || c.AreOf(stage, peer, nil) {
 		return nil
 	}
-	return guard.Own(peer)
+	return c.AdmitNone(peer)
 }
 
 // AdmitNone admits processes of this user and of root that are of no stage.

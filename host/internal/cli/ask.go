@@ -37,7 +37,7 @@ func askApproved(ctx context.Context, cfg *config.Config, b process.Binary, appr
 		return fmt.Errorf("directory for sockets: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	l, err := process.NewListener(dir, b.Name, "ask")
+	l, err := process.NewListener(dir, b.Name)
 	if err != nil {
 		return err
 	}

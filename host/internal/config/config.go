@@ -282,8 +282,8 @@ func (c *Config) Hides(key string) bool {
 // only if the lock file has it.
 func (c *Config) NeedsLock(stage string) bool { return c.locks[stage] != lockOff }
 
-// LocksOthers reports whether only Catena itself says that a stage needs no lock: that is about what comes with the host, and not about
-// another file of the stage's name in a plugin directory.
+// LocksOthers reports whether only Catena itself says that a stage needs no lock: that is about what comes with the
+// host, and not about another file of the stage's name in a plugin directory.
 func (c *Config) LocksOthers(stage string) bool {
 	return !c.NeedsLock(stage) && !c.IsSet("stages."+stage+".lock") && c.Stages[stage].Binary == ""
 }

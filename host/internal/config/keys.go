@@ -151,7 +151,8 @@ func stageKeys() []Key {
 		{Path: "stages.*.sha256", Type: String, check: digest,
 			Doc: "SHA-256 of the binary in hexadecimal digits. The stage is not started from a file with another one."},
 		{Path: "stages.*.lock", Type: String, Choices: []string{"required", "off"}, Default: "required",
-			Doc: "Whether catena.lock, beside the first file of --config, must have the stage's file for it to be executed. Unset, the stages of Kubernetes need none in the program of the host itself."},
+			Doc: "Whether catena.lock, beside the first file of --config, must have the stage's file for it to be executed. " +
+				"Unset, the stages of Kubernetes need none in the program of the host itself."},
 		{Path: "stages.*.startTimeout", Type: Duration, Default: time.Minute, check: positive,
 			Doc: "Time that each step may take in which the stage comes up: launch, check of its configuration, configuration, preparation and, in a swap, getting ready."},
 		{Path: "stages.*.livenessTimeout", Type: Duration, Default: 15 * time.Second, check: notNegative,

@@ -25,7 +25,8 @@ const (
 	// and no request is left: for the last bytes of responses, for clients to
 	// close them by themselves, and for the first request of those that are new.
 	idleGrace = time.Second
-	// strangerGrace is how long requests of clients without credentials, such as health checks, may go on when the server shuts down.
+	// strangerGrace is how long requests of clients without credentials, such as health checks, may go on when the
+	// server shuts down.
 	strangerGrace = 2 * time.Second
 )
 
@@ -181,9 +182,9 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, h1.WithTrailers(r))
 }
 
-// endConnections closes, when the server shuts down, what connections would keep it from its end: from strangerGrace on those with requests of
-// clients that nobody knows, which may take none of a response; those without a request when all requests, the long running ones too, have
-// ended; and all when the time for that is over.
+// endConnections closes, when the server shuts down, what connections would keep it from its end: from strangerGrace on
+// those with requests of clients that nobody knows, which may take none of a response; those without a request when all
+// requests, the long running ones too, have ended; and all when the time for that is over.
 func (h *requests) endConnections(draining, drained, ended <-chan struct{}, most time.Duration) {
 	select {
 	case <-draining:

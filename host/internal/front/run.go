@@ -41,7 +41,8 @@ func (f *Frontend) Run(ctx context.Context) error {
 	go f.awaitReady(ctx)
 	ended := make(chan struct{})
 	defer close(ended)
-	go f.requests.endConnections(f.draining, f.drained, ended, max(f.server.ShutdownTimeout, f.server.ShutdownWatchTerminationGracePeriod)+idleGrace)
+	most := idleGrace + max(f.server.ShutdownTimeout, f.server.ShutdownWatchTerminationGracePeriod)
+	go f.requests.endConnections(f.draining, f.drained, ended, most)
 	if err := f.server.PrepareRun().RunWithContext(ctx); err != nil {
 		return errors.Join(context.Cause(f.failed), fmt.Errorf("serve on %s: %w", f.Addr(), err))
 	}

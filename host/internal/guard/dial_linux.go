@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects to a socket of a stage, and follows no link in its place. To a host that runs as root, a socket may belong to a user that
-// it has given the stage: the connection is that user's then, as stages take no connections of others, not even of root.
+// Dial connects to a socket of a stage, and follows no link in its place. To a host that runs as root, a socket may
+// belong to a user that it has given the stage: the connection is that user's then, as stages take no connections of
+// others, not even of root.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -70,7 +70,7 @@ func follow(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// CheckAbove returns an error if every user could replace dir, because of the mode of a directory
+// CheckAbove returns an error if another user could replace dir, because of the mode or the owner of a directory
 // above it. In a sticky one such as /tmp, only the owner of a file can rename it. This is worth
 // a warning but no refusal: in a container there are no other users, and its volumes
 // often have that mode.
@@ -90,6 +90,9 @@ func CheckAbove(dir string) error {
 		}
 		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
 			return fmt.Errorf("%s is below a directory that every user of this machine can write to; run chmod o-w %s", dir, above)
+		}
+		if err := checkUser(above, info); err != nil {
+			return fmt.Errorf("%s is below a directory that %w; or set dataDir to another", dir, err)
 		}
 		if above == filepath.Dir(above) {
 			return nil

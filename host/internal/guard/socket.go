@@ -1,17 +1,28 @@
 package guard
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 )
 
 // Listen opens a Unix socket for processes of this user and of root: its mode is 0600, and
 // connections of other users are closed unread. Its directory must have mode 0700, since
 // the mode of the socket is set a moment after it was made.
 func Listen(path string) (net.Listener, error) { return ListenFor(path, Own) }
+
+// SecretName is a name for a socket that begins with a word and that nobody can guess. Where the kernel does not keep a
+// process from connecting, and so from filling the backlog, not to know the path does.
+func SecretName(word, suffix string) string {
+	return word + "-" + strings.ToLower(rand.Text()[:secretLetters]) + suffix
+}
+
+// secretLetters have five bits each.
+const secretLetters = 13
 
 // ListenFor is Listen for the processes for which admit returns no error. Other users can connect once the mode of the socket is
 // changed; the directory goes on keeping out all for whom the socket is not mounted elsewhere. Where the system does not

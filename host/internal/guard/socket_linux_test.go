@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -121,5 +122,28 @@ func TestSocketRefusesOtherUsers(t *testing.T) {
 	}
 	if line, problem := callAs(t, uint32(os.Geteuid()), path); line != "welcome" {
 		t.Errorf("this user, after that, gets %q, error %q", line, problem)
+	}
+}
+
+// What a stage puts in the place of its socket, a link to another or a file, is not connected to.
+func TestDialFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, link, file := filepath.Join(dir, "socket"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	listen(t, socket)
+	if err := errors.Join(os.Symlink(socket, link), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	for path, want := range map[string]string{
+		link: "is not a socket", file: "is not a socket", filepath.Join(dir, "none"): "no such file",
+	} {
+		if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

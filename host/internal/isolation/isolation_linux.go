@@ -153,6 +153,8 @@ type Launcher struct {
 	net     bool
 	files   uint64   // that may be open
 	uid     int      // its own; 0 if it has the user of this process
+	users   *Users   // of the host, of which it is one; nil if others may have its user
+	begun   bool     // see Begin
 	group   int      // that may pass through directories of the host; 0 if it need not
 	read    *os.File // of the status
 	write   *os.File
@@ -193,6 +195,7 @@ func (l *Launcher) giveUser(m *Machine, p Process) error {
 		return fmt.Errorf("a user of its own: %w", m.OwnUsers)
 	}
 	users := m.Users
+	l.users = users
 	var err error
 	if users == nil {
 		if users, err = OpenUsers(""); err != nil {
@@ -238,11 +241,19 @@ func (p Process) readable(uid int) error {
 	return nil
 }
 
-// open lets the process' own user connect to sockets. Their directories keep out all others, and without namespaces
-// let a group pass in which only stages are.
+// open lets the process' own user connect to sockets: those of the stage, STAGE-SECRET.KIND.sock, become its property,
+// and others are open to all. Their directories keep out all others, and without namespaces let a group pass in which
+// only stages are.
 func (l *Launcher) open(p Process) error {
 	for _, socket := range p.Sockets {
-		if err := os.Chmod(socket, 0o666); err != nil {
+		err := error(nil)
+		name := strings.TrimSuffix(filepath.Base(socket), ".sock")
+		if strings.HasPrefix(name, p.Stage+"-") && filepath.Ext(name) != "" {
+			err = os.Lchown(socket, l.uid, -1)
+		} else {
+			err = os.Chmod(socket, 0o666)
+		}
+		if err != nil {
 			return err
 		}
 	}

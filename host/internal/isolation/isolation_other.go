@@ -25,8 +25,8 @@ type Users struct{}
 // OpenUsers returns nil.
 func OpenUsers(string) (*Users, error) { return nil, nil }
 
-// Has returns false.
-func (u *Users) Has(int) bool { return false }
+// Stage returns "".
+func (u *Users) Stage(int) string { return "" }
 
 // Launcher is not available on this system.
 type Launcher struct{}
@@ -58,6 +58,12 @@ func (l *Launcher) Wrap(path string, argv []string, _ int, _ *os.ProcAttr) (stri
 
 // Wait does nothing.
 func (l *Launcher) Wait() error { return nil }
+
+// Begin does nothing.
+func (l *Launcher) Begin() {}
+
+// End does nothing.
+func (l *Launcher) End() {}
 
 // Close does nothing.
 func (l *Launcher) Close() {}

@@ -3,6 +3,7 @@ package isolation
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -46,7 +47,7 @@ func landlockRules(l *launch) []landlock.Rule {
 	if l.Namespaces {
 		rules = append(rules, connectable(l, landlock.RODirs("/")))
 	} else {
-		view = append(view, entry{Path: "/proc/self", Access: readOnly})
+		view = append(slices.Clone(view), ofProcess()...)
 	}
 	for _, e := range view {
 		if e.Link != "" {
@@ -61,6 +62,19 @@ func landlockRules(l *launch) []landlock.Rule {
 		}
 	}
 	return rules
+}
+
+// ofProcess is what the process itself reads of itself in /proc, without what tells of others: the sockets of the
+// network namespace, and where they are.
+func ofProcess() []entry {
+	var all []entry
+	for _, name := range []string{
+		"auxv", "cgroup", "cmdline", "comm", "environ", "fd", "fdinfo", "io", "limits", "maps", "mountinfo", "mounts",
+		"oom_score", "oom_score_adj", "smaps", "smaps_rollup", "stat", "statm", "status",
+	} {
+		all = append(all, entry{Path: "/proc/self/" + name, Access: readOnly})
+	}
+	return all
 }
 
 func landlockRule(l *launch, e entry, isDir bool) (landlock.FSRule, bool) {

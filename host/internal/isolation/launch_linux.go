@@ -190,7 +190,8 @@ func (l *launch) limits() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	// With 0 there is no file, but where core_pattern is a pipe the program at its end is started all the same: core(5).
+	// With 0 there is no file, but where core_pattern is a pipe the program at its end is started all the same:
+	// core(5).
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
 		return fmt.Errorf("no core dumps: %w", err)
 	}

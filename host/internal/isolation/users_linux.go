@@ -30,6 +30,7 @@ type Users struct {
 
 	mu      sync.Mutex
 	byStage map[string]int
+	live    map[int]int // of users, to how many processes they have: see Launcher.Begin
 }
 
 // usersDoc is what the file has.
@@ -99,16 +100,16 @@ func (u *Users) Of(stage string) (int, error) {
 	return uid, nil
 }
 
-// Has reports whether a stage has that user.
-func (u *Users) Has(uid int) bool {
+// Stage returns the stage that has that user; "" if none has.
+func (u *Users) Stage(uid int) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for stage, of := range u.byStage {
 		if of == uid && stage != traversal {
-			return true
+			return stage
 		}
 	}
-	return false
+	return ""
 }
 
 // free returns a user that no stage of this host has, and, as far as this machine tells, nobody else.

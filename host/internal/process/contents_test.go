@@ -134,7 +134,7 @@ func TestStartAsksForApproval(t *testing.T) {
 	dir := t.TempDir()
 	marker := filepath.Join(dir, "executed")
 	path := write(t, filepath.Join(dir, "plugins", "catena-stage-x"), []byte("#!/bin/sh\n: >'"+marker+"'\n"), 0o755)
-	l, err := NewListener(dir, "x", "1")
+	l, err := NewListener(dir, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

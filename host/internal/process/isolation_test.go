@@ -189,7 +189,7 @@ func playIsolatingHost() {
 		panic(err)
 	}
 	todo, _ := json.Marshal(order.Try)
-	ln, err := NewListener(order.Dir, "test", "0")
+	ln, err := NewListener(order.Dir, "test")
 	if err != nil {
 		panic(err)
 	}

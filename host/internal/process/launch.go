@@ -55,6 +55,7 @@ func (p *Process) launch(ctx context.Context, binary *os.File, dir string, env [
 	if path, argv, err = p.isolate(dir, path, argv, binaryFD, attr, &inherit); err != nil {
 		return err
 	}
+	p.launcher.Begin()
 	p.started = time.Now()
 	if err := p.child.start(ctx, path, argv, attr); err != nil {
 		p.launcher.Close()

@@ -29,6 +29,8 @@ const maxSocketPath = 107
 const (
 	controlDirPrefix  = "plugin-dir"
 	controlSocketRoom = 1 + len(controlDirPrefix) + 10 + len("/plugin") + 10
+	// longestSuffix follows the secret in the names of sockets of a stage.
+	longestSuffix = ".host.sock"
 )
 
 // PrepareRuntimeDir creates the directory for sockets with mode 0700, or checks that an
@@ -51,11 +53,11 @@ func PrepareRuntimeDir(dir string, stages []string) error {
 }
 
 // checkSocketRoom checks the lengths of the paths of the control sockets, which are all
-// equal, and of the data sockets.
+// equal, and of those of each stage.
 func checkSocketRoom(dir string, stages []string) error {
 	need := controlSocketRoom
 	for _, stage := range stages {
-		need = max(need, len(socketPath("", stage, "00000000"))+1)
+		need = max(need, len("/")+len(guard.SecretName(stage, longestSuffix)))
 	}
 	if len(dir)+need <= maxSocketPath {
 		return nil
@@ -99,10 +101,6 @@ func removeLeftovers(dir string) error {
 	return errors.Join(errs...)
 }
 
-func socketPath(dir, stage, generation string) string {
-	return filepath.Join(dir, stage+"-"+generation+".sock")
-}
-
 // Listener is the listening Unix socket on which a stage serves requests. The host
 // owns it, so that it outlives a process of the stage: connections that arrive while
 // no process runs wait in it for the next one.
@@ -114,10 +112,10 @@ type Listener struct {
 	refusing atomic.Bool
 }
 
-// NewListener opens the socket STAGE-GENERATION.sock in dir, which has to keep other
-// users out. Close removes it.
-func NewListener(dir, stage, generation string) (*Listener, error) {
-	path := socketPath(dir, stage, generation)
+// NewListener opens a socket in dir, which has to keep other users out. Its name begins with that of the stage, and is
+// secret. Close removes it.
+func NewListener(dir, stage string) (*Listener, error) {
+	path := filepath.Join(dir, guard.SecretName(stage, ".sock"))
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("stage %q: the path of its socket, %s, would have %d bytes, %d are possible; set runtimeDir to a directory with a shorter path",
 			stage, path, len(path), maxSocketPath)
@@ -141,8 +139,8 @@ func (l *Listener) listen() error {
 	return nil
 }
 
-// mend makes the socket take connections, whatever a process that has inherited it has done to it: one that is shut down stays
-// so, and is replaced by another at its path; the length of the backlog is set to what the system allows.
+// mend makes the socket take connections, whatever a process that has inherited it has done to it: one that is shut
+// down stays so, and is replaced by another at its path; the length of the backlog is set to what the system allows.
 func (l *Listener) mend(ctx context.Context) error {
 	conn, err := guard.Dial(ctx, l.path)
 	if err == nil {

@@ -168,7 +168,8 @@ func testEnvironment(t *testing.T, trusted, network bool) {
 		"https_proxy": trusted || network, "ALL_PROXY": trusted || network,
 	} {
 		if _, found := got[name]; found != may {
-			t.Errorf("%s reached a stage, %t, that is as powerful as the server, %t, or may use the network, %t", name, found, trusted, network)
+			t.Errorf("%s reached a stage, %t, that is as powerful as the server, %t, or may use the network, %t",
+				name, found, trusted, network)
 		}
 	}
 	if dir := got["PLUGIN_UNIX_SOCKET_DIR"]; !strings.HasPrefix(dir, f.spec.RuntimeDir) {

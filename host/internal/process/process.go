@@ -249,6 +249,7 @@ func (p *Process) release() {
 		_ = discard(p.dir)
 	}
 	p.logs.close()
+	p.launcher.End()
 	p.leave()
 	close(p.released)
 }

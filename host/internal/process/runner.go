@@ -59,8 +59,8 @@ func discard(dir string) error {
 // removeTime is how long the start and the end of a process may wait for the removal of what a stage has left.
 const removeTime = time.Second
 
-// removeInTime removes a control directory. What takes longer than removeTime goes on in the background; the next start of the
-// host removes what its end has interrupted.
+// removeInTime removes a control directory. What takes longer than removeTime goes on in the background; the next start
+// of the host removes what its end has interrupted.
 func removeInTime(dir string) error {
 	removed := make(chan error, 1)
 	go func() { removed <- panics.Call(func() error { return removeTree(dir) }) }()

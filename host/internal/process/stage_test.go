@@ -130,7 +130,7 @@ func certificate() string {
 // playHost starts a stage and prints its process id.
 func playHost() {
 	dir, self := os.Args[1], os.Args[2]
-	ln, err := NewListener(dir, "test", "0")
+	ln, err := NewListener(dir, "test")
 	if err != nil {
 		panic(err)
 	}

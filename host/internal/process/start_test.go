@@ -53,7 +53,7 @@ func newFixture(t testing.TB, mode string) *fixture {
 	if err := PrepareRuntimeDir(dir, []string{"test"}); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := NewListener(dir, "test", "0")
+	ln, err := NewListener(dir, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

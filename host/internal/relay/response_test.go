@@ -59,20 +59,22 @@ func TestResponseHeaders(t *testing.T) {
 	}
 }
 
-// A stage that has no paths of the Kubernetes API says nothing of the whole origin: not where clients find it, not what they keep or forget of
-// it, and nothing by a header that nobody has heard of yet.
+// A stage that has no paths of the Kubernetes API says nothing of the whole origin: not where clients find it, not what
+// they keep or forget of it, and nothing by a header that nobody has heard of yet.
 func TestHeadersOfTheOrigin(t *testing.T) {
 	t.Parallel()
 	origin := []string{
-		"alt-svc: h3=\":1\"", "Clear-Site-Data: *", "Service-Worker-Allowed: /", "NEL: {}", "Report-To: {}", "Reporting-Endpoints: a=\"/\"",
-		"Strict-Transport-Security: max-age=1", "Accept-CH: DPR", "Critical-CH: DPR", "Speculation-Rules: \"/x\"", "Origin-Agent-Cluster: ?1",
-		"Use-As-Dictionary: match=\"/*\"", "Of-Next-Year: x", "X-Accel-Redirect: /x", "X-Sendfile: /x",
-		"Set-Cookie: a=b; Path=/", "Set-Cookie: a=b", "Set-Cookie: a=b; Path=/own; Path=/", "Set-Cookie: a=b; Path=/own; Domain=example.com",
+		"alt-svc: h3=\":1\"", "Clear-Site-Data: *", "Service-Worker-Allowed: /", "NEL: {}", "Report-To: {}",
+		"Reporting-Endpoints: a=\"/\"", "Strict-Transport-Security: max-age=1", "Accept-CH: DPR", "Critical-CH: DPR",
+		"Speculation-Rules: \"/x\"", "Origin-Agent-Cluster: ?1", "Use-As-Dictionary: match=\"/*\"", "Of-Next-Year: x",
+		"X-Accel-Redirect: /x", "X-Sendfile: /x", "Set-Cookie: a=b; Path=/", "Set-Cookie: a=b",
+		"Set-Cookie: a=b; Path=/own; Path=/", "Set-Cookie: a=b; Path=/own; Domain=example.com",
 		"Set-Cookie: a=b; Path=/ow", "Set-Cookie: a=b; Path=/apis",
 	}
 	own := []string{
-		"Content-Type: text/plain", "Content-Security-Policy: sandbox", "Cache-Control: no-store", "ETag: x", "Location: /own/2", "X-Own: 1",
-		"WWW-Authenticate: Basic", "RateLimit: x", "Warning: 299 - x", "Set-Cookie: a=b; HttpOnly; path=/own; Max-Age=9", "Grpc-Status: 0",
+		"Content-Type: text/plain", "Content-Security-Policy: sandbox", "Cache-Control: no-store", "ETag: x",
+		"Location: /own/2", "X-Own: 1", "WWW-Authenticate: Basic", "RateLimit: x", "Warning: 299 - x",
+		"Set-Cookie: a=b; HttpOnly; path=/own; Max-Age=9", "Grpc-Status: 0",
 	}
 	for _, kubernetes := range []bool{false, true} {
 		for _, field := range append(origin, own...) {

@@ -23,8 +23,14 @@ type keyspaces struct {
 	limited    func(stage, limit, reason string)
 
 	mu     sync.Mutex
-	open   map[string]*store.Server
+	open   map[string]keyspace
 	closed bool
+}
+
+// keyspace is the server of the keys of a stage.
+type keyspace struct {
+	*store.Server
+	socket string
 }
 
 // flags returns the flags of kube-apiserver, each as name=value, with which a stage reaches
@@ -33,36 +39,38 @@ func (k *keyspaces) flags(stage string) ([]string, error) {
 	if _, err := k.opening.Await(); err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(k.runtimeDir, stage+".etcd.sock")
-	if err := k.serve(stage, socket); err != nil {
+	socket, err := k.serve(stage)
+	if err != nil {
 		return nil, fmt.Errorf("store of stage %q: %w", stage, err)
 	}
 	return []string{"etcd-servers=unix://" + socket, "etcd-compaction-interval=0s"}, nil
 }
 
-func (k *keyspaces) serve(stage, socket string) error {
+// serve returns the socket of the stage.
+func (k *keyspaces) serve(stage string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return errors.New("the server is ending")
+		return "", errors.New("the server is ending")
 	}
-	if k.open[stage] != nil {
-		return nil
+	if open, ok := k.open[stage]; ok {
+		return open.socket, nil
 	}
+	socket := filepath.Join(k.runtimeDir, guard.SecretName(stage, ".etcd.sock"))
 	admitted, err := guard.ListenFor(socket, func(p guard.Peer) error { return k.callers.AdmitKeys(stage, p) })
 	if err != nil {
-		return err
+		return "", err
 	}
 	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, Connections: keyspaceConnections})
 	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, func(limit string) { k.limited(stage, limit, "") })
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return "", errors.Join(err, l.Close())
 	}
 	if k.open == nil {
-		k.open = map[string]*store.Server{}
+		k.open = map[string]keyspace{}
 	}
-	k.open[stage] = served
-	return nil
+	k.open[stage] = keyspace{served, socket}
+	return socket, nil
 }
 
 // keyspaceConnections is how many connections a stage may have to its own keys.

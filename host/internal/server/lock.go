@@ -24,7 +24,8 @@ func NeedsLock(cfg *config.Config, stage, binary string) bool {
 		abs, err := filepath.Abs(dir)
 		return err == nil && filepath.Dir(binary) == abs
 	}
-	return cfg.NeedsLock(stage) || cfg.LocksOthers(stage) && slices.ContainsFunc(cfg.PluginDirs, inDir) && !process.IsOwn(binary)
+	return cfg.NeedsLock(stage) ||
+		cfg.LocksOthers(stage) && slices.ContainsFunc(cfg.PluginDirs, inDir) && !process.IsOwn(binary)
 }
 
 // Approval returns what approves the file of a stage before it is executed: that the lock file

@@ -73,8 +73,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// What has the name of a stage that comes with Catena needs a lock in a plugin directory, unless it is the program of the host itself, or
-// the operator has said otherwise.
+// What has the name of a stage that comes with Catena needs a lock in a plugin directory, unless it is the program of
+// the host itself, or the operator has said otherwise.
 func TestNamesAreNoApproval(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,7 +99,9 @@ func TestNamesAreNoApproval(t *testing.T) {
 		{"core", linked, "stages.core.lock=required", true},
 		{"controllers", filepath.Join(dir, "elsewhere", "catena-stage-controllers"), "", false}, // as by swap --binary
 	} {
-		set := []string{"pluginDirs=" + dir, `stages.core={"delegate":"aggregator"}`, "stages.aggregator={}", `stages.controllers={"delegate":"core"}`}
+		set := []string{
+			"pluginDirs=" + dir, `stages.controllers={"delegate":"core"}`, `stages.core={"delegate":"aggregator"}`, "stages.aggregator={}",
+		}
 		if test.set != "" {
 			set = append(set, test.set)
 		}

@@ -282,11 +282,8 @@ func encrypted(file string) ([]string, error) {
 	return all, nil
 }
 
-// shadowSocketName is the socket of the store that a shadow can only read.
-const shadowSocketName = "shadow.etcd.sock"
-
 func newShadows(runtimeDir string, t *tap, admit func(guard.Peer) error) *shadows {
-	return &shadows{tap: t, socket: filepath.Join(runtimeDir, shadowSocketName), admit: admit}
+	return &shadows{tap: t, socket: filepath.Join(runtimeDir, guard.SecretName("shadow", ".etcd.sock")), admit: admit}
 }
 
 // versionOf is the release of Kubernetes that a process serves, or else its own version.

@@ -17,9 +17,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
-// hostSocketSuffix follows the name of a stage in that of the socket on which it calls the host.
-const hostSocketSuffix = ".host.sock"
-
 // buildChain makes the relay, the sockets on which the stages call the host, and the
 // supervisor.
 func (r *run) buildChain(ctx context.Context) error {

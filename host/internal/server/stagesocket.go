@@ -63,7 +63,7 @@ func (s *stageSockets) use(stage string) (path string, done func(), err error) {
 }
 
 func (s *stageSockets) openFor(stage string) (*stageSocket, error) {
-	path := filepath.Join(s.dir, stage+hostSocketSuffix)
+	path := filepath.Join(s.dir, guard.SecretName(stage, ".host.sock"))
 	l, err := guard.ListenFor(path, func(p guard.Peer) error { return s.callers.AdmitTo(stage, p) })
 	if err != nil {
 		return nil, fmt.Errorf("socket on which stage %q calls the host: %w", stage, err)

@@ -72,7 +72,7 @@ func (s *suite) build(ctx context.Context, st *stage) error {
 	if err := os.Mkdir(st.dataDir, 0o700); err != nil {
 		return err
 	}
-	if st.listener, err = process.NewListener(st.dir, "stage", "0"); err != nil {
+	if st.listener, err = process.NewListener(st.dir, "stage"); err != nil {
 		return err
 	}
 	st.closers = append(st.closers, func() { _ = st.listener.Close() })

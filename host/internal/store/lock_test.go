@@ -69,6 +69,16 @@ func TestLockDirReportsAReplaceableDir(t *testing.T) {
 	if lock := lockDir(t, filepath.Join(above, "data")); lock.Replaceable == nil || !strings.Contains(lock.Replaceable.Error(), "chmod o-w "+above) {
 		t.Errorf("got %v", lock.Replaceable)
 	}
+	if os.Geteuid() == 0 {
+		above := openDir(t, 0o755)
+		if err := os.Chown(above, 1234, -1); err != nil {
+			t.Fatal(err)
+		}
+		err := lockDir(t, filepath.Join(above, "data")).Replaceable
+		if err == nil || !strings.Contains(err.Error(), "belongs to user 1234") {
+			t.Errorf("got %v", err)
+		}
+	}
 	if lock := lockDir(t, filepath.Join(openDir(t, 0o755), "data")); lock.Replaceable != nil {
 		t.Error(lock.Replaceable)
 	}

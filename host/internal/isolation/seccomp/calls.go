@@ -54,7 +54,8 @@ func rules() []rule {
 		{calls: "settimeofday clock_settime clock_adjtime adjtimex", verdict: refused, why: "They set the clock of the machine."},
 		{
 			calls: "inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark", verdict: refused,
-			why: "They tell what others do with files that the stage can read: which programs are executed, for instance. A user of the machine has 128 instances.",
+			why: "They tell what others do with files that the stage can read: which programs are executed, for instance. " +
+				"A user of the machine has 128 instances.",
 		},
 		{
 			calls: "shmget semget msgget mq_open mq_unlink memfd_secret", verdict: refused,
@@ -109,19 +110,23 @@ func rules() []rule {
 		},
 		{
 			calls: "setrlimit", verdict: checked,
-			why: "Not RLIMIT_CORE, which is 1 byte: with 0 the kernel starts a program, as root, that is given the memory of a process that crashes.",
+			why: "Not RLIMIT_CORE, which is 1 byte: with 0 the kernel starts a program, as root, that is given the memory of a " +
+				"process that crashes.",
 		},
 		{
 			calls: "prctl", verdict: checked,
-			why: "What C libraries, Go and programs need for themselves. Not filters of seccomp, as below, and neither PR_SET_MEMORY_MERGE nor PR_SCHED_CORE, which cost others.",
+			why: "What C libraries, Go and programs need for themselves. Not filters of seccomp, as below, and neither " +
+				"PR_SET_MEMORY_MERGE nor PR_SCHED_CORE, which cost others.",
 		},
 		{
 			calls: "seccomp", verdict: checked,
-			why: "Questions, and the strict mode. Filters may have each call written into the machine's audit; they fail as in a kernel without them.",
+			why: "Questions, and the strict mode. Filters may have each call written into the machine's audit; they fail as " +
+				"in a kernel without them.",
 		},
 		{
 			calls: "prlimit64 setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam sched_setattr", verdict: checked,
-			why: "Only for the process itself where it sees processes of others that have its user. prlimit64 as setrlimit.",
+			why: "Only for the process itself where it sees processes of others that have its user. " +
+				"prlimit64 as setrlimit.",
 		},
 
 		{

@@ -50,11 +50,13 @@ func processOptions() []uint32 {
 		unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_SET_VMA, unix.PR_GET_TID_ADDRESS, unix.PR_GET_AUXV,
 		unix.PR_GET_TIMERSLACK, unix.PR_SET_TIMERSLACK, unix.PR_GET_TIMING, unix.PR_GET_TSC, unix.PR_SET_TSC,
 		unix.PR_GET_CHILD_SUBREAPER, unix.PR_SET_CHILD_SUBREAPER, unix.PR_GET_NO_NEW_PRIVS, unix.PR_SET_NO_NEW_PRIVS,
-		unix.PR_GET_KEEPCAPS, unix.PR_SET_KEEPCAPS, unix.PR_GET_SECUREBITS, unix.PR_CAPBSET_READ, unix.PR_CAPBSET_DROP, unix.PR_CAP_AMBIENT,
+		unix.PR_GET_KEEPCAPS, unix.PR_SET_KEEPCAPS, unix.PR_GET_SECUREBITS,
+		unix.PR_CAPBSET_READ, unix.PR_CAPBSET_DROP, unix.PR_CAP_AMBIENT,
 		unix.PR_GET_SECCOMP, unix.PR_GET_THP_DISABLE, unix.PR_SET_THP_DISABLE, unix.PR_GET_MDWE, unix.PR_SET_MDWE,
 		unix.PR_GET_SPECULATION_CTRL, unix.PR_SET_SPECULATION_CTRL, unix.PR_SET_SYSCALL_USER_DISPATCH,
 		unix.PR_SVE_GET_VL, unix.PR_SVE_SET_VL, unix.PR_SME_GET_VL, unix.PR_SME_SET_VL, unix.PR_PAC_RESET_KEYS,
-		unix.PR_PAC_GET_ENABLED_KEYS, unix.PR_PAC_SET_ENABLED_KEYS, unix.PR_GET_TAGGED_ADDR_CTRL, unix.PR_SET_TAGGED_ADDR_CTRL,
+		unix.PR_PAC_GET_ENABLED_KEYS, unix.PR_PAC_SET_ENABLED_KEYS,
+		unix.PR_GET_TAGGED_ADDR_CTRL, unix.PR_SET_TAGGED_ADDR_CTRL,
 		unix.PR_GET_SHADOW_STACK_STATUS, unix.PR_SET_SHADOW_STACK_STATUS, unix.PR_LOCK_SHADOW_STACK_STATUS,
 	}
 }
@@ -162,7 +164,8 @@ func block(name string, v verdict, o Options) []unix.SockFilter {
 	case "prctl":
 		return allowOnly(returnEINVAL, 0, processOptions()...)
 	case "seccomp":
-		return allowOnly(returnEINVAL, 0, unix.SECCOMP_SET_MODE_STRICT, unix.SECCOMP_GET_ACTION_AVAIL, unix.SECCOMP_GET_NOTIF_SIZES)
+		return allowOnly(returnEINVAL, 0,
+			unix.SECCOMP_SET_MODE_STRICT, unix.SECCOMP_GET_ACTION_AVAIL, unix.SECCOMP_GET_NOTIF_SIZES)
 	case "setrlimit":
 		return refuseValues(0, unix.RLIMIT_CORE)
 	case "creat", "chmod", "fchmod", "mknod":

@@ -172,11 +172,7 @@ func NewListener(runtimeDir string, spec Spec) (*process.Listener, error) {
 	if spec.Attach != "" {
 		return process.AttachedListener(spec.Attach), nil
 	}
-	id, err := randomHex(4)
-	if err != nil {
-		return nil, err
-	}
-	return process.NewListener(runtimeDir, spec.Name, id)
+	return process.NewListener(runtimeDir, spec.Name)
 }
 
 func randomHex(bytes int) (string, error) {

@@ -311,7 +311,7 @@ func TestFullBacklog(t *testing.T) {
 	if err := alive(g); err != nil {
 		t.Fatal(err)
 	}
-	l, err := process.NewListener(g.opts.RuntimeDir, "full", "0")
+	l, err := process.NewListener(g.opts.RuntimeDir, "full")
 	if err != nil {
 		t.Fatal(err)
 	}
