@@ -7,13 +7,11 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
-// Begin is to be called before the process is started, and End when it has ended, or was not started after all. Where neither a namespace nor
-// a cgroup ends what a stage has started, but it has a user of its own, that is ended with the last process of the stage, and before
-// the first one: it would count where the kernel counts what the user has.
+// Begin is to be called before the process is started, and End when it has ended, or was not started after all. Where
+// neither a namespace nor a cgroup ends what a stage has started, but it has a user of its own, that is ended with the
+// last process of the stage, and before the first one: it would count where the kernel counts what the user has.
 func (l *Launcher) Begin() {
 	if u := l.counted(); u != nil && !l.begun {
 		l.begun = true
@@ -39,8 +37,8 @@ func (l *Launcher) counted() *Users {
 
 // change counts a process of a user, and kills what others have left if there are none.
 func (u *Users) change(uid, by int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	u.leaving.Lock()
+	defer u.leaving.Unlock()
 	if u.live == nil {
 		u.live = map[int]int{}
 	}
@@ -55,16 +53,17 @@ func (u *Users) change(uid, by int) {
 	}
 }
 
-// killRounds bounds how often killAllOf looks for what its victims have started meanwhile: the user has a limit of processes, each
-// of which may be the child of another.
-const killRounds = bounds.Processes
+// killRounds bounds how often killAllOf looks for what its victims have started meanwhile.
+const killRounds = 100
 
-// killAllOf kills the processes of a user whose parents have ended, so that they are this process' or init's, and then their children.
+// killAllOf kills the processes of a user whose parents have ended, so that they are this process' or init's, and then
+// their children.
 func killAllOf(uid int) {
 	user := fmt.Sprintf("\nUid:\t%d\t%[1]d\t%[1]d\t", uid)
+	adopted := fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())
 	left := func(status string) bool {
 		return strings.Contains(status, user) && !strings.Contains(status, "\nState:\tZ") &&
-			(strings.Contains(status, "\nPPid:\t1\n") || strings.Contains(status, fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())))
+			(strings.Contains(status, "\nPPid:\t1\n") || strings.Contains(status, adopted))
 	}
 	for range killRounds {
 		entries, err := os.ReadDir("/proc")

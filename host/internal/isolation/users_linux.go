@@ -30,6 +30,8 @@ type Users struct {
 
 	mu      sync.Mutex
 	byStage map[string]int
+
+	leaving sync.Mutex
 	live    map[int]int // of users, to how many processes they have: see Launcher.Begin
 }
 
