@@ -260,7 +260,7 @@ var protocolAttempts = []attempt{
 var kernelAttempts = []attempt{
 	{"the key of the CA", func(a *attacker) string { return read(filepath.Join(a.DataDir, "pki", "ca.key")) }},
 	{"files of the store", func(a *attacker) string { return read(filepath.Join(a.DataDir, "etcd", "member", "snap", "db")) }},
-	{"etcd's socket", func(a *attacker) string { return a.reach("etcd") }},
+	{"etcd's socket", func(a *attacker) string { return a.reach("host.etcd") }},
 	{"the admin socket", func(a *attacker) string { return a.reach("admin") }},
 	{"a sibling's socket", func(a *attacker) string { return a.reach("core") }},
 	{"paths of others' sockets, by a child", func(*attacker) string {

@@ -216,7 +216,7 @@ func awaitKubernetesService(t *testing.T, c *cluster.Catena) {
 // returns reports whether the server has been taken out of the Service since.
 func watchKubernetesService(t *testing.T, c *cluster.Catena) (lost func() bool) {
 	t.Helper()
-	socket := socketIn(t, filepath.Join(c.DataDir(), "run"), "etcd-*.sock")
+	socket := socketIn(t, filepath.Join(c.DataDir(), "run"), "host.etcd-*.sock")
 	store, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestCoreThatComesLate(t *testing.T) {
 	const early = `
 stages:
   hello: {lock: off, delegate: core, config: {serves: ["/x"]}}
-  core: {required: false}
+  core: {lock: off, required: false}
 `
 	for name, tc := range map[string]struct {
 		stages string

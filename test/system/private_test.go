@@ -80,7 +80,7 @@ func (s *site) isClosed(t *testing.T) {
 		}
 	}
 	socketIn(t, filepath.Join(s.data, "run"), "hello-*.host.sock")
-	socketIn(t, filepath.Join(s.data, "run"), "etcd-*.sock")
+	socketIn(t, filepath.Join(s.data, "run"), "host.etcd-*.sock")
 }
 
 // socketIn returns the path of a socket, of which nobody can guess the name.

@@ -241,14 +241,13 @@ func (p Process) readable(uid int) error {
 	return nil
 }
 
-// open lets the process' own user connect to sockets: those of the stage, STAGE-SECRET.KIND.sock, become its property,
-// and others are open to all. Their directories keep out all others, and without namespaces let a group pass in which
-// only stages are.
+// open lets the process' own user connect to sockets: those of the stage, which begin with its name, become its
+// property, and others are open to all. Their directories keep out all others, and without namespaces let a group pass
+// in which only stages are.
 func (l *Launcher) open(p Process) error {
 	for _, socket := range p.Sockets {
 		err := error(nil)
-		name := strings.TrimSuffix(filepath.Base(socket), ".sock")
-		if strings.HasPrefix(name, p.Stage+"-") && filepath.Ext(name) != "" {
+		if strings.HasPrefix(filepath.Base(socket), p.Stage+"-") {
 			err = os.Lchown(socket, l.uid, -1)
 		} else {
 			err = os.Chmod(socket, 0o666)

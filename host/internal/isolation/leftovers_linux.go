@@ -10,8 +10,8 @@ import (
 )
 
 // Begin is to be called before the process is started, and End when it has ended, or was not started after all. Where
-// neither a namespace nor a cgroup ends what a stage has started, but it has a user of its own, that is ended with the
-// last process of the stage, and before the first one: it would count where the kernel counts what the user has.
+// no namespace ends what a stage has started, but it has a user of its own, that ends with the last process of the
+// stage, and before the first one: it would count where the kernel counts what the user has.
 func (l *Launcher) Begin() {
 	if u := l.counted(); u != nil && !l.begun {
 		l.begun = true
@@ -19,7 +19,6 @@ func (l *Launcher) Begin() {
 	}
 }
 
-// End may be called more than once.
 func (l *Launcher) End() {
 	if u := l.counted(); u != nil && l.begun {
 		l.begun = false

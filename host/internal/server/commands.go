@@ -178,7 +178,8 @@ func toBinary(cfg *config.Config, spec *supervisor.Spec, path, sha256 string) er
 	if err != nil {
 		return err
 	}
-	spec.Binary, spec.Locked = b.Path, NeedsLock(cfg, spec.Name, b.Path)
+	spec.Binary = b.Path
+	locking(cfg, spec)
 	spec.Digest, err = swapDigest(cfg, spec.Name, b.Path, sha256)
 	return err
 }

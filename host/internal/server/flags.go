@@ -15,20 +15,28 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/sdk/klogr"
 )
 
-// StoreOptions say which etcd a configuration means, and how to reach it. The directories are absolute.
+// StoreOptions say which etcd a configuration means, and how to reach it: at the socket of a host that runs, or at one
+// that is to be. The directories are absolute.
 func StoreOptions(cfg *config.Config, dir, runtimeDir string) store.Options {
-	c := cfg.Store
+	c, socket := cfg.Store, filepath.Join(runtimeDir, guard.SecretName(storeSocket, ".sock"))
+	if found, err := filepath.Glob(filepath.Join(runtimeDir, storeSocket+"-*.sock")); err == nil && len(found) == 1 {
+		socket = found[0]
+	}
 	return store.Options{
-		Dir: dir, Socket: filepath.Join(runtimeDir, "etcd.sock"), QuotaBytes: c.QuotaBytes,
+		Dir: dir, Socket: socket, QuotaBytes: c.QuotaBytes,
 		Endpoints: c.Endpoints, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
 	}
 }
+
+// storeSocket begins the name of etcd's socket. No stage has a name with a dot.
+const storeSocket = "host.etcd"
 
 // flagDefaults are kube-apiserver's flags as this server sets them if the operator does not.
 func flagDefaults(cfg *config.Config, storage store.Options) []front.Default {

@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/lockfile"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
 // Platform is what the entries of the lock file for this machine have.
@@ -26,6 +27,12 @@ func NeedsLock(cfg *config.Config, stage, binary string) bool {
 	}
 	return cfg.NeedsLock(stage) ||
 		cfg.LocksOthers(stage) && slices.ContainsFunc(cfg.PluginDirs, inDir) && !process.IsOwn(binary)
+}
+
+// locking says of a stage whether its file has to be in the lock file.
+func locking(cfg *config.Config, spec *supervisor.Spec) {
+	spec.Locked = NeedsLock(cfg, spec.Name, spec.Binary)
+	spec.OwnProgram = !spec.Locked && cfg.LocksOthers(spec.Name) && process.IsOwn(spec.Binary)
 }
 
 // Approval returns what approves the file of a stage before it is executed: that the lock file

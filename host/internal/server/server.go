@@ -18,7 +18,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/dashboard"
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
-	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/handover"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
 	"github.com/catena-dev/catena/host/internal/panics"
@@ -189,7 +188,6 @@ func (r *run) openData(context.Context) error {
 		return err
 	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
-	r.storage.Socket = filepath.Join(r.runtimeDir, guard.SecretName("etcd", ".sock"))
 	r.storage.Admit = r.callers.AdmitRegistry
 	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil

@@ -283,7 +283,7 @@ func encrypted(file string) ([]string, error) {
 }
 
 func newShadows(runtimeDir string, t *tap, admit func(guard.Peer) error) *shadows {
-	return &shadows{tap: t, socket: filepath.Join(runtimeDir, guard.SecretName("shadow", ".etcd.sock")), admit: admit}
+	return &shadows{tap: t, socket: filepath.Join(runtimeDir, guard.SecretName("host.shadow", ".sock")), admit: admit}
 }
 
 // versionOf is the release of Kubernetes that a process serves, or else its own version.

@@ -63,7 +63,7 @@ func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, 
 			errs = append(errs, err)
 		}
 		spec := specOf(st, b)
-		spec.Locked = NeedsLock(cfg, st.Name, b.Path)
+		locking(cfg, &spec)
 		spec.LastClaims = stagev1.EncodeClaims(claims[st.Name])
 		attach.apply(&spec)
 		all = append(all, spec)

@@ -83,8 +83,8 @@ func (r *run) buildChain(ctx context.Context) error {
 }
 
 // approve goes by the lock file as it is by then.
-func (r *run) approve(stage, binary string) func(process.Contents) error {
-	return Approval(r.Config, stage, binary)
+func (r *run) approve(stage, binary string, c process.Contents) error {
+	return checkLock(r.Config, stage, binary, c)
 }
 
 // startStages brings the chain up and prints a line for each stage. The stages are launched while the store opens; if that fails, it is why the start has failed.

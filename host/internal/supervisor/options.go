@@ -56,9 +56,9 @@ type Options struct {
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)
-	// Approve returns what approves the file of a stage that has another digest than its Spec, before it is
-	// executed; nil if it needs no lock, whatever it is. If Approve is nil, those that are locked are not approved.
-	Approve func(stage, binary string) func(process.Contents) error
+	// Approve is asked whether the file of a locked stage may be executed that has another
+	// digest than its Spec. nil approves none.
+	Approve func(stage, binary string, c process.Contents) error
 	// Admit is asked by each planned change, before a hook of the new process runs; an error leaves everything as it was. It must not change
 	// the chain. nil admits all. The restart of a process that has ended is not asked for.
 	Admit func(ctx context.Context, m Move) error

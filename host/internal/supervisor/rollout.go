@@ -195,21 +195,17 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 // approved. The digest of the Spec has been approved when the Spec was made, and stays so: a
 // generation can be restarted, or rolled back to, after the lock has gone on to another file.
 func (s *Supervisor) approval(spec Spec) func(process.Contents) error {
-	var approve func(process.Contents) error
-	if s.opts.Approve != nil && spec.Attach == "" {
-		approve = s.opts.Approve(spec.Name, spec.Binary)
-	}
-	if approve == nil && !spec.Locked {
+	if !spec.Locked && (!spec.OwnProgram || process.IsOwn(spec.Binary)) {
 		return nil
 	}
 	return func(c process.Contents) error {
 		switch {
 		case c.SHA256 == spec.Digest:
 			return nil
-		case approve == nil:
+		case s.opts.Approve == nil:
 			return fmt.Errorf("%s: its sha256 is %s, not %s", spec.Binary, c.SHA256, spec.Digest)
 		}
-		return approve(c)
+		return s.opts.Approve(spec.Name, spec.Binary, c)
 	}
 }
 

@@ -53,6 +53,8 @@ type Policy struct {
 	LastClaims []*stagev1.Claim
 	// Locked says that only a file with Digest is executed, or one that Options.Approve approves.
 	Locked bool
+	// OwnProgram says that it need not be locked as the program of this process: another in its place has to be.
+	OwnProgram bool
 	// Standby keeps a second generation ready to take over when the process ends.
 	Standby bool
 	// Limits bound what each process uses.
