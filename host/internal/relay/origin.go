@@ -23,15 +23,13 @@ func ofResponse(f h1.Field, path string) bool {
 		return true
 	case "Set-Cookie":
 		return scoped(cookiePath(f.Value), path)
-	case "X-Dns-Prefetch-Control":
-		return false
-	case "X-Sendfile", "X-Lighttpd-Send-File", "X-Reproxy-Url": // orders to a proxy in front of the host
-		return false
+	case "X-Dns-Prefetch-Control", "X-Sendfile", "X-Lighttpd-Send-File", "X-Reproxy-Url":
+		return false // three of them are orders to a proxy in front of the host
 	}
 	family, _, _ := strings.Cut(f.Key, "-")
 	switch family {
 	case "X":
-		return !strings.HasPrefix(f.Key, "X-Accel-") // as those
+		return !strings.HasPrefix(f.Key, "X-Accel-") // as these
 	case "Content", "Cross", "Docker", "Grpc", "Mcp", "Odata", "Ratelimit":
 		return true
 	}
@@ -41,15 +39,16 @@ func ofResponse(f h1.Field, path string) bool {
 // cookiePath is the path to which a cookie is to be sent; empty if its text leaves that to the browser, or says that
 // other hosts get it, too.
 func cookiePath(text string) (path string) {
+	seen := false
 	_, attributes, _ := strings.Cut(text, ";")
 	for attribute := range strings.SplitSeq(attributes, ";") {
 		name, value, _ := strings.Cut(attribute, "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "path":
-			if path != "" {
+			if seen { // browsers go by the last one, even if it is empty
 				return ""
 			}
-			path = strings.TrimSpace(value)
+			path, seen = strings.TrimSpace(value), true
 		case "domain":
 			return ""
 		}

@@ -68,7 +68,7 @@ func TestHeadersOfTheOrigin(t *testing.T) {
 		"Reporting-Endpoints: a=\"/\"", "Strict-Transport-Security: max-age=1", "Accept-CH: DPR", "Critical-CH: DPR",
 		"Speculation-Rules: \"/x\"", "Origin-Agent-Cluster: ?1", "Use-As-Dictionary: match=\"/*\"", "Of-Next-Year: x",
 		"X-Accel-Redirect: /x", "X-Sendfile: /x", "Set-Cookie: a=b; Path=/", "Set-Cookie: a=b",
-		"Set-Cookie: a=b; Path=/own; Path=/", "Set-Cookie: a=b; Path=/own; Domain=example.com",
+		"Set-Cookie: a=b; Path=/own; Path=/", "Set-Cookie: a=b; Path=/own; Path", "Set-Cookie: a=b; Path=/own; Domain=example.com",
 		"Set-Cookie: a=b; Path=/ow", "Set-Cookie: a=b; Path=/apis",
 	}
 	own := []string{
