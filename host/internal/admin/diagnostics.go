@@ -90,8 +90,13 @@ func serveLogs(w http.ResponseWriter, r *http.Request, h Diagnostics) {
 		}
 	}
 	control := http.NewResponseController(w)
-	stop := context.AfterFunc(r.Context(), func() { _ = control.SetWriteDeadline(time.Now()) }) // ends a write that nobody reads
-	defer stop()
+	interrupt := func() { _ = control.SetWriteDeadline(time.Now()) } // ends a write that nobody reads
+	stop := context.AfterFunc(r.Context(), interrupt)
+	defer func() {
+		if stop() && r.Context().Err() != nil { // the end of the response is a write, too
+			interrupt()
+		}
+	}()
 	began := false
 	err = h.Logs(r.Context(), req, func(c LogChunk) error {
 		began = true
