@@ -26,8 +26,7 @@ const refusalPause = 10 * time.Second
 
 func (r *refusals) refused(socket string, err error) {
 	now, last := time.Now().UnixNano(), r.last.Load()
-	if last == 0 || now-last >= int64(refusalPause) && r.last.CompareAndSwap(last, now) {
-		r.last.Store(now)
+	if now-last >= int64(refusalPause) && r.last.CompareAndSwap(last, now) {
 		r.Warn("refused a connection to the "+socket+" socket", "error", err)
 	}
 }

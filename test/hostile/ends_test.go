@@ -2,13 +2,11 @@ package hostile
 
 import (
 	"context"
-	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
 )
@@ -29,28 +27,21 @@ func TestStrangersDoNotKeepTheHost(t *testing.T) { // not in parallel, since it 
 		}
 	})
 	t.Cleanup(stop)
-	config := c.Config(cluster.Admin)
-	address, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rest.TLSConfigFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.NextProtos, client.Certificates, client.GetClientCertificate = []string{"h2"}, nil, nil
+	address, client := http2Client(t, c.Config(cluster.Admin), false)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	hold := func() {
+		var holding atomic.Int64
 		for _, path := range []string{"/healthz?verbose&exclude=" + long, "/readyz?verbose&exclude=" + long, "/version"} {
 			for range 5 {
-				go holder{address.Host, client, false, func(c *holderConn) {
+				go holder{address, client, true, func(c *holderConn) {
 					c.request("GET", path, true)
 					c.request("POST", path, true) // a body that does not come
+					holding.Add(1)
 				}}.run(ctx)
 			}
 		}
-		time.Sleep(2 * time.Second) // they have sent it
+		eventually(t, "all take none of a response", func() bool { return holding.Load() == 15 })
 	}
 	hold()
 	began := time.Now()

@@ -36,7 +36,7 @@ const (
 type holder struct {
 	address string
 	config  *tls.Config
-	known   bool
+	known   bool // it first makes a request, to which the response has begun when it holds
 	hold    func(*holderConn)
 }
 
@@ -150,23 +150,12 @@ func TestHolders(t *testing.T) { // not in parallel, since it measures
 				}
 			})
 			config := c.Config(cluster.Admin)
-			address, err := url.Parse(config.Host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client, err := rest.TLSConfigFor(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client.NextProtos = []string{"h2"}
-			if !test.known {
-				client.Certificates, client.GetClientCertificate = nil, nil
-			}
+			address, client := http2Client(t, config, test.known)
 			idle := latency(t, config, 3*time.Second)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			for range holders {
-				go holder{address.Host, client, test.known, test.hold}.run(ctx)
+				go holder{address, client, test.known, test.hold}.run(ctx)
 			}
 			sending := latency(t, config, sendTime)
 			busy := latency(t, config, holdTime)
@@ -180,6 +169,24 @@ func TestHolders(t *testing.T) { // not in parallel, since it measures
 			}
 		})
 	}
+}
+
+// http2Client returns the address of a server, and how to connect to it over HTTP/2: as its user, or without
+// credentials.
+func http2Client(t *testing.T, config *rest.Config, known bool) (address string, client *tls.Config) {
+	t.Helper()
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client, err = rest.TLSConfigFor(config); err != nil {
+		t.Fatal(err)
+	}
+	client.NextProtos = []string{"h2"}
+	if !known {
+		client.Certificates, client.GetClientCertificate = nil, nil
+	}
+	return server.Host, client
 }
 
 // latency is the 95th percentile of requests of another client.
