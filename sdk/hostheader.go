@@ -86,7 +86,7 @@ const maxHead = 1 << 20
 var errLongHead = errors.New("the response head on the hijacked connection is too long")
 
 // hijackedConn is a connection that a handler has hijacked. It drops headers for the host
-// from the head that the handler writes, except for the values in own.
+// from the head that the handler writes, except for the values in own, unless the server has written it before (done).
 type hijackedConn struct {
 	net.Conn
 	own  []string

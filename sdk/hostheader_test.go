@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
@@ -102,6 +103,12 @@ func forged(h http.Header) string {
 	return ""
 }
 
+// switched reads from and writes to a connection.
+type switched struct {
+	io.Reader
+	io.WriteCloser
+}
+
 // ask sends a request to a socket. The body of a 101 is what follows on the connection.
 func ask(t *testing.T, socket, method, path, headers string) *http.Response {
 	t.Helper()
@@ -110,6 +117,7 @@ func ask(t *testing.T, socket, method, path, headers string) *http.Response {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
 	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: stage\r\n%s\r\n", method, path, headers)
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -117,7 +125,7 @@ func ask(t *testing.T, socket, method, path, headers string) *http.Response {
 		t.Fatal(err)
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Body = io.NopCloser(r)
+		resp.Body = switched{r, c}
 	}
 	return resp
 }

@@ -29,6 +29,8 @@ type response struct {
 	// began is set when the final status has been written or the connection hijacked.
 	began    bool
 	declined bool
+	// switched is set when the handler has written a 101.
+	switched bool
 	hijacked net.Conn
 	// writtenAfterDecline is set when the handler has written to a response after Decline.
 	writtenAfterDecline bool
@@ -168,6 +170,11 @@ func (w *response) endHold() {
 func (w *response) end() {
 	switch {
 	case w.hijacked != nil, w.declined:
+	case w.switched:
+		// The host passes on what the client sends: on this connection, nothing is a request of the host any more.
+		if conn, _, err := w.Hijack(); err == nil {
+			_ = conn.Close()
+		}
 	case w.began:
 		w.flushBuffer()
 		w.setHostTrailers(w.writer.Header())
@@ -192,6 +199,7 @@ func (w *response) WriteHeader(code int) {
 	}
 	if !w.bufferStatus(code) {
 		if code == http.StatusSwitchingProtocols {
+			w.switched = true
 			w.endHold()
 		}
 		w.writer.WriteHeader(code)
@@ -248,14 +256,19 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errDeclined
 	}
 	head := w.writer.Header()
-	w.endHold()
-	w.setHostHeaders(head) // the handler may write the head from it
+	if w.began {
+		w.flushBuffer()
+	} else {
+		w.buffer.active = false
+		w.endHold()
+		w.setHostHeaders(head) // the handler may write the head from it
+	}
 	conn, buffered, err := http.NewResponseController(w.writer).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
+	filter := &hijackedConn{Conn: conn, own: head[stagev1.HeaderAudit], done: w.began}
 	w.began, w.hijacked = true, conn
-	filter := &hijackedConn{Conn: conn, own: head[stagev1.HeaderAudit]}
 	buffered.Writer.Reset(filter)
 	return filter, buffered, nil
 }

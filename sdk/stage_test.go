@@ -177,6 +177,7 @@ func handlers(env *sdk.Env, config testConfig) map[string]http.HandlerFunc {
 			note(env, "request ended")
 		},
 		"upgrade": func(w http.ResponseWriter, r *http.Request) { echoUpgrade(w) },
+		"switch":  switchProtocol,
 	}
 	for name, h := range misbehaving() {
 		all[name] = h

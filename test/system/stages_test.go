@@ -139,6 +139,8 @@ func (s *testStage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.wait(w, r)
 	case r.URL.Path == execOf(s.env.Name):
 		shout(w, r)
+	case strings.HasPrefix(r.URL.Path, upgrades(s.env.Name)):
+		switchProtocols(w, r)
 	default:
 		s.env.Next.ServeHTTP(w, r)
 	}

@@ -2,10 +2,15 @@ package relay
 
 import (
 	"bufio"
+	"errors"
+	"io"
 	"net/http"
+	"net/http/httputil"
 	"strconv"
+	"strings"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // isRaw reports whether a response to r is passed on as the stage has it, on the client's connection itself: it switches protocols, or is what a
@@ -31,6 +36,9 @@ func (x *request) takeOver() verdict {
 	if status == http.StatusSwitchingProtocols {
 		_, _ = rw.WriteString("Connection: Upgrade\r\nUpgrade: " + x.response.Upgrade + "\r\n")
 	}
+	if x.response.Chunked {
+		_, _ = rw.WriteString("Transfer-Encoding: chunked\r\n")
+	}
 	for _, f := range x.response.Fields {
 		switch {
 		case h1.HostOnly(f.Key):
@@ -50,24 +58,57 @@ func (x *request) takeOver() verdict {
 		x.conn.Splice(x.r.Context(), client, early)
 		return upgraded
 	}
-	x.w = takenOver{header: http.Header{}, Writer: rw.Writer}
-	if x.writeBody() != nil || rw.Flush() != nil {
+	body := &takenOver{Writer: rw.Writer, body: rw.Writer, header: http.Header{}}
+	if x.response.Chunked && x.response.HasBody(x.r.Method) {
+		body.chunks = httputil.NewChunkedWriter(rw.Writer)
+		body.body = body.chunks
+	}
+	x.w = body
+	err = x.writeBody()
+	if err == nil {
+		err = body.end()
+	}
+	switch {
+	case err == nil:
+		return responded
+	case errors.Is(err, errClientGone):
 		return clientGone
 	}
-	return responded
+	_ = rw.Flush()
+	return broken
 }
 
-// takenOver writes a body to a connection that has been taken over. Its length is in the head, or it ends with the connection.
+// takenOver writes a body to a connection that has been taken over. Its length is in the head, it comes in chunks, or
+// it ends with the connection.
 type takenOver struct {
 	*bufio.Writer
+	body   io.Writer
+	chunks io.WriteCloser // nil if there are none
 	header http.Header
 }
 
-// Header has the trailers, which are dropped.
-func (w takenOver) Header() http.Header { return w.header }
+// Header has the trailers.
+func (w *takenOver) Header() http.Header { return w.header }
 
 // WriteHeader does nothing: the head is written.
-func (w takenOver) WriteHeader(int) {}
+func (w *takenOver) WriteHeader(int) {}
+
+// Write implements http.ResponseWriter.
+func (w *takenOver) Write(p []byte) (int, error) { return w.body.Write(p) }
 
 // Flush implements http.Flusher.
-func (w takenOver) Flush() { _ = w.Writer.Flush() }
+func (w *takenOver) Flush() { _ = w.Writer.Flush() }
+
+// end writes what follows the body.
+func (w *takenOver) end() error {
+	if w.chunks != nil {
+		_ = w.chunks.Close()
+		for key, values := range w.header {
+			for _, value := range values {
+				_, _ = w.Writer.Write(http1.AppendField(nil, strings.TrimPrefix(key, http.TrailerPrefix), value))
+			}
+		}
+		_, _ = w.WriteString("\r\n")
+	}
+	return w.Writer.Flush() // with the error of a write before
+}

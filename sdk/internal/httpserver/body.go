@@ -22,6 +22,7 @@ type body struct {
 	x *exchange
 
 	mu     sync.Mutex
+	from   source
 	left   int64 // of a body with a length
 	chunks *http1.Chunks
 	err    error // io.EOF at the end
@@ -29,7 +30,7 @@ type body struct {
 }
 
 func (b *body) init(x *exchange) {
-	b.x, b.left = x, x.length
+	b.x, b.from, b.left = x, &x.conn.in, x.length
 	if x.length < 0 {
 		b.chunks = &http1.Chunks{}
 	}
@@ -69,20 +70,19 @@ func (b *body) read(p []byte) (n int, err error) {
 }
 
 func (b *body) readLength(p []byte) (int, error) {
-	c := b.x.conn
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
 	}
 	var n int
 	var err error
-	if len(c.in.Buffered()) == 0 && len(p) >= direct {
-		n, err = c.socket.Read(p)
+	if len(b.from.Buffered()) == 0 && len(p) >= direct {
+		n, err = b.x.conn.socket.Read(p)
 	} else {
-		if len(c.in.Buffered()) == 0 {
-			err = c.in.Fill()
+		if len(b.from.Buffered()) == 0 {
+			err = b.from.Fill()
 		}
-		n = copy(p, c.in.Buffered())
-		c.in.Discard(n)
+		n = copy(p, b.from.Buffered())
+		b.from.Discard(n)
 	}
 	if b.left -= int64(n); b.left == 0 {
 		return n, io.EOF
@@ -94,10 +94,9 @@ func (b *body) readLength(p []byte) (int, error) {
 }
 
 func (b *body) readChunks(p []byte) (int, error) {
-	c := b.x.conn
 	for {
-		n, used, err := b.chunks.Decode(p, c.in.Buffered())
-		c.in.Discard(used)
+		n, used, err := b.chunks.Decode(p, b.from.Buffered())
+		b.from.Discard(used)
 		if err == nil && b.chunks.Ended() {
 			if err = b.readTrailers(); err == nil {
 				err = io.EOF
@@ -106,7 +105,7 @@ func (b *body) readChunks(p []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if err := c.in.Fill(); err != nil {
+		if err := b.from.Fill(); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
@@ -121,7 +120,7 @@ const mostTrailers = 64 << 10
 // readTrailers reads what follows the last chunk.
 func (b *body) readTrailers() error {
 	for left := mostTrailers; ; {
-		line, err := b.x.conn.in.Until("\r\n", left, longHead)
+		line, err := b.from.Until("\r\n", left, longHead)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF

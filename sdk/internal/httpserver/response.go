@@ -1,8 +1,6 @@
 package httpserver
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -346,31 +344,6 @@ func (w *response) finish() bool {
 	}
 	short := w.x.request.Method != http.MethodHead && w.head.length >= 0 && http1.BodyAllowed(w.status) && w.head.length != w.written
 	return w.err == nil && !w.last && !short
-}
-
-// Hijack implements http.Hijacker. The connection is the handler's from then on.
-func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	c := w.x.conn
-	switch {
-	case c.hijacked:
-		return nil, nil, http.ErrHijacked
-	case w.done:
-		return nil, nil, errDone
-	}
-	w.expectation.cease()
-	if w.status != 0 {
-		w.begin(nil)
-		_ = w.push(nil)
-	}
-	w.release()
-	c.hijacked = true
-	c.server.hangups.end(c)
-	c.server.forget(c)
-	received := bytes.Clone(c.in.Buffered())
-	c.in.Discard(len(received))
-	in := bufio.NewReader(io.MultiReader(bytes.NewReader(received), c.socket))
-	_, _ = in.Peek(len(received))
-	return c.socket, bufio.NewReadWriter(in, bufio.NewWriter(c.socket)), nil
 }
 
 // SetReadDeadline is for http.ResponseController.
