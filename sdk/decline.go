@@ -25,7 +25,7 @@ func (w *response) decline() {
 	if w.began {
 		panic("stage declines a request after its response has begun")
 	}
-	if w.bodyRead.Load() {
+	if w.buffer.bodyRead.Load() {
 		panic("stage declines a request after reading from its body; the next stage would miss it")
 	}
 	w.began, w.declined = true, true

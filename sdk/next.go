@@ -112,7 +112,7 @@ func rewrite(r *httputil.ProxyRequest, token string) {
 			putCause(r.In.Context(), out.Header)
 		}
 	}
-	if served := responseFrom(r.In.Context()); served != nil && served.buffer.expect {
+	if served := responseFrom(r.In.Context()); served != nil && served.buffer.expect && !served.buffer.duplex {
 		out.Header.Set("Expect", "100-continue") // the next stage may well not want the body
 	}
 	out.Header.Set("Authorization", "Bearer "+token)

@@ -23,7 +23,6 @@ type response struct {
 	id string
 	// original is the request as the host has sent it.
 	original fingerprint
-	bodyRead atomic.Bool
 
 	buffer responseBuffer
 	// began is set when the final status has been written or the connection hijacked.
@@ -70,10 +69,13 @@ func newResponse(w http.ResponseWriter, r *http.Request, d *drain) (*response, *
 	// net/http looks at the body of its own request, so that one is not changed.
 	r = r.WithContext(&resp.ctx)
 	if r.Body != http.NoBody {
-		r.Body = &requestBody{ReadCloser: r.Body, read: &resp.bodyRead, lost: &resp.buffer.bodyLost}
+		r.Body = &requestBody{ReadCloser: r.Body, read: &resp.buffer.bodyRead, lost: &resp.buffer.bodyLost}
 	}
 	resp.buffer.expect = r.ContentLength != 0 && r.Header.Get("Expect") != ""
 	resp.buffer.active = resp.buffer.expect
+	if r.Header[stagev1.HeaderDuplex] != nil {
+		_ = resp.EnableFullDuplex()
+	}
 	if http1.Listed(r.Header[stagev1.HeaderAdded], "Expect") {
 		delete(r.Header, "Expect") // a server that the handler proxies to should not get it
 	}
@@ -128,7 +130,8 @@ func responseOf(w http.ResponseWriter) *response {
 // untouched reports whether r is still the request that the host has sent, and the
 // response has not begun.
 func (w *response) untouched(r *http.Request) bool {
-	return !w.began && len(w.writer.Header()) == 0 && !w.bodyRead.Load() && fingerprintOf(r) == w.original && w.ctx.endsWith(r.Context())
+	return !w.began && len(w.writer.Header()) == 0 && !w.buffer.bodyRead.Load() && fingerprintOf(r) == w.original &&
+		w.ctx.endsWith(r.Context())
 }
 
 // requestBody records whether the handler has read from it.
@@ -168,6 +171,7 @@ func (w *response) endHold() {
 
 // end is called when the handler has returned without a panic.
 func (w *response) end() {
+	w.buffer.duplex = false // whoever has returned reads no more
 	switch {
 	case w.hijacked != nil, w.declined:
 	case w.switched:
@@ -232,7 +236,7 @@ func (w *response) ReadFrom(r io.Reader) (int64, error) {
 	if w.refuseDeclined() {
 		return 0, errDeclined
 	}
-	if w.buffering() {
+	if w.buffer.buffering() {
 		return io.Copy(struct{ io.Writer }{w}, r)
 	}
 	w.beginResponse()
@@ -271,6 +275,12 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.began, w.hijacked = true, conn
 	buffered.Writer.Reset(filter)
 	return filter, buffered, nil
+}
+
+// EnableFullDuplex is for http.ResponseController.
+func (w *response) EnableFullDuplex() error {
+	w.buffer.duplex = true
+	return http.NewResponseController(w.writer).EnableFullDuplex()
 }
 
 // CloseNotify is for k8s.io/apiserver, which streams only to writers that have it.

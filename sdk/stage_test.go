@@ -178,6 +178,7 @@ func handlers(env *sdk.Env, config testConfig) map[string]http.HandlerFunc {
 		},
 		"upgrade": func(w http.ResponseWriter, r *http.Request) { echoUpgrade(w) },
 		"switch":  switchProtocol,
+		"dialog":  dialog,
 	}
 	for name, h := range misbehaving() {
 		all[name] = h

@@ -38,6 +38,7 @@ const (
 	HeaderReceived     = header.Received
 	HeaderClient       = header.Client
 	HeaderAdded        = header.Added
+	HeaderDuplex       = header.Duplex
 	HeaderAuditLevel   = header.AuditLevel
 	HeaderDecline      = header.Decline
 	HeaderUndelivered  = header.Undelivered

@@ -141,6 +141,8 @@ func (s *testStage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		shout(w, r)
 	case strings.HasPrefix(r.URL.Path, upgrades(s.env.Name)):
 		switchProtocols(w, r)
+	case strings.HasPrefix(r.URL.Path, conversations(s.env.Name)):
+		converse(w, r)
 	default:
 		s.env.Next.ServeHTTP(w, r)
 	}

@@ -127,6 +127,9 @@ func (x *request) prepare() error {
 	if x.expectsContinue() && !expectsContinue(x.r) {
 		out = append(out, header.Added+": Expect\r\n"...)
 	}
+	if x.streamed && duplex(x.r) {
+		out = append(out, header.Duplex+": true\r\n"...)
+	}
 	if x.alone {
 		out = append(append(append(out, header.Delegate+": "...), x.stage...), '\r', '\n')
 	}
@@ -142,6 +145,12 @@ func (x *request) prepare() error {
 func (x *request) expectsContinue() bool {
 	return x.streamed && (x.more || expectsContinue(x.r) || safeMethod(x.r.Method))
 }
+
+// duplex reports whether the client may go on with the body of r when the response has begun, and waits for neither:
+// over HTTP/2, and when a stage hands such a request on.
+func duplex(r *http.Request) bool { return r.ProtoMajor >= 2 || r.Context().Value(duplexKey{}) != nil }
+
+type duplexKey struct{}
 
 var errHandedOn = errors.New("it declines a request that writes, and has handed it on before")
 

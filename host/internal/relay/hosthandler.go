@@ -215,6 +215,10 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	original := inFlight.r
 	ctx, cancel := context.WithCancelCause(original.Context())
 	defer cancel(nil)
+	if duplex(original) {
+		ctx = context.WithValue(ctx, duplexKey{}, true)
+		_ = http.NewResponseController(w).EnableFullDuplex() // the body is not waited for, nor is its end
+	}
 	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	defer stop()
 	socket := r.Context()

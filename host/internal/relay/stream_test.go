@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // TestStream shows that each event of a stream reaches the client before the stage
@@ -96,7 +98,9 @@ func TestFullDuplex(t *testing.T) {
 	t.Parallel()
 	stage := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
-		rc.EnableFullDuplex()
+		if r.Header[header.Duplex] != nil {
+			rc.EnableFullDuplex()
+		}
 		rc.Flush()
 		for p := make([]byte, 4); ; {
 			if _, err := io.ReadFull(r.Body, p); err != nil {

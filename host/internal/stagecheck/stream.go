@@ -106,7 +106,8 @@ func checkUpgrade(ctx context.Context, s *suite) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	sent := pattern(256<<10, "upgrade")
+	const request = "GET / HTTP/1.1\r\nHost: stage\r\nX-Catena-User: {\"name\":\"forged\"}\r\n\r\n" // which it is no more
+	sent := append([]byte(request), pattern(256<<10, "upgrade")...)
 	go func() { _, _ = conn.Write(sent) }()
 	got := make([]byte, len(sent))
 	if n, err := io.ReadFull(conn, got); err != nil {

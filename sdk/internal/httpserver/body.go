@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
@@ -26,7 +28,9 @@ type body struct {
 	left   int64 // of a body with a length
 	chunks *http1.Chunks
 	err    error // io.EOF at the end
-	closed bool
+
+	// ended is set when the body has been read to its end, and closed when later reads are to fail.
+	ended, closed atomic.Bool
 }
 
 func (b *body) init(x *exchange) {
@@ -36,19 +40,15 @@ func (b *body) init(x *exchange) {
 	}
 }
 
-// ended reports whether the body has been read to its end.
-func (b *body) ended() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err == io.EOF
-}
-
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	b.x.response.expectation.ask(b.x.conn.socket)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	return b.read(p)
@@ -62,11 +62,19 @@ func (b *body) read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	if b.chunks != nil {
-		n, b.err = b.readChunks(p)
+		n, err = b.readChunks(p)
 	} else {
-		n, b.err = b.readLength(p)
+		n, err = b.readLength(p)
 	}
-	return n, b.err
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err // the handler may set another one
+	}
+	b.err = err
+	if err == io.EOF {
+		b.ended.Store(true)
+		b.x.bodyEnded()
+	}
+	return n, err
 }
 
 func (b *body) readLength(p []byte) (int, error) {
@@ -154,20 +162,25 @@ func (b *body) Close() error {
 }
 
 // end has later reads fail.
-func (b *body) end() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-}
+func (b *body) end() { b.closed.Store(true) }
 
-// settle reads the rest of the body, and reports whether the next request begins after it.
+// settle reads the rest of the body, and reports whether the next request begins after it. It does not read what
+// somebody else is reading.
 func (b *body) settle() bool {
-	b.mu.Lock()
+	if b.ended.Load() {
+		b.closed.Store(true)
+		return true
+	}
+	if !b.mu.TryLock() {
+		return false
+	}
 	defer b.mu.Unlock()
 	if b.err == nil && (b.chunks != nil || b.left <= mostUnread) {
 		b.discardRest()
 	}
-	b.closed = b.closed || b.err != nil
+	if b.err != nil {
+		b.closed.Store(true)
+	}
 	return b.err == io.EOF
 }
 
@@ -175,7 +188,9 @@ func (b *body) discardRest() {
 	buf := buffers.Get()
 	defer buffers.Put(buf)
 	for n := 0; b.err == nil && n <= mostUnread; {
-		m, _ := b.read(*buf)
-		n += m
+		m, err := b.read(*buf)
+		if n += m; err != nil {
+			return
+		}
 	}
 }

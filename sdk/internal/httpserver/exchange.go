@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,8 @@ type exchange struct {
 	body     body
 	response response
 	ctx      requestContext
+	// halfClosed is set when the host has closed its half of the connection before the body was read to its end.
+	halfClosed atomic.Bool
 }
 
 // newExchange returns the exchange that a head begins.
@@ -64,6 +67,8 @@ const lingerTime = 500 * time.Millisecond
 // read the response before what it sends is an error, and nothing more is received: it knows by the response that the connection ends.
 func (x *exchange) endBody() bool {
 	switch {
+	case x.body.ended.Load():
+		return true
 	case !x.response.expectation.sends():
 		return false
 	case x.body.settle():

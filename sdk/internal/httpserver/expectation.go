@@ -28,9 +28,10 @@ func (e *expectation) ask(host io.Writer) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.mayAsk.Swap(false) {
+	if e.mayAsk.Load() {
 		e.asked.Store(true)
 		_, _ = io.WriteString(host, "HTTP/1.1 100 Continue\r\n\r\n") // the body fails if this does
+		e.mayAsk.Store(false)                                        // whoever ceases waits until then
 	}
 }
 

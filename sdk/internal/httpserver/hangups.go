@@ -115,6 +115,20 @@ func (h *hangups) look() {
 	}
 }
 
+// goesOn is called when the host sends no more, but may still read. It reports whether that does not end the request:
+// until its body has been read, as with net/http.
+func (x *exchange) goesOn() bool {
+	x.halfClosed.Store(true)
+	return x.length != 0 && !x.body.ended.Load()
+}
+
+// bodyEnded is called when the body has been read to its end.
+func (x *exchange) bodyEnded() {
+	if x.halfClosed.Load() {
+		x.hungUp()
+	}
+}
+
 // hungUp ends the request that runs on a connection.
 func (x *exchange) hungUp() {
 	x.ctx.end()

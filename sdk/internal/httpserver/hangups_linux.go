@@ -81,20 +81,28 @@ func (h *hangups) await(poll *os.File) {
 			return
 		}
 		for _, e := range events[:max(n, 0)] {
-			if x := h.running(e.Fd); x != nil {
+			if x := h.told(e); x != nil {
 				x.hungUp()
 			}
 		}
 	}
 }
 
-// running returns the request of the connection that the system names.
-func (h *hangups) running(name int32) *exchange {
+// told returns the request that has ended by what the system tells of its connection, nil if none has.
+func (h *hangups) told(e unix.EpollEvent) *exchange {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.names[name]; c != nil {
-		return c.running.x
+	c := h.names[e.Fd]
+	if c == nil {
+		return nil
 	}
+	x := c.running.x
+	if x == nil || e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || !x.goesOn() {
+		return x
+	}
+	_ = c.in.Raw().Control(func(fd uintptr) {
+		_ = h.control(unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: unix.EPOLLONESHOT, Fd: e.Fd})
+	})
 	return nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -159,4 +161,39 @@ func TestGoroutines(t *testing.T) {
 	for _, conn := range conns[:50] {
 		read(t, bufio.NewReader(conn))
 	}
+}
+
+// A client that sends no more may still wait for its response: a request whose body has not been read goes on, and has
+// ended when it has.
+func TestHalfClosed(t *testing.T) {
+	t.Parallel()
+	gates := map[string]chan struct{}{"own": make(chan struct{}), "net/http": make(chan struct{})}
+	onBoth(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			<-gates[r.URL.Query().Get("server")]
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the request has ended before its body was read: %v", err)
+			}
+			if body, err := io.ReadAll(r.Body); string(body) != "body" || err != nil {
+				t.Errorf("%q, %v", body, err)
+			}
+		}
+		await(t, "the end of the request", r.Context().Done())
+		_, _ = io.WriteString(w, "response")
+	}), func(t *testing.T, path string) {
+		_, server, _ := strings.Cut(t.Name(), "/")
+		post, get := dial(t, path), dial(t, path)
+		send(t, post, "POST /?server="+server+" HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
+		_ = post.CloseWrite()
+		send(t, get, plain)
+		_ = get.CloseWrite()
+		for _, conn := range []*net.UnixConn{get, post} {
+			if got, err := io.ReadAll(conn); !strings.HasSuffix(string(got), "response") {
+				t.Errorf("%q, %v", got, err)
+			}
+			if conn == get {
+				close(gates[server]) // by then, the server has been told of both
+			}
+		}
+	})
 }

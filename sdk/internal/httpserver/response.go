@@ -134,7 +134,7 @@ func (w *response) Write(p []byte) (int, error) {
 	if length > mostSilent {
 		w.begin(p)
 	}
-	if length <= mostBuffered {
+	if length <= mostSilent || length <= mostBuffered && w.err == nil {
 		out.body = append(out.body, p...)
 		return len(p), nil
 	}
@@ -248,9 +248,10 @@ func sniff(a, b []byte) string {
 func (w *response) settleBody() {
 	x := w.x
 	switch {
-	case x.length == 0 || w.last || w.fullDuplex:
+	case x.length == 0 || w.last:
 	case w.expectation.expects:
-		w.last = !x.body.ended()
+		w.last = !x.body.ended.Load()
+	case w.fullDuplex:
 	default:
 		w.last = !x.body.settle()
 	}

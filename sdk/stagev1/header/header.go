@@ -26,6 +26,9 @@ const (
 	// Added lists headers that the host has added, and the client has not sent: a stage that proxies the request to
 	// another server leaves them out.
 	Added = "X-Catena-Added"
+	// Duplex, with any value, means that the client may go on with the body of the request when the response has begun,
+	// as over HTTP/2, and that neither may wait for the end of the other.
+	Duplex = "X-Catena-Duplex"
 	// AuditLevel is the audit level of the request (Metadata, Request or
 	// RequestResponse), followed by ";omitManagedFields" where the policy says
 	// so. It is absent if the request is not audited.
