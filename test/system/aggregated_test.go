@@ -59,6 +59,14 @@ func (e *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
 			w.WriteHeader(http.StatusForbidden)
 		}
+	case "/cached", "/things/cached":
+		w.Header().Set("Cache-Control", "max-age=60")
+	case "/hinted":
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Link", "</other.css>; rel=preload")
+	case "/things/late":
+		<-r.Context().Done()
 	case "/things/refused":
 		http.Error(w, "no switch of protocols here", http.StatusForbidden)
 	default:
@@ -171,6 +179,9 @@ func TestAggregatedRequests(t *testing.T) {
 		{"a body that the client could hold back", "POST", extensionPath + "/things/seen", "Expect: 100-continue\r\n" + sized(100), 200},
 		{"a GET with a body", "GET", extensionPath + "/things/seen", sized(10), 200},
 		{"a DELETE with a body", "DELETE", extensionPath + "/things/seen", sized(10), 200},
+		{"a response that may be kept", "GET", extensionPath + "/things/cached", "", 200},
+		{"a watch that may be kept", "GET", extensionPath + "/cached?watch=1", "", 200},
+		{"an early hint", "GET", extensionPath + "/hinted?watch=1", "", 200},
 		{"an empty segment", "GET", extensionPath + "//things/seen", "", 200},
 		{"a segment that says where it is", "GET", extensionPath + "/./things/seen", "", 200},
 		{"a segment that leads up", "GET", extensionPath + "/x/../things/seen", "", 200},
@@ -181,16 +192,23 @@ func TestAggregatedRequests(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var said []string
 			for _, s := range servers {
+				hints := ""
 				conn := dial(t, s)
 				conn.send(tc.method + " " + tc.path + " HTTP/1.1\r\nHost: example\r\nAuthorization: Bearer admin-token\r\n" + tc.headers + "\r\n")
 				resp := conn.response(tc.method)
-				for resp.StatusCode == http.StatusContinue { // kube-apiserver passes on that of the extension too
+				for resp.StatusCode == http.StatusContinue || resp.StatusCode == http.StatusEarlyHints {
+					if resp.StatusCode == http.StatusEarlyHints { // kube-apiserver passes on 100 of the extension, too
+						hints += resp.Header.Get("Link")
+					}
 					resp = conn.response(tc.method)
 				}
 				if resp.StatusCode != tc.want {
 					t.Errorf("%s: %s, want %d", s.Name, resp.Status, tc.want)
 				}
-				said = append(said, transcript(t, conn, resp))
+				if hints != "" { // kube-apiserver loses what its filters have said
+					maps.DeleteFunc(resp.Header, func(key string, _ []string) bool { return key != "Link" })
+				}
+				said = append(said, hints+transcript(t, conn, resp))
 				if strings.Contains(tc.path, "refused") {
 					if _, err := conn.in.ReadByte(); err != io.EOF {
 						t.Errorf("%s: after an upgrade that failed the connection is there: %v", s.Name, err)
@@ -201,6 +219,12 @@ func TestAggregatedRequests(t *testing.T) {
 				t.Errorf("Catena's response (+) is not kube-apiserver's (-):\n%s", diff)
 			}
 		})
+	}
+	for range 12 { // the server's own response, not that of the proxy, which runs out of time as well
+		late := do(t, servers[1].Config(cluster.Admin), http.MethodGet, extensionPath+"/things/late?timeout=300ms", "")
+		if late.code != http.StatusGatewayTimeout || !strings.Contains(late.body, `"reason":"Timeout"`) {
+			t.Errorf("a response that is late: %d %s", late.code, late.body)
+		}
 	}
 	e.forge(t, servers[1])
 	select {

@@ -138,6 +138,12 @@ const (
 	StageHeads = 128 << 20
 	TotalHeads = 256 << 20
 	HeadWait   = 10 * time.Second
+	// StageChunks and TotalChunks bound what chunks of watches hold until they have come whole, those of one stage and
+	// those of all. For one of more than Chunk bytes, and one that does not fit, nothing is held: it is passed on in
+	// pieces.
+	Chunk       = 2 << 20
+	StageChunks = 32 << 20
+	TotalChunks = 64 << 20
 	// ResponseTrailers bounds the trailers for a client of one response, and DeclineWarnings the warnings of all stages that decline a
 	// request, in bytes.
 	ResponseTrailers = 64 << 10

@@ -58,6 +58,8 @@ func List() []Group {
 			{"a head, or trailers; its Connection headers", size(ResponseHead) + "; " + size(ResponseConnection)},
 			{"heads over 128 KiB, until the client has them: those of a stage; those of all stages; how long the next one waits", size(StageHeads) + "; " + size(TotalHeads) + "; " + length(HeadWait)},
 			{"the same of heads of more than " + count(HeadLines) + " lines, where each line counts", strconv.Itoa(HeadLine) + " bytes more"},
+			{"a chunk of a watch that is passed on as one; those of a stage that have come in part; those of all: more go in pieces",
+				size(Chunk) + "; " + size(StageChunks) + "; " + size(TotalChunks)},
 			{"informational responses to one request", count(Informational)},
 		}},
 		{"Requests of the stage to the host", "The connection is closed, or the request gets 429 or 431", []Bound{

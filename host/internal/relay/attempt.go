@@ -89,15 +89,15 @@ func (x *request) attempt(e *endpoint, redial bool) verdict {
 // deadlineSkew is by how much a stage may be ahead of the host with a deadline.
 const deadlineSkew = 20 * time.Millisecond
 
-// isLate reports whether the deadline of the request has passed. A stage that responds with 504 may have
-// noticed that a moment earlier: that is awaited. The start of its response, and then the
-// filter that has set the deadline, would break the connection to the client.
+// isLate reports whether the deadline of the request has passed. A stage that responds with an error of its own may
+// have noticed that a moment earlier: that is awaited. The start of its response, and then the filter that has set the
+// deadline, would break the connection to the client.
 func (x *request) isLate() bool {
 	ctx := x.r.Context()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return true
 	}
-	if x.response.Status != http.StatusGatewayTimeout {
+	if x.response.Status < http.StatusInternalServerError { // a proxy may have another one than 504 for it
 		return false
 	}
 	deadline, ok := ctx.Deadline()

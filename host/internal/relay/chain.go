@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
 // Table reports which stages have a claim on a path. Stages are numbered in chain
@@ -155,7 +157,8 @@ type Chain struct {
 	inFlight inFlight
 	draining draining
 	watches  watches
-	heads    heads
+	// heads and chunks are what large heads, and the chunks of watches, may hold.
+	heads, chunks budgets
 	// auditParts is what requests in flight have in their audit events.
 	auditParts *auditParts
 	// rounds is how often requests have been split. Only Set and SetSplit use it.
@@ -234,6 +237,8 @@ func NewChain(config Config) *Chain {
 		config.Observe = func(Hop) {}
 	}
 	c := &Chain{config: config, maxGiveWay: maxGiveWay, auditParts: newAuditParts()}
+	c.heads.stage, c.heads.all, c.heads.wait = bounds.StageHeads, bounds.TotalHeads, bounds.HeadWait
+	c.chunks.stage, c.chunks.all = bounds.StageChunks, bounds.TotalChunks
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.hold.Store(&config.Hold)
 	return c

@@ -28,9 +28,9 @@
 // nothing more, trailers follow, and a switch of protocols takes place after
 // the stage's 101 and only then. X-Catena-* headers of a response go to the Propagator
 // and never to the client. Informational responses other than 100 and 101 are passed
-// on only if the ResponseWriter is the server's own (it has no Unwrap method):
-// the writers that API server filters put around it take the first status that
-// they see for the final one.
+// on to the server's own ResponseWriter, past those that API server filters put around it, which take the first
+// status that they see for the final one. For a request with a deadline they are dropped: its filter may
+// respond at any time, and kube-apiserver loses the final status after one.
 //
 // # Failure
 //

@@ -28,9 +28,10 @@ type endpoint struct {
 	stage, socket string
 	// refusal is Stage.Refusal; it is set before the first request.
 	refusal string
-	// dialer, and heads and user, which may be nil, are set before the first request, too.
+	// dialer, and heads, chunks and user, which may be nil, are set before the first request, too.
 	dialer func(ctx context.Context, socket string) (net.Conn, error)
 	heads  *h1.Budget
+	chunks *h1.Budget
 	user   func(*http.Request) string
 
 	mu       sync.Mutex

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
@@ -27,30 +28,32 @@ var _ = [...]struct{}{
 	[1]struct{}{}[bounds.ResponseConnection-h1.MaxConnection],
 }
 
-// heads are the budgets of the stages.
-type heads struct {
+// budgets are one for each stage, whichever of its processes has a request, and one for all.
+type budgets struct {
+	stage, all int64
+	wait       time.Duration
+
 	mu    sync.Mutex
 	total *h1.Budget
 	of    map[string]*h1.Budget
 }
 
-// budget is that of a stage, whichever of its processes has the request.
-func (h *heads) budget(stage string) *h1.Budget {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.of == nil {
-		h.total, h.of = h1.NewBudget(bounds.TotalHeads, bounds.HeadWait, nil), map[string]*h1.Budget{}
+func (b *budgets) budget(stage string) *h1.Budget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil {
+		b.total, b.of = h1.NewBudget(b.all, b.wait, nil), map[string]*h1.Budget{}
 	}
-	if h.of[stage] == nil {
-		h.of[stage] = h1.NewBudget(bounds.StageHeads, bounds.HeadWait, h.total)
+	if b.of[stage] == nil {
+		b.of[stage] = h1.NewBudget(b.stage, b.wait, b.total)
 	}
-	return h.of[stage]
+	return b.of[stage]
 }
 
 // endpoint returns one for the socket of a stage of the chain. The caller has to close it.
 func (c *Chain) endpoint(stage, socket string) *endpoint {
 	e := newEndpoint(stage, socket, *c.hold.Load())
-	e.heads, e.user = c.heads.budget(stage), c.config.User
+	e.heads, e.chunks, e.user = c.heads.budget(stage), c.chunks.budget(stage), c.config.User
 	if c.config.Dial != nil {
 		e.dialer = c.config.Dial
 	}

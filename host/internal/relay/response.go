@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -93,21 +94,38 @@ func (x *request) trailerPassed(key string) bool {
 
 // inform passes on an informational response, see the package's documentation.
 func (x *request) inform() {
-	if _, wrapped := x.w.(interface{ Unwrap() http.ResponseWriter }); wrapped || !x.r.ProtoAtLeast(1, 1) {
+	if !x.r.ProtoAtLeast(1, 1) {
 		return
 	}
-	h := x.w.Header()
-	before := h.Clone()
+	w := x.w
+	if inner := unwrapped(w); inner != w {
+		if _, timed := x.r.Context().Deadline(); timed {
+			return
+		}
+		w = inner
+	}
+	h := w.Header()
+	before := maps.Clone(h)
+	clear(h)
 	for _, f := range x.response.Fields {
 		if x.passed(f) && f.Key != "Content-Length" {
 			h.Add(f.Key, f.Value)
 		}
 	}
-	x.w.WriteHeader(x.response.Status)
+	w.WriteHeader(x.response.Status)
 	x.begun = true
 	clear(h)
-	for key, values := range before {
-		h[key] = values
+	maps.Copy(h, before)
+}
+
+// unwrapped returns the writer of the server that filters have wrapped.
+func unwrapped(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = wrapper.Unwrap()
 	}
 }
 
@@ -125,6 +143,9 @@ func (x *request) writeBody() error {
 		id := x.id
 		x.chain.addWatch(id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
 		defer x.chain.watches.remove(id)
+		if x.r.ProtoMajor == 1 { // no other version has chunks
+			x.response.Whole = x.endpoint.chunks
+		}
 	}
 	if err := x.conn.CopyBody(x.r.Context(), x, &x.response); err != nil {
 		return err

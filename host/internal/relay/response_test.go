@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -179,17 +180,23 @@ func shape(t *testing.T, srv *httptest.Server, method, path string) string {
 	return fmt.Sprintf("%s %d %v %v trailers%s: %d bytes %.20q", resp.Status, resp.ContentLength, resp.TransferEncoding, resp.Header, trailers, len(body), body)
 }
 
-// TestInformational shows that 103 is passed on to a client, not to a writer that
-// would take it for the response, and never the stage's 100 to a client that asked for none.
+// TestInformational shows that 103 is passed on to a client, past writers that would take it for the response, unless
+// the request has a deadline, whose filter may respond at the same time, and never the stage's 100 to a client that
+// asked for none.
 func TestInformational(t *testing.T) {
 	t.Parallel()
 	const response = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\nX-Catena-A: y\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 	chain := newChain(t, Config{}, always(t, response))
 	wrapped := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { chain.ServeHTTP(filterWriter{w}, r) })
+	timed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Hour)
+		defer cancel()
+		wrapped.ServeHTTP(w, r.WithContext(ctx))
+	})
 	for _, tc := range []struct {
 		h    http.Handler
 		want string
-	}{{chain, "103 [x] []"}, {wrapped, ""}} {
+	}{{chain, "103 [x] []"}, {wrapped, "103 [x] []"}, {timed, ""}} {
 		srv := serve(t, tc.h)
 		var got []string
 		trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {

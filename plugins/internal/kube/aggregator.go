@@ -71,7 +71,8 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	// Kubernetes drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
 	// Some feature gates replace the chain of filters, most of which are the host's.
-	config.GenericConfig.BuildHandlerChainFunc = withPeers(g.BuildHandlerChainFunc, shared.config.PeerProxy)
+	chainOf := withPeers(g.BuildHandlerChainFunc, shared.config.PeerProxy)
+	config.GenericConfig.BuildHandlerChainFunc = withCacheControl(chainOf)
 
 	a := &aggregator{base: b}
 	if a.crds, err = newCRDInformers(g); err != nil {

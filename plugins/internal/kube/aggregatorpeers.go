@@ -18,7 +18,7 @@ const localDiscoveryRetry = 200 * time.Millisecond
 
 // withPeers makes the filter chain that build makes pass requests on to the other servers of
 // the cluster, those for resources that they alone have. proxy may be nil.
-func withPeers(build func(http.Handler, *genericapiserver.Config) http.Handler, proxy utilpeerproxy.Interface) func(http.Handler, *genericapiserver.Config) http.Handler {
+func withPeers(build buildChain, proxy utilpeerproxy.Interface) buildChain {
 	if proxy == nil {
 		return build
 	}

@@ -19,6 +19,7 @@ type conn struct {
 	server *Server
 	socket net.Conn
 	in     http1.Receiver
+	hold   hold
 	remote string
 	// hijacked is set when a handler has taken the connection over.
 	hijacked bool

@@ -90,9 +90,13 @@ func (x *exchange) abort(p any) {
 	if p != nil && p != http.ErrAbortHandler {
 		x.conn.server.ErrorLog.Printf("panic of a handler: %v\n%s", p, debug.Stack())
 	}
+	hold := &x.conn.hold
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
 	if x.response.begun && !x.conn.hijacked {
 		_ = x.response.push(nil) // without the end: the client sees a response that breaks off, as with net/http, and not none
 	}
+	x.response.done = true
 	x.response.release()
 	x.conn.server.Ended()
 }

@@ -18,6 +18,8 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errDone
 	}
 	w.expectation.cease()
+	c.hold.mu.Lock()
+	defer c.hold.mu.Unlock()
 	if w.status != 0 {
 		w.begin(nil)
 		_ = w.push(nil)

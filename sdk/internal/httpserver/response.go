@@ -18,8 +18,9 @@ import (
 // of net/http.
 const mostSilent = 2 << 10
 
-// mostBuffered is how much of a longer body is held back, eight times what net/http's servers do: each piece costs a write here, a read and a write in the host, a
-// read of the client, and a wakeup of both. A server of HTTP/2 finds out the length of up to 4 KiB if they come at once with their end.
+// mostBuffered is how much of a longer body is held back for holdTime at most, eight times what net/http's servers hold
+// for as long as it takes: each piece costs a write here, a read and a write in the host, a read of the client, and a
+// wakeup of both. A server of HTTP/2 finds out the length of up to 4 KiB if they come at once with their end.
 const mostBuffered = 32 << 10
 
 // output is what a response has written and the connection has not.
@@ -126,6 +127,9 @@ func (w *response) inform(status int) {
 // Write implements http.ResponseWriter. What is held back cannot fail: that the connection has ended is the error of a flush or of a longer write, as with
 // net/http. Kubernetes' watches log an error of Write, but end with their context without a word.
 func (w *response) Write(p []byte) (int, error) {
+	hold := &w.x.conn.hold
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
 	if err := w.admit(len(p)); err != nil || len(p) == 0 {
 		return 0, err
 	}
@@ -135,7 +139,9 @@ func (w *response) Write(p []byte) (int, error) {
 		w.begin(p)
 	}
 	if length <= mostSilent || length <= mostBuffered && w.err == nil {
-		out.body = append(out.body, p...)
+		if out.body = append(out.body, p...); w.begun && length > mostSilent {
+			hold.begin(w)
+		}
 		return len(p), nil
 	}
 	if err := w.push(p); err != nil {
@@ -176,11 +182,27 @@ func (w *response) admit(n int) error {
 
 var errDone = errors.New("the handler has returned")
 
-// ReadFrom implements io.ReaderFrom.
-func (w *response) ReadFrom(src io.Reader) (int64, error) {
+// ReadFrom implements io.ReaderFrom. When src has nothing more for now, what it had is not held back.
+func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	buf := buffers.Get()
 	defer buffers.Put(buf)
-	return io.CopyBuffer(struct{ io.Writer }{w}, src, *buf)
+	for {
+		m, err := src.Read(*buf)
+		if m > 0 {
+			written, err := w.Write((*buf)[:m])
+			if n += int64(written); err != nil {
+				return n, err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return n, nil
+		case err != nil:
+			return n, err
+		case m < len(*buf):
+			w.x.conn.hold.send()
+		}
+	}
 }
 
 // Flush implements http.Flusher.
@@ -188,6 +210,9 @@ func (w *response) Flush() { _ = w.FlushError() }
 
 // FlushError sends what has been written.
 func (w *response) FlushError() error {
+	hold := &w.x.conn.hold
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
 	if err := w.admit(0); err != nil {
 		return err
 	}
@@ -257,8 +282,9 @@ func (w *response) settleBody() {
 	}
 }
 
-// push sends what is buffered, and p after it.
+// push sends what is buffered, and p after it. The hold of the connection is locked, as for begin and release.
 func (w *response) push(p []byte) error {
+	w.x.conn.hold.of = nil
 	out := w.buffers()
 	if w.x.request.Method == http.MethodHead {
 		out.body, p = out.body[:0], nil
@@ -335,6 +361,9 @@ func (w *response) finish() bool {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+	hold := &w.x.conn.hold
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
 	w.done = true
 	w.begin(nil)
 	_ = w.push(nil)

@@ -54,6 +54,35 @@ func (d *Chunks) Decode(dst, src []byte) (n, used int, err error) {
 	return n, used, nil
 }
 
+// Whole returns how many bytes of src Decode takes that end with the end of a chunk, or with that of src within the
+// chunk that Decode is in. The chunk that follows has size bytes with its line and its end, of which src has only a
+// part; 0 if there is none, or its line has not come. An error is left to Decode.
+func (d *Chunks) Whole(src []byte) (whole int, size int64) {
+	if rest := d.left + int64(d.tail); d.left > 0 {
+		whole = int(min(rest+2, int64(len(src))))
+	} else {
+		whole = int(min(rest, int64(len(src))))
+	}
+	for ended := d.ended; !ended && whole < len(src); {
+		n, length, err := chunkSize(src[whole:])
+		switch {
+		case err != nil:
+			return len(src), 0
+		case length == 0:
+			return whole, 0
+		case n == 0:
+			ended, size = true, int64(length)
+		default:
+			size = int64(length) + n + 2
+		}
+		if size > int64(len(src)-whole) {
+			return whole, size
+		}
+		whole += int(size)
+	}
+	return whole, 0
+}
+
 // chunkSize parses the line at the start of p that begins a chunk, and returns the
 // length of the line, 0 if its end is not in p.
 func chunkSize(p []byte) (size int64, length int, err error) {

@@ -166,3 +166,36 @@ func TestExchange(t *testing.T) {
 		}
 	})
 }
+
+// FuzzWhole checks that what is whole ends with a chunk, or with the chunk that was begun, and that Decode takes all of
+// it.
+func FuzzWhole(f *testing.F) {
+	f.Add([]byte("5\r\nhello\r\n0\r\n\r\n"), uint8(3), uint8(4))
+	f.Add([]byte("3;a=b\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\nX: y\r\n\r\n"), uint8(9), uint8(9))
+	f.Fuzz(func(t *testing.T, text []byte, begin, piece uint8) {
+		var d Chunks
+		dst := make([]byte, len(text))
+		_, used, err := d.Decode(dst, text[:min(len(text), int(begin))])
+		for text = text[used:]; err == nil && !d.Ended() && len(text) > 0; {
+			p := text[:min(len(text), int(piece)+1)]
+			whole, size := d.Whole(p)
+			if size != 0 && whole+int(size) <= len(p) {
+				t.Fatalf("a chunk of %d bytes after %d of %d is not whole", size, whole, len(p))
+			}
+			between := d.Between()
+			_, used, err = d.Decode(dst, p[:whole])
+			if err != nil {
+				return
+			}
+			if used != whole && !d.Ended() || between && !d.Between() {
+				t.Fatalf("of %d whole bytes %d were used, then between chunks: %t", whole, used, d.Between())
+			}
+			if text = text[used:]; used == 0 {
+				if piece == 255 || int(piece) >= len(text) {
+					return
+				}
+				piece++ // more has come
+			}
+		}
+	})
+}

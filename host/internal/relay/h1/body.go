@@ -30,7 +30,7 @@ func (c *Conn) CopyBody(ctx context.Context, dst Sink, resp *Response) error {
 	b := body{c: c, dst: dst, unflushed: true}
 	switch {
 	case resp.Chunked:
-		return b.copyChunks(ctx)
+		return b.copyChunks(ctx, resp.Whole)
 	case resp.Length >= 0:
 		return b.copyN(resp.Length, false)
 	default:
@@ -47,6 +47,8 @@ type body struct {
 	dst Sink
 	// unflushed: something has been written since the last flush.
 	unflushed bool
+	// heldBack is what the client's server may hold of it.
+	heldBack int
 }
 
 // copyN passes on n bytes, see fill for what is a stream.
@@ -103,17 +105,18 @@ func (b *body) fill(stream bool) error {
 }
 
 // copyChunks passes on a chunked body with its trailers.
-func (b *body) copyChunks(ctx context.Context) error {
+func (b *body) copyChunks(ctx context.Context, whole *Budget) error {
 	var d http1.Chunks
 	var cut cutOff
 	for {
 		p := b.c.in.Buffered()
-		n, used, err := d.Decode(p, p)
-		if n > 0 {
-			if _, err := b.dst.Write(p[:n]); err != nil {
-				return err
-			}
-			b.unflushed = true
+		ready, partial := len(p), int64(0)
+		if whole != nil {
+			ready, partial = d.Whole(p)
+		}
+		n, used, err := d.Decode(p, p[:ready])
+		if err := b.writeChunks(p[:n], whole != nil); err != nil {
+			return err
 		}
 		b.c.in.Discard(used)
 		if err != nil {
@@ -122,7 +125,11 @@ func (b *body) copyChunks(ctx context.Context) error {
 		if d.Ended() {
 			return b.copyTrailers(ctx)
 		}
-		err = b.fill(true)
+		if partial > 0 {
+			err = b.copyChunk(&d, partial, whole)
+		} else {
+			err = b.fill(true)
+		}
 		if b.c.cut.Load() {
 			err = cut.next(b.c, err, d.Between() && len(b.c.in.Buffered()) == 0)
 		}

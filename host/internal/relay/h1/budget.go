@@ -13,7 +13,7 @@ import (
 // ErrNoRoom is in the errors of responses whose heads, or trailers, do not fit in a Budget.
 var ErrNoRoom = errors.New("no room")
 
-// Budget bounds the bytes that large heads and trailers of responses hold at the same time.
+// Budget bounds the bytes that large heads and trailers of responses, or chunks of their bodies, hold at the same time.
 // What fits in a connection's buffer does not count, unless it has many lines. A nil Budget is without bounds.
 type Budget struct {
 	limit  int64
@@ -60,6 +60,20 @@ func (b *Budget) acquire(ctx context.Context, n int64) error {
 	default:
 		return fmt.Errorf("%w, after %s", ErrNoRoom, b.wait)
 	}
+}
+
+// tryTake reports whether there is room for n bytes.
+func (b *Budget) tryTake(n int64) bool {
+	switch {
+	case b == nil:
+		return true
+	case !b.room.TryAcquire(n):
+		return false
+	case !b.parent.tryTake(n):
+		b.room.Release(n)
+		return false
+	}
+	return true
 }
 
 func (b *Budget) give(n int64) {

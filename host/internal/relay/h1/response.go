@@ -36,6 +36,9 @@ type Response struct {
 	Length int64
 	// Chunked: the body comes in chunks.
 	Chunked bool
+	// Whole is what CopyBody takes room from to pass each chunk on as a whole. Without it, many are passed on at once,
+	// and one in pieces.
+	Whole *Budget
 	// Declined: the stage declines the request.
 	Declined bool
 	// Raw: the stage passes the response on as another server has sent it.
