@@ -17,17 +17,17 @@ import (
 // is then declined or passed on; later ones reach the host only in the trailer of a response
 // of unknown length. The first value of a key stays, as in kube-apiserver.
 func AuditAnnotation(r *http.Request, key, value string) {
-	resp := responseFrom(r.Context())
-	if resp == nil || resp.auditLevel == "" {
+	x := exchangeFrom(r.Context())
+	if x == nil || x.auditLevel == "" {
 		return
 	}
-	resp.mu.Lock()
-	defer resp.mu.Unlock()
-	if resp.annotations == nil {
-		resp.annotations = map[string]string{}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.annotations == nil {
+		x.annotations = map[string]string{}
 	}
-	if _, ok := resp.annotations[key]; !ok {
-		resp.annotations[key] = value
+	if _, ok := x.annotations[key]; !ok {
+		x.annotations[key] = value
 	}
 }
 
@@ -35,36 +35,36 @@ func AuditAnnotation(r *http.Request, key, value string) {
 // stagev1.HeaderAudit. It is called before the response begins, and returns when the host has it. The host takes it from stages that are granted keys, or
 // the store's registry.
 func SendAudit(ctx context.Context, e *Env, w http.ResponseWriter, part []byte) error {
-	resp := responseOf(w)
-	if resp == nil || resp.id == "" {
+	x := exchangeOf(w)
+	if x == nil || x.id == "" {
 		return errors.New("the request did not come from the host")
 	}
-	return tellHost(ctx, e, stagev1.HeaderAuditPart, resp.id, part)
+	return tellHost(ctx, e, stagev1.HeaderAuditPart, x.id, part)
 }
 
 // addAnnotations moves the annotations to h, under key. The caller holds the lock.
-func (w *response) addAnnotations(h http.Header, key string) {
-	if len(w.annotations) == 0 {
+func (x *exchange) addAnnotations(h http.Header, key string) {
+	if len(x.annotations) == 0 {
 		return
 	}
-	text, err := json.Marshal(map[string]any{"annotations": w.annotations})
+	text, err := json.Marshal(map[string]any{"annotations": x.annotations})
 	if err == nil {
 		h.Add(key, header.EscapeJSON(text))
 	}
-	w.annotations = nil
+	x.annotations = nil
 }
 
 // addNotices moves warnings and annotations to the head of a response.
-func (w *response) addNotices(h http.Header) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.addWarnings(h)
-	w.addAnnotations(h, stagev1.HeaderAudit)
+func (x *exchange) addNotices(h http.Header) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.addWarnings(h)
+	x.addAnnotations(h, stagev1.HeaderAudit)
 }
 
 // addTrailingNotices moves annotations to the trailer of a response.
-func (w *response) addTrailingNotices(h http.Header) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.addAnnotations(h, http.TrailerPrefix+stagev1.HeaderAudit)
+func (x *exchange) addTrailingNotices(h http.Header) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.addAnnotations(h, http.TrailerPrefix+stagev1.HeaderAudit)
 }

@@ -11,32 +11,32 @@ import (
 // and writes after it fail. The handler must not have read from the request's body
 // either, or the status is 500. Env.Next declines by itself where it can.
 func Decline(w http.ResponseWriter) {
-	if resp := responseOf(w); resp != nil {
-		resp.decline()
+	if x := exchangeOf(w); x != nil {
+		x.decline()
 		return
 	}
-	writeDecline(w, nil)
+	h := w.Header()
+	clear(h)
+	for key, values := range declined() {
+		h[key] = values
+	}
+	h[hiddenDecline] = []string{"1"}
+	w.WriteHeader(http.StatusNotFound)
 }
 
-func (w *response) decline() {
-	if w.declined {
+func (x *exchange) decline() {
+	if already, _ := x.writer.Declined(); already {
 		return
 	}
-	if w.began {
+	if x.writer.Begun() {
 		panic("stage declines a request after its response has begun")
 	}
-	if w.buffer.bodyRead.Load() {
+	if x.writer.BodyRead() {
 		panic("stage declines a request after reading from its body; the next stage would miss it")
 	}
-	w.began, w.declined = true, true
-	writeDecline(w.writer, w)
-}
-
-// refuseDeclined reports whether the request has been declined, so that no response can be
-// written, and records the attempt.
-func (w *response) refuseDeclined() bool {
-	w.writtenAfterDecline = w.writtenAfterDecline || w.declined
-	return w.declined
+	h := declined()
+	x.addNotices(h)
+	x.writer.Decline(http.StatusNotFound, h)
 }
 
 // hiddenDecline is HeaderDecline for a writer that wraps the response without Unwrap. No
@@ -44,18 +44,8 @@ func (w *response) refuseDeclined() bool {
 // reads canonical, and setHostHeaders drops those.
 const hiddenDecline = "x-catena-decline"
 
-// writeDecline writes what the host takes for a decline. The host ignores the status; it is
+// declined returns the head of what the host takes for a decline. The host ignores the status; it is
 // for people who connect to the socket themselves.
-func writeDecline(w http.ResponseWriter, resp *response) {
-	h := w.Header()
-	clear(h)
-	h[stagev1.HeaderDecline] = []string{"1"}
-	if resp == nil {
-		h[hiddenDecline] = []string{"1"}
-	}
-	h["Content-Length"] = []string{"0"}
-	if resp != nil {
-		resp.addNotices(h)
-	}
-	w.WriteHeader(http.StatusNotFound)
+func declined() http.Header {
+	return http.Header{stagev1.HeaderDecline: {"1"}, "Content-Length": {"0"}}
 }

@@ -13,8 +13,8 @@ import (
 // the clients do not all come back at once. It is nil if ctx is no context of a request
 // from the host.
 func DrainingFrom(ctx context.Context) <-chan struct{} {
-	if resp := responseFrom(ctx); resp != nil {
-		return resp.draining()
+	if x := exchangeFrom(ctx); x != nil {
+		return x.draining()
 	}
 	return nil
 }

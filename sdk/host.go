@@ -97,7 +97,7 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // putCause names the request that ctx is of, if it is that of one, in the headers of a request that is made to serve it.
 func putCause(ctx context.Context, h http.Header) {
-	if served := responseFrom(ctx); served != nil {
+	if served := exchangeFrom(ctx); served != nil {
 		h.Set(stagev1.HeaderCause, served.id)
 	}
 }

@@ -17,67 +17,67 @@ import (
 // come from a server that the handler proxies to, which must not decline requests or add
 // to the audit log.
 func SetHostHeader(w http.ResponseWriter, key, value string) {
-	resp := responseOf(w)
-	if resp == nil {
+	x := exchangeOf(w)
+	if x == nil {
 		w.Header().Set(key, value)
 		return
 	}
-	if resp.hostHeaders == nil {
-		resp.hostHeaders = http.Header{}
+	if x.hostHeaders == nil {
+		x.hostHeaders = http.Header{}
 	}
-	resp.hostHeaders.Set(key, value)
+	x.hostHeaders.Set(key, value)
 }
 
 // HoldResponse has the beginning of a response, up to 2 KiB, held until the handler returns or flushes, so that the head
 // can have what is known only then: f, which may call SetHostHeader, is called before the head is written. It is called
 // before the handler begins to respond, and reports whether w is the writer of a stage, or wraps one.
 func HoldResponse(w http.ResponseWriter, f func()) bool {
-	resp := responseOf(w)
-	if resp == nil || resp.began {
+	x := exchangeOf(w)
+	if x == nil || x.writer.Begun() {
 		return false
 	}
-	resp.beforeHead = f
-	resp.buffer.active, resp.buffer.held = true, true
+	x.beforeHead = f
+	x.writer.Hold()
 	return true
 }
 
 // SetHostTrailer sets a header for the host alone, like SetHostHeader, behind the body of a response that has begun. It gets
 // there if the response has no Content-Length.
 func SetHostTrailer(w http.ResponseWriter, key, value string) {
-	resp := responseOf(w)
-	if resp == nil {
+	x := exchangeOf(w)
+	if x == nil {
 		return
 	}
-	if resp.hostTrailers == nil {
-		resp.hostTrailers = http.Header{}
+	if x.hostTrailers == nil {
+		x.hostTrailers = http.Header{}
 	}
-	resp.hostTrailers.Set(http.TrailerPrefix+key, value)
+	x.hostTrailers.Set(http.TrailerPrefix+key, value)
 }
 
 // setHostHeaders replaces the headers for the host by those of SetHostHeader.
-func (w *response) setHostHeaders(h http.Header) {
+func (x *exchange) setHostHeaders(h http.Header) {
 	for key := range h {
 		if strings.HasPrefix(key, stagev1.HeaderPrefix) {
 			delete(h, key)
 		}
 	}
-	for key, values := range w.hostHeaders {
+	for key, values := range x.hostHeaders {
 		h[key] = values
 	}
-	w.addNotices(h)
+	x.addNotices(h)
 }
 
 // setHostTrailers does the same for the trailers.
-func (w *response) setHostTrailers(h http.Header) {
+func (x *exchange) setHostTrailers(h http.Header) {
 	for key := range h {
 		if strings.HasPrefix(strings.TrimPrefix(key, http.TrailerPrefix), stagev1.HeaderPrefix) {
 			delete(h, key)
 		}
 	}
-	for key, values := range w.hostTrailers {
+	for key, values := range x.hostTrailers {
 		h[key] = values
 	}
-	w.addTrailingNotices(h)
+	x.addTrailingNotices(h)
 }
 
 // maxHead bounds the head of a response that a handler writes to a hijacked connection.

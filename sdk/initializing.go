@@ -19,12 +19,12 @@ const initializedTimeout = time.Minute
 // called, or the response ends; any other watch gives them back when its response
 // begins. Initializing is called before that; initialized can be called from any goroutine, and does not wait.
 func (e *Env) Initializing(w http.ResponseWriter) (initialized func()) {
-	resp := responseOf(w)
-	if resp == nil || resp.id == "" {
+	x := exchangeOf(w)
+	if x == nil || x.id == "" {
 		return func() {}
 	}
 	SetHostHeader(w, stagev1.HeaderInitializing, "true")
-	id := resp.id
+	id := x.id
 	return sync.OnceFunc(func() { go e.sendInitialized(id) })
 }
 

@@ -54,25 +54,17 @@ func asProcess(t *testing.T, opts stagetest.Options) *stagetest.Stage {
 	return stagetest.StartProcess(t, command(), opts)
 }
 
-// asStandardProcess has the server of net/http serve the requests.
-func asStandardProcess(t *testing.T, opts stagetest.Options) *stagetest.Stage {
-	t.Helper()
-	cmd := command()
-	cmd.Env = append(cmd.Env, "CATENA_SDK_SERVER=net/http")
-	return stagetest.StartProcess(t, cmd, opts)
-}
-
 func command() *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = []string{asStage + "=1"}
 	return cmd
 }
 
-// both runs a test with a stage in this process and with ones in processes of their own, by both servers.
+// both runs a test with a stage in this process and with one in a process of its own.
 func both(t *testing.T, test func(t *testing.T, start start)) {
 	t.Helper()
 	t.Parallel()
-	for name, start := range map[string]start{"service": inProcess, "process": asProcess, "net/http": asStandardProcess} {
+	for name, start := range map[string]start{"service": inProcess, "process": asProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, start)

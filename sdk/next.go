@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/sdk/internal/httpserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -17,9 +18,11 @@ type next struct{ call http.Handler }
 
 // ServeHTTP declines if the request and the response are untouched, or else calls.
 func (n next) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if resp, ok := w.(*response); ok && resp.untouched(r) {
-		resp.decline()
-		return
+	if resp, ok := w.(*httpserver.Response); ok {
+		if x := exchangeOf(resp); x != nil && x.untouched(r) {
+			x.decline()
+			return
+		}
 	}
 	n.call.ServeHTTP(w, r)
 }
@@ -31,19 +34,19 @@ type call struct {
 }
 
 func (c call) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resp := responseFrom(r.Context())
-	if resp == nil {
-		resp = responseOf(w)
+	x := exchangeFrom(r.Context())
+	if x == nil {
+		x = exchangeOf(w)
 	}
-	if resp == nil || resp.id == "" {
+	if x == nil || x.id == "" {
 		c.log.Error("a request that did not come from the host cannot be passed on", "method", r.Method, "path", r.URL.Path)
 		Error(w, "the request did not come from the host, so there is no next stage", http.StatusInternalServerError)
 		return
 	}
-	if resp.refuseDeclined() {
+	if x.writer.Refused() {
 		return // the host has sent it to the next stage already
 	}
-	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, resp.id))
+	c.proxy.ServeHTTP(w, withHostHeader(r, stagev1.HeaderNext, x.id))
 }
 
 // toDelegate sends requests to one stage downstream, with this stage's own identity.
@@ -112,7 +115,7 @@ func rewrite(r *httputil.ProxyRequest, token string) {
 			putCause(r.In.Context(), out.Header)
 		}
 	}
-	if served := responseFrom(r.In.Context()); served != nil && served.buffer.expect && !served.buffer.duplex {
+	if served := exchangeFrom(r.In.Context()); served != nil && served.writer.Expects() {
 		out.Header.Set("Expect", "100-continue") // the next stage may well not want the body
 	}
 	out.Header.Set("Authorization", "Bearer "+token)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// requestContext is the context of a request from the host: that of the server, with the deadline of the request and its response. The timer
-// of the deadline is made when somebody first waits for it, which most requests do not.
+// requestContext is the context of a request from the host: that of the server, with the deadline of the request and
+// its exchange. The timer of the deadline is made when somebody first waits for it, which most requests do not.
 type requestContext struct {
 	context.Context
-	response *response
+	exchange *exchange
 	deadline time.Time // zero if there is none
 	timed    atomic.Pointer[timedContext]
 }
@@ -75,8 +75,8 @@ func (c *requestContext) Err() error {
 
 // Value has what waits, if anything does, respond to package context, which asks for its own by a key.
 func (c *requestContext) Value(key any) any {
-	if _, ok := key.(responseKey); ok {
-		return c.response
+	if _, ok := key.(exchangeKey); ok {
+		return c.exchange
 	}
 	if t := c.timed.Load(); t != nil {
 		return t.Value(key)
@@ -89,10 +89,10 @@ func (c *requestContext) endsWith(other context.Context) bool {
 	return other == c || other.Done() == c.Done()
 }
 
-type responseKey struct{}
+type exchangeKey struct{}
 
 // responseFrom returns the response to the request that ctx belongs to, or nil.
-func responseFrom(ctx context.Context) *response {
-	resp, _ := ctx.Value(responseKey{}).(*response)
-	return resp
+func exchangeFrom(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
 }

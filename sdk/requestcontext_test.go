@@ -44,10 +44,10 @@ func TestRequestContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				resp := &response{}
+				x := &exchange{}
 				begin := func(millis string) (ctx *requestContext, hangup func()) {
 					server, hangup := context.WithCancel(context.WithValue(t.Context(), parent{}, "server"))
-					return &requestContext{Context: server, response: resp, deadline: deadlineAfter(millis)}, hangup
+					return &requestContext{Context: server, exchange: x, deadline: deadlineAfter(millis)}, hangup
 				}
 				ctx, hangup := begin("1000")
 				defer hangup()
@@ -62,7 +62,7 @@ func TestRequestContext(t *testing.T) {
 					t.Errorf("%v after %s", err, time.Since(begun))
 				}
 				ctx.end()
-				if responseFrom(ctx) != resp || ctx.Value(parent{}) != "server" {
+				if exchangeFrom(ctx) != x || ctx.Value(parent{}) != "server" {
 					t.Error("its values are lost")
 				}
 

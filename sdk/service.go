@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/sdk/idle"
+	"github.com/catena-dev/catena/sdk/internal/httpserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -37,14 +38,12 @@ type Service struct {
 	idle    *idle.Program // nil outside a process of its own
 	// clientTLS says that clients' connections have TLS, and no more.
 	clientTLS *tls.ConnectionState
-	// standardServer: the server of net/http serves the data socket.
-	standardServer bool
 
 	mu       sync.Mutex
-	env      *Env         // from Configure on
-	handler  http.Handler // from Configure on
-	server   dataServer   // from PrepareRun on, or from Activate on for a standby
-	standby  bool         // requests are served from Activate on
+	env      *Env               // from Configure on
+	handler  http.Handler       // from Configure on
+	server   *httpserver.Server // from PrepareRun on, or from Activate on for a standby
+	standby  bool               // requests are served from Activate on
 	prepared bool
 	stopping bool
 }
@@ -55,14 +54,11 @@ func NewService(stage Stage, data net.Listener, log hclog.Logger) (*Service, err
 	if err := stage.check(); err != nil {
 		return nil, err
 	}
-	standard, err := standardServer()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Service{
 		stage: stage, description: sync.OnceValue(stage.describe), data: data, log: log,
-		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(), clientTLS: &tls.ConnectionState{HandshakeComplete: true}, standardServer: standard,
+		ctx: ctx, cancel: cancel, drain: newDrain(), stopped: make(chan struct{}), started: time.Now(),
+		clientTLS: &tls.ConnectionState{HandshakeComplete: true},
 	}, nil
 }
 

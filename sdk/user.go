@@ -22,8 +22,8 @@ func (u *User) In(groups ...string) bool {
 // UserFrom returns the user of the request that ctx belongs to. It is nil if ctx is
 // no context of a request from the host. Do not change what it points to.
 func UserFrom(ctx context.Context) *User {
-	if resp := responseFrom(ctx); resp != nil {
-		return resp.authenticatedUser()
+	if x := exchangeFrom(ctx); x != nil {
+		return x.authenticatedUser()
 	}
 	return nil
 }

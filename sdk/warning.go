@@ -18,14 +18,14 @@ const (
 // other clients show it to their users. It has to be called before the response begins. A
 // long text is cut off, and the same text is added once.
 func Warn(r *http.Request, text string) {
-	resp := responseFrom(r.Context())
-	if text = warningText(text); resp == nil || text == "" {
+	x := exchangeFrom(r.Context())
+	if text = warningText(text); x == nil || text == "" {
 		return
 	}
-	resp.mu.Lock()
-	defer resp.mu.Unlock()
-	if len(resp.warnings) < maxWarnings && !slices.Contains(resp.warnings, text) {
-		resp.warnings = append(resp.warnings, text)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.warnings) < maxWarnings && !slices.Contains(x.warnings, text) {
+		x.warnings = append(x.warnings, text)
 	}
 }
 
@@ -50,9 +50,9 @@ func warningText(text string) string {
 var warningQuoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // addWarnings moves the warnings to h. The caller holds the lock.
-func (w *response) addWarnings(h http.Header) {
-	for _, text := range w.warnings {
+func (x *exchange) addWarnings(h http.Header) {
+	for _, text := range x.warnings {
 		h.Add("Warning", `299 - "`+warningQuoter.Replace(text)+`"`)
 	}
-	w.warnings = nil
+	x.warnings = nil
 }

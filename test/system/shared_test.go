@@ -190,9 +190,16 @@ func kubectl(t *testing.T, s *cluster.Server, args ...string) string {
 	return out
 }
 
+// applying has a lock for each manifest on each server.
+var applying sync.Map
+
 // apply sends a manifest with kubectl.
 func apply(t *testing.T, s *cluster.Server, manifest string) {
 	t.Helper()
+	// Two that create the same would meet: the second would find that it exists.
+	lock, _ := applying.LoadOrStore(s.URL+manifest, new(sync.Mutex))
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
 	kubectl(t, s, "apply", "-f", write(t, "manifest.yaml", manifest))
 }
 

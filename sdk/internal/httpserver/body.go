@@ -31,6 +31,8 @@ type body struct {
 
 	// ended is set when the body has been read to its end, and closed when later reads are to fail.
 	ended, closed atomic.Bool
+	// touched is set when the handler has read from it.
+	touched atomic.Bool
 }
 
 func (b *body) init(x *exchange) {
@@ -42,13 +44,16 @@ func (b *body) init(x *exchange) {
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
+	b.touched.Store(true)
 	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	b.x.response.expectation.ask(b.x.conn.socket)
+	expectation := &b.x.response.expectation
+	expectation.ask(b.x.conn.socket)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed.Load() {
+	_, taken := b.from.(takenOver)
+	if b.closed.Load() || !expectation.sends() && !taken { // what has not been asked for does not come any more
 		return 0, http.ErrBodyReadAfterClose
 	}
 	return b.read(p)

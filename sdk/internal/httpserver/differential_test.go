@@ -166,7 +166,17 @@ func outcome(n int, err error) string {
 func handler(programs func(r *http.Request) program, found func(string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found(describeRequest(r))
+		wrote := false
 		for _, op := range programs(r) {
+			switch op % steps {
+			case 5, 7, 8, 10, 11, 12, 28, 35:
+				wrote = true
+			case 24, 25, 26, 36: // a body that is not asked for in time does not come; net/http would wait for it
+				if wrote && r.Header["Expect"] != nil {
+					continue
+				}
+				wrote = wrote || op%steps == 36
+			}
 			seen := step(op, w, r)
 			found(fmt.Sprint(op%steps, ": ", seen))
 			if strings.HasPrefix(seen, last) {
@@ -212,6 +222,9 @@ func play(t *testing.T, path, request string) string {
 			}
 			again, closed = resp.StatusCode < 200, resp.Close
 			body, err := io.ReadAll(resp.Body)
+			if resp.StatusCode == http.StatusContinue {
+				continue // net/http asks for the body only as long as nothing is written, even if it is held back
+			}
 			b.WriteString(describeResponse(resp, string(body), err))
 		}
 		if closed {

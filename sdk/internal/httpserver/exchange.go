@@ -15,7 +15,7 @@ type exchange struct {
 	// length is the request's, which handlers may change: 0 if it has no body.
 	length   int64
 	body     body
-	response response
+	response Response
 	ctx      requestContext
 	// halfClosed is set when the host has closed its half of the connection before the body was read to its end.
 	halfClosed atomic.Bool

@@ -9,20 +9,24 @@ import (
 
 // Hijack implements http.Hijacker. The connection is the handler's from then on, without deadlines, and behind a response that has
 // begun: a handler may write a 101 and take the connection over then.
-func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w *Response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c := w.x.conn
 	switch {
+	case w.Refused():
+		return nil, nil, ErrDeclined
 	case c.hijacked:
 		return nil, nil, http.ErrHijacked
 	case w.done:
 		return nil, nil, errDone
 	}
-	w.expectation.cease()
 	c.hold.mu.Lock()
 	defer c.hold.mu.Unlock()
-	if w.status != 0 {
+	begun := w.status != 0
+	if begun {
 		w.begin(nil)
 		_ = w.push(nil)
+	} else if w.expectation.cease(); w.Owner != nil {
+		w.Owner.Head(w.header)
 	}
 	w.release()
 	c.hijacked = true
@@ -30,7 +34,11 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c.server.forget(c)
 	in := w.x.body.takeOver(c)
 	_ = c.socket.SetDeadline(time.Time{})
-	return c.socket, bufio.NewReadWriter(in, bufio.NewWriter(c.socket)), nil
+	conn := c.socket
+	if w.Owner != nil {
+		conn = w.Owner.Hijacked(conn, w.header, begun)
+	}
+	return conn, bufio.NewReadWriter(in, bufio.NewWriter(conn)), nil
 }
 
 // source is where a body comes from: the receiver of its connection, or a takenOver.

@@ -13,7 +13,7 @@ type hold struct {
 	// mu is held by whoever writes to the response, or sends what it holds.
 	mu sync.Mutex
 	// of holds something since then; it is nil if none does.
-	of    *response
+	of    *Response
 	since time.Time
 	// timer is armed until it ends, also if nothing is held by then: to stop it costs more.
 	timer *time.Timer
@@ -21,7 +21,7 @@ type hold struct {
 }
 
 // begin is called with mu held when w holds more than net/http's server would.
-func (h *hold) begin(w *response) {
+func (h *hold) begin(w *Response) {
 	if h.of != nil {
 		return
 	}

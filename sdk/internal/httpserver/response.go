@@ -30,18 +30,24 @@ var outputs = sync.Pool{New: func() any {
 	return &output{head: make([]byte, 0, 1<<10), body: make([]byte, 0, 4<<10)}
 }}
 
-// response is the ResponseWriter of a handler.
-type response struct {
+// Response is the ResponseWriter of a handler, with all that net/http's has.
+type Response struct {
+	// Owner is nil if the response has none. It is set before the handler begins to respond.
+	Owner Owner
+
 	x      *exchange
 	header http.Header
 
 	// out is nil while there is nothing in it.
 	out *output
-	// status is 0 until the final head has been written by the handler. It is complete, with how the body is delimited, when begun is set.
-	status int
-	begun  bool
-	done   bool // the handler has returned
-	head   declared
+	// status is 0 until the final head has been written by the handler; then the headers are fixed, unless they are
+	// held. The head is complete, with how the body is delimited, when begun is set.
+	status             int
+	held, fixed, begun bool
+	concluded, done    bool // the handler has returned
+	head               declared
+	// declined is set when there is no response, and late when the handler has written to it all the same.
+	declined, late bool
 
 	written int64 // of the body, by the handler
 	chunked bool
@@ -55,13 +61,13 @@ type response struct {
 	gone notice
 }
 
-func (w *response) init(x *exchange) {
+func (w *Response) init(x *exchange) {
 	w.x, w.header, w.head.length = x, http.Header{}, -1
 	w.last = x.request.Close
 }
 
 // buffers returns where the response is written to.
-func (w *response) buffers() *output {
+func (w *Response) buffers() *output {
 	if w.out == nil {
 		w.out = outputs.Get().(*output)
 	}
@@ -72,7 +78,7 @@ func (w *response) buffers() *output {
 const mostKept = 64 << 10
 
 // release gives the buffers back.
-func (w *response) release() {
+func (w *Response) release() {
 	out := w.out
 	if out == nil {
 		return
@@ -84,14 +90,16 @@ func (w *response) release() {
 	}
 }
 
-func (w *response) logf(format string, args ...any) { w.x.conn.server.ErrorLog.Printf(format, args...) }
+func (w *Response) logf(format string, args ...any) { w.x.conn.server.ErrorLog.Printf(format, args...) }
 
 // Header implements http.ResponseWriter.
-func (w *response) Header() http.Header { return w.header }
+func (w *Response) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *response) WriteHeader(status int) {
+func (w *Response) WriteHeader(status int) {
 	switch {
+	case w.Refused():
+		return
 	case w.x.conn.hijacked:
 		w.logf("WriteHeader on a connection that has been taken over")
 		return
@@ -104,14 +112,27 @@ func (w *response) WriteHeader(status int) {
 		w.inform(status)
 		return
 	}
-	w.expectation.cease()
 	w.status = status
+	if !w.held || status == http.StatusSwitchingProtocols {
+		w.fix()
+	}
+}
+
+// fix fixes the headers.
+func (w *Response) fix() {
+	if w.fixed {
+		return
+	}
+	w.fixed = true
+	if w.Owner != nil && !w.declined {
+		w.Owner.Head(w.header)
+	}
 	out := w.buffers()
-	out.head = w.head.append(out.head, status, w.header, w.logf)
+	out.head = w.head.append(out.head, w.status, w.header, w.logf)
 }
 
 // inform writes an informational response.
-func (w *response) inform(status int) {
+func (w *Response) inform(status int) {
 	if status == http.StatusContinue {
 		w.expectation.answered()
 	}
@@ -126,7 +147,7 @@ func (w *response) inform(status int) {
 
 // Write implements http.ResponseWriter. What is held back cannot fail: that the connection has ended is the error of a flush or of a longer write, as with
 // net/http. Kubernetes' watches log an error of Write, but end with their context without a word.
-func (w *response) Write(p []byte) (int, error) {
+func (w *Response) Write(p []byte) (int, error) {
 	hold := &w.x.conn.hold
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
@@ -138,7 +159,7 @@ func (w *response) Write(p []byte) (int, error) {
 	if length > mostSilent {
 		w.begin(p)
 	}
-	if length <= mostSilent || length <= mostBuffered && w.err == nil {
+	if length <= mostBuffered {
 		if out.body = append(out.body, p...); w.begun && length > mostSilent {
 			hold.begin(w)
 		}
@@ -151,11 +172,13 @@ func (w *response) Write(p []byte) (int, error) {
 }
 
 // WriteString implements io.StringWriter.
-func (w *response) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+func (w *Response) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
 // admit is called before n bytes of the body are written.
-func (w *response) admit(n int) error {
+func (w *Response) admit(n int) error {
 	switch {
+	case w.Refused():
+		return ErrDeclined
 	case w.x.conn.hijacked:
 		if n > 0 {
 			w.logf("Write on a connection that has been taken over")
@@ -183,7 +206,7 @@ func (w *response) admit(n int) error {
 var errDone = errors.New("the handler has returned")
 
 // ReadFrom implements io.ReaderFrom. When src has nothing more for now, what it had is not held back.
-func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
+func (w *Response) ReadFrom(src io.Reader) (n int64, err error) {
 	buf := buffers.Get()
 	defer buffers.Put(buf)
 	for {
@@ -206,10 +229,10 @@ func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 }
 
 // Flush implements http.Flusher.
-func (w *response) Flush() { _ = w.FlushError() }
+func (w *Response) Flush() { _ = w.FlushError() }
 
 // FlushError sends what has been written.
-func (w *response) FlushError() error {
+func (w *Response) FlushError() error {
 	hold := &w.x.conn.hold
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
@@ -226,11 +249,17 @@ func (w *response) FlushError() error {
 }
 
 // begin completes the head: what is buffered and p are the beginning of the body, all of it if the handler has returned.
-func (w *response) begin(p []byte) {
+func (w *Response) begin(p []byte) {
 	if w.begun {
 		return
 	}
 	w.begun = true
+	w.fix()
+	if w.fullDuplex && !w.done {
+		w.expectation.ask(w.x.conn.socket)
+	} else {
+		w.expectation.cease()
+	}
 	out, head, allowed := w.buffers(), &w.head, http1.BodyAllowed(w.status)
 	isHead := w.x.request.Method == http.MethodHead
 	if w.done && allowed && !head.trailers && !head.transfer && head.length < 0 && (!isHead || len(out.body) > 0) {
@@ -270,7 +299,7 @@ func sniff(a, b []byte) string {
 
 // settleBody receives what the handler has not read of the request's body, so that a client which sends all before it reads is
 // not waited for, and the connection can take another request. It is what net/http does.
-func (w *response) settleBody() {
+func (w *Response) settleBody() {
 	x := w.x
 	switch {
 	case x.length == 0 || w.last:
@@ -283,7 +312,7 @@ func (w *response) settleBody() {
 }
 
 // push sends what is buffered, and p after it. The hold of the connection is locked, as for begin and release.
-func (w *response) push(p []byte) error {
+func (w *Response) push(p []byte) error {
 	w.x.conn.hold.of = nil
 	out := w.buffers()
 	if w.x.request.Method == http.MethodHead {
@@ -310,7 +339,7 @@ func (w *response) push(p []byte) error {
 }
 
 // pushLast sends what is buffered with the end of the body and its trailers.
-func (w *response) pushLast(out *output, n int) error {
+func (w *Response) pushLast(out *output, n int) error {
 	out.head = append(out.head, out.body...)
 	if n > 0 {
 		out.head = append(out.head, "\r\n"...)
@@ -330,7 +359,7 @@ func (w *response) pushLast(out *output, n int) error {
 }
 
 // sendAll sends what is buffered and p with one system call.
-func (w *response) sendAll(out *output, p []byte) {
+func (w *Response) sendAll(out *output, p []byte) {
 	pieces := net.Buffers{out.head, out.body, p}
 	if w.chunked {
 		pieces = append(pieces, []byte("\r\n"))
@@ -341,7 +370,7 @@ func (w *response) sendAll(out *output, p []byte) {
 	}
 }
 
-func (w *response) send(p []byte) {
+func (w *Response) send(p []byte) {
 	if w.err == nil && len(p) > 0 {
 		_, err := w.x.conn.socket.Write(p)
 		w.fail(err)
@@ -349,18 +378,34 @@ func (w *response) send(p []byte) {
 }
 
 // fail keeps an error of the connection, which ends the request.
-func (w *response) fail(err error) {
+func (w *Response) fail(err error) {
 	if err != nil {
 		w.err = err
 		w.x.ctx.end()
 	}
 }
 
-// finish sends the rest of the response, and reports whether the connection can take another request as far as this is concerned.
-func (w *response) finish() bool {
+// Conclude has the owner complete head and trailers when the handler has returned. The server does so, too, when the
+// context of the request has ended.
+func (w *Response) Conclude() {
+	if w.concluded || w.x.conn.hijacked {
+		return
+	}
+	w.concluded = true
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+	w.x.conn.hold.mu.Lock()
+	defer w.x.conn.hold.mu.Unlock()
+	if w.fix(); w.Owner != nil && !w.declined {
+		w.Owner.Trailers(w.header)
+	}
+}
+
+// finish sends the rest of the response, and reports whether the connection can take another request as far as this is
+// concerned.
+func (w *Response) finish() bool {
+	w.Conclude()
 	hold := &w.x.conn.hold
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
@@ -368,31 +413,30 @@ func (w *response) finish() bool {
 	w.begin(nil)
 	_ = w.push(nil)
 	w.release()
-	w.expectation.cease()
 	if w.deadlines {
 		_ = w.x.conn.socket.SetDeadline(time.Time{})
 	}
 	short := w.x.request.Method != http.MethodHead && w.head.length >= 0 && http1.BodyAllowed(w.status) && w.head.length != w.written
-	return w.err == nil && !w.last && !short
+	return w.err == nil && !w.last && !short && w.status != http.StatusSwitchingProtocols
 }
 
 // SetReadDeadline is for http.ResponseController.
-func (w *response) SetReadDeadline(t time.Time) error {
+func (w *Response) SetReadDeadline(t time.Time) error {
 	w.deadlines = true
 	return w.x.conn.socket.SetReadDeadline(t)
 }
 
 // SetWriteDeadline is for http.ResponseController.
-func (w *response) SetWriteDeadline(t time.Time) error {
+func (w *Response) SetWriteDeadline(t time.Time) error {
 	w.deadlines = true
 	return w.x.conn.socket.SetWriteDeadline(t)
 }
 
 // EnableFullDuplex is for http.ResponseController.
-func (w *response) EnableFullDuplex() error {
+func (w *Response) EnableFullDuplex() error {
 	w.fullDuplex = true
 	return nil
 }
 
 // CloseNotify implements http.CloseNotifier, without which k8s.io/apiserver does not stream.
-func (w *response) CloseNotify() <-chan bool { return w.gone.channel() }
+func (w *Response) CloseNotify() <-chan bool { return w.gone.channel() }
