@@ -42,8 +42,8 @@ LANGUAGES := ^(TestOtherLanguages|TestPythonProtocol)$$
 SERVERS := k8s[.]io/kubernetes/|k8s[.]io/apiserver/pkg/server |go[.]etcd[.]io/etcd/server/
 # $(call tests,PACKAGES,-v) are those of the packages whose tests link none of these; with -e in the place of -v those whose tests do.
 tests = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' $(1) | grep '^[^ ]*[.]test ' | grep -E $(2) ' ($(SERVERS))' | sed 's/[.]test .*//')
-SOURCES := host sdk plugins examples test packaging
-UNIT  := ./host/... ./sdk/... ./plugins/... ./examples/... ./test/compatible
+SOURCES := host sdk internal plugins examples test packaging
+UNIT  := ./host/... ./sdk/... ./internal/... ./plugins/... ./examples/... ./test/compatible
 RACE   = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 # $(call gotestsum,NAME) is go test with a summary. No test is run twice to pass. How long each took is in bin/tests/NAME.json, for "make slowest".
@@ -54,7 +54,7 @@ TIMEOUT  ?= 25m
 BASE   ?= $(shell git merge-base HEAD origin/HEAD 2>/dev/null || git rev-parse -q --verify HEAD~1)
 CHANGED = $(shell { git diff --name-only $(BASE); git ls-files --others --exclude-standard; } | while read -r f; do d=$${f%%/testdata/*}; \
 	until [ -e $$d/go.mod ] || ls $$d/*.go >/dev/null 2>&1; do d=$$(dirname $$d); done; [ -e $$d/go.mod ] || echo ./$$d; done | sort -u)
-UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./plugins/% ./examples/% ./test/compatible,$(CHANGED))
+UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./internal/% ./plugins/% ./examples/% ./test/compatible,$(CHANGED))
 FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
 SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
 
@@ -147,8 +147,8 @@ ifeq ($(KUBE_FLAGS),)
 endif
 
 cross: ## builds for linux/arm64 and darwin/arm64, on which no test runs
-	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./plugins/...
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./plugins/...
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./internal/... ./plugins/...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -pgo=off ./host/... ./sdk/... ./internal/... ./plugins/...
 
 # The time of all files of a release. The same commit gives the same files, wherever they are built.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)

@@ -13,9 +13,9 @@ import (
 	_ "github.com/catena-dev/catena/host/internal/hangup"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/process"
+	"github.com/catena-dev/catena/internal/gctune/startgc"
 	"github.com/catena-dev/catena/plugins/builtin"
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/gctune/startgc"
 )
 
 // version is the version of Catena, set by the linker.

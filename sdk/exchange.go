@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/catena-dev/catena/sdk/internal/httpserver"
+	"github.com/catena-dev/catena/internal/http1"
+	"github.com/catena-dev/catena/internal/httpserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // exchange is a request from the host, with what the SDK knows of it and of its response. It is a value of the

@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/catena-dev/catena/sdk/internal/httpserver"
+	"github.com/catena-dev/catena/internal/httpserver"
 )
 
 // request is a typical one of a Kubernetes client.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/catena-dev/catena/sdk/internal/httpserver"
+	"github.com/catena-dev/catena/internal/httpserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 

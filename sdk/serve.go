@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	"github.com/catena-dev/catena/sdk/idle"
+	"github.com/catena-dev/catena/internal/idle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/catena-dev/catena/sdk/idle"
-	"github.com/catena-dev/catena/sdk/internal/httpserver"
+	"github.com/catena-dev/catena/internal/httpserver"
+	"github.com/catena-dev/catena/internal/idle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 

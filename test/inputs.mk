@@ -6,14 +6,14 @@
 INPUTS_packaging := packaging configs LICENSE go.mod go.sum
 
 # Stages of others, in modules of their own, and the tutorial.
-INPUTS_thirdparty := sdk host/internal/scaffold host/internal/stagecheck host/internal/dev docs/tutorial.md test/thirdparty test/internal/documents go.mod go.sum
+INPUTS_thirdparty := sdk internal host/internal/scaffold host/internal/stagecheck host/internal/dev docs/tutorial.md test/thirdparty test/internal/documents go.mod go.sum
 
 # Stages in TypeScript and Python.
-INPUTS_languages := sdk/stagev1 host/internal/process host/internal/stagecheck examples/node-hello examples/python-hello
+INPUTS_languages := sdk/stagev1 internal/http1 host/internal/process host/internal/stagecheck examples/node-hello examples/python-hello
 NEEDS_languages := [ -e examples/node-hello/build/stage.js ] && /usr/bin/python3 -c 'import grpc, google.protobuf'
 
 # Stages of another release of Kubernetes: conformance, plans, moves.
-INPUTS_other-release := go.mod go.sum versions plugins sdk host/internal/front host/internal/relay host/internal/supervisor host/internal/canary \
+INPUTS_other-release := go.mod go.sum versions plugins sdk internal host/internal/front host/internal/relay host/internal/supervisor host/internal/canary \
 	host/internal/upgrade host/internal/process test/conformance test/chaos test/internal/cluster \
 	test/system/canary_test.go test/system/load_test.go test/system/upgrade_test.go test/system/upgradeversion_test.go
 

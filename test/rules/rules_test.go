@@ -80,9 +80,12 @@ func TestForbiddenDependencies(t *testing.T) {
 			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp", "google.golang.org")
 		},
 		"./host/internal/relay/h1": func(p string) bool { return under(p, module+"host") },
-		"./sdk/stagev1/http1":      func(string) bool { return true },
-		"./sdk/internal/httpserver": func(p string) bool {
-			return strings.Contains(p, ".") && p != module+"sdk/stagev1/http1" && !under(p, "golang.org/x", "vendor/golang.org/x")
+		"./internal/http1":          func(string) bool { return true },
+		"./internal/httpserver": func(p string) bool {
+			return strings.Contains(p, ".") && p != module+"internal/http1" && !under(p, "golang.org/x", "vendor/golang.org/x")
+		},
+		"./internal/...": func(p string) bool {
+			return strings.HasPrefix(p, "k8s.io/") || under(p, module+"host", module+"plugins", module+"sdk")
 		},
 		"./host/internal/admin": func(p string) bool {
 			return under(p, "k8s.io/apiserver", "k8s.io/kubernetes", "go.etcd.io/etcd/server")

@@ -15,7 +15,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
-	"github.com/catena-dev/catena/sdk/idle"
+	"github.com/catena-dev/catena/internal/idle"
 )
 
 const (

@@ -25,7 +25,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
-	"github.com/catena-dev/catena/sdk/idle"
+	"github.com/catena-dev/catena/internal/idle"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 	"github.com/catena-dev/catena/sdk/servedinformers"
 )

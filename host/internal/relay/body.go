@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // maxBuffered is the longest body, in bytes, that is read before the request is sent on.

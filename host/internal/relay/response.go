@@ -10,8 +10,8 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/internal/http1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // added reports whether a header of a response is added to those that the filters

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // isRaw reports whether a response to r is passed on as the stage has it, on the client's connection itself: it switches protocols, or is what a

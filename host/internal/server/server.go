@@ -28,8 +28,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
 	"github.com/catena-dev/catena/host/internal/traffic"
-	"github.com/catena-dev/catena/sdk/gctune"
-	"github.com/catena-dev/catena/sdk/idle"
+	"github.com/catena-dev/catena/internal/gctune"
+	"github.com/catena-dev/catena/internal/idle"
 )
 
 // Options say what to run.

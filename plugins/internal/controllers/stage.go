@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/catena-dev/catena/internal/gctune/startgc"
 	"github.com/catena-dev/catena/sdk"
-	"github.com/catena-dev/catena/sdk/gctune/startgc"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 

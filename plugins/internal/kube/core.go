@@ -9,9 +9,9 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 
+	"github.com/catena-dev/catena/internal/gctune/startgc"
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/apiserver"
-	"github.com/catena-dev/catena/sdk/gctune/startgc"
 )
 
 // Core returns the stage core: Kubernetes' built-in resources.

@@ -38,9 +38,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
+	"github.com/catena-dev/catena/internal/gctune"
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/apiserver"
-	"github.com/catena-dev/catena/sdk/gctune"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 	"github.com/catena-dev/catena/sdk/servedinformers"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // Sink takes the body of a response on behalf of a client.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // bufferSize is how much is read from a stage at once. Large reads are what makes

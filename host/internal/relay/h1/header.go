@@ -5,8 +5,8 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/catena-dev/catena/internal/http1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 const remotePrefix = "X-Remote-"

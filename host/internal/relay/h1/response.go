@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/catena-dev/catena/internal/http1"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
 )
 
 // MaxHead is the longest head of a response, in bytes. The audit event's bodies travel in that of older stages.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 func TestParseResponse(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // uploadGrace is how long an upload may go on after the response has been read: mostly,

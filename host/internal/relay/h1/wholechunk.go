@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/gctune"
+	"github.com/catena-dev/catena/internal/gctune"
 )
 
 const (

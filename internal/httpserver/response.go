@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // A response of up to mostSilent bytes that the handler neither flushes nor declares the length of gets its length from the server. It is that

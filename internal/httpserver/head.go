@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/catena-dev/catena/sdk/stagev1/http1"
+	"github.com/catena-dev/catena/internal/http1"
 )
 
 // declared is what the handler has said of the body in the head.

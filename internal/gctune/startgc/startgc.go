@@ -15,7 +15,7 @@ const percent, standard = 400, 100
 
 func init() { set(percent) }
 
-// End says that what follows leaves much garbage, or that the start is over. [github.com/catena-dev/catena/sdk/gctune.Headroom] does
+// End says that what follows leaves much garbage, or that the start is over. [github.com/catena-dev/catena/internal/gctune.Headroom] does
 // so too. With GOGC in the environment, nothing changes.
 func End() { set(standard) }
 
