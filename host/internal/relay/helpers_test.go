@@ -3,7 +3,9 @@ package relay
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/catena-dev/catena/internal/httpserver"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -51,26 +54,28 @@ func serveStage(t testing.TB, h http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	srv := &http.Server{Handler: h, ConnState: func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			all.Add(1)
-		case http.StateClosed, http.StateHijacked:
-			all.Done()
-		}
-	}}
-	all.Go(func() { srv.Serve(l) })
+	ctx, stop := context.WithCancel(context.Background())
+	srv := newStageServer(ctx, h)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
 	t.Cleanup(func() {
-		srv.Close()
-		ended := make(chan struct{})
-		go func() {
-			all.Wait()
-			close(ended)
-		}()
-		within(t, "the server of the stage to end", ended)
+		stop()
+		_ = srv.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+			t.Error("the connections of the stage have not ended")
+		}
+		within(t, "the server of the stage to end", served)
 	})
 	return socket
+}
+
+// newStageServer returns the server that stages have.
+func newStageServer(ctx context.Context, h http.Handler) *httpserver.Server {
+	return &httpserver.Server{
+		Handler: h, Ended: func() {}, MaxHead: 4 << 20, Context: ctx, ErrorLog: log.New(io.Discard, "", 0),
+	}
 }
 
 // scriptStage calls script for each connection, with the connections numbered from

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -46,7 +47,7 @@ func runStage(socket string) error {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	return http.Serve(l, stageHandler())
+	return newStageServer(context.Background(), stageHandler()).Serve(l)
 }
 
 // stageHandler is what the stage of tests and benchmarks serves, in its own
@@ -159,7 +160,7 @@ func (p *stageProcess) ask(t testing.TB, path string) int64 {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "GET %s HTTP/1.0\r\n\r\n", path)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: stage\r\nConnection: close\r\n\r\n", path)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
