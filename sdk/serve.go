@@ -27,7 +27,7 @@ func Main(stage Stage) {
 
 // Serve runs the stage in this process until the host has stopped it. The process does
 // not react to SIGINT, SIGTERM and SIGHUP, which the host handles, and exits at once when
-// the host is gone. While it is idle, it returns memory to the system and runs on one processor (see package idle).
+// the host is gone. While it is idle, it returns memory to the system.
 // Nothing may be written to os.Stdout before Serve is called.
 //
 // If no host has started the process, Serve reads the command line instead: see --help.
@@ -54,7 +54,7 @@ func Serve(stage Stage) error {
 	defer service.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	service.idle = new(idle.Program)
+	service.idle = &idle.Program{KeepProcessors: !stage.RestOnOneProcessor}
 	go service.idle.Run(ctx)
 	return servePlugin(service, logger)
 }

@@ -43,6 +43,9 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(x, r)
 	s.handler.ServeHTTP(w, r)
 	resp.Conclude()
+	if r.MultipartForm != nil {
+		_ = r.MultipartForm.RemoveAll() // as net/http does
+	}
 	if _, late := resp.Declined(); late {
 		s.log.Error("handler has responded to a request that it had declined: the response is dropped", "method", r.Method, "path", r.URL.Path)
 	}

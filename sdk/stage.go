@@ -41,6 +41,10 @@ type Stage struct {
 	// must have no side effect. If both are nil, wrong configurations are found when
 	// New is called.
 	Validate func(config []byte, flags []string) []ConfigProblem
+	// RestOnOneProcessor sets GOMAXPROCS to 1 while the process is idle, which takes a fifth less of the processors,
+	// and back when it has work: eight requests within 100 ms, or 5 % of a processor in five seconds. Kubernetes'
+	// stages do. With GOMAXPROCS in the environment it does nothing.
+	RestOnOneProcessor bool
 	// Tracing returns the provider of Env.Tracer; package tracing has one that exports
 	// where the server does. It is called before New. Without it, or if it returns nil,
 	// spans are passed on and not exported.

@@ -23,12 +23,16 @@ func (h *hangups) watch(c *conn) {
 	for h.name++; h.name == 0 || h.names[h.name] != nil; h.name++ {
 	}
 	name := h.name
-	_ = c.in.Raw().Control(func(fd uintptr) {
-		err := h.control(unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: name})
+	var err error
+	closed := c.in.Raw().Control(func(fd uintptr) {
+		err = h.control(unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: name})
 		if err == nil {
 			h.names[name], c.running.watch = c, name
 		}
 	})
+	if closed == nil && err != nil {
+		c.server.ErrorLog.Printf("a request does not end when the host closes its connection: %v", err)
+	}
 }
 
 func (h *hangups) unwatch(c *conn) {

@@ -51,7 +51,7 @@ func parseRequest(r *http.Request, head string) *refusal {
 	if err := f.parseHeader(r, rest); err != nil {
 		return err
 	}
-	if f.hosts != 1 && r.Method != http.MethodConnect {
+	if f.hosts > 1 || f.hosts == 0 && r.Method != http.MethodConnect {
 		return malformed("%d Host headers", f.hosts)
 	}
 	r.Close = http1.Listed(r.Header["Connection"], "close")
@@ -89,9 +89,15 @@ func parseRequestLine(r *http.Request, line string) *refusal {
 	return nil
 }
 
+// mostLines is how many lines a head may have: what is made of a short one is far larger.
+const mostLines = 16 << 10
+
 // parseHeader reads the lines after the first one.
 func (f *framing) parseHeader(r *http.Request, text string) *refusal {
 	lines := strings.Count(text, "\r\n") - 1
+	if lines > mostLines {
+		return &refusal{http.StatusRequestHeaderFieldsTooLarge, ""}
+	}
 	r.Header = make(http.Header, lines)
 	values := make([]string, 0, lines)
 	for {

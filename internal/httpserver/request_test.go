@@ -35,6 +35,8 @@ func FuzzRequest(f *testing.F) {
 		"GET http://u@other/a HTTP/1.1\r\nHost: h\r\nA: b\r\na: c\r\n\r\n",
 		"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n",
 		"CONNECT /a HTTP/1.1\r\n\r\n",
+		"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\nHost: i\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: h\r\n" + strings.Repeat("A:\r\n", mostLines) + "\r\n",
 		"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"GET / HTTP/1.0\r\n\r\n",

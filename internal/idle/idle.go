@@ -28,6 +28,9 @@ const (
 
 // Program is what this process does about being idle. The zero value is ready to use; a process has one.
 type Program struct {
+	// KeepProcessors leaves GOMAXPROCS alone.
+	KeepProcessors bool
+
 	resting atomic.Bool
 	// began is when the first of the latest requests did, in nanoseconds since 1970, and requests is their number. Both count at rest only.
 	began    atomic.Int64
@@ -88,6 +91,9 @@ func (p *Program) Request() {
 func (p *Program) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.KeepProcessors {
+		return
+	}
 	if !p.decided {
 		p.decided, p.ownNumber = true, hasOwnNumber()
 	}

@@ -30,7 +30,8 @@ func TestIsIdle(t *testing.T) {
 func TestRun(t *testing.T) {
 	const ran = "PASS: TestRun/"
 	cases := map[string]func(*testing.T){
-		"rests and works": restAndWork, "set by the program": ownNumber, "set by the environment": ownNumber,
+		"rests and works": restAndWork, "kept": keptNumber,
+		"set by the program": ownNumber, "set by the environment": ownNumber,
 	}
 	if name := os.Getenv("IDLE_TEST"); name != "" {
 		t.Run(name, cases[name])
@@ -113,6 +114,21 @@ func ownNumber(t *testing.T) {
 		synctest.Wait()
 		if got := runtime.GOMAXPROCS(0); got != 3 {
 			t.Errorf("%d processors, want 3", got)
+		}
+	})
+}
+
+func keptNumber(t *testing.T) {
+	all := runtime.GOMAXPROCS(0)
+	synctest.Test(t, func(t *testing.T) {
+		p := Program{KeepProcessors: true}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.Run(ctx)
+		time.Sleep(3 * interval)
+		synctest.Wait()
+		if got := runtime.GOMAXPROCS(0); got != all {
+			t.Errorf("%d processors, want %d", got, all)
 		}
 	})
 }

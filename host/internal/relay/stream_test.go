@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/catena-dev/catena/sdk/stagev1/header"
@@ -148,3 +149,39 @@ func TestHTTP10(t *testing.T) {
 		t.Errorf("%q, %v", response, err)
 	}
 }
+
+// The end of a request reaches the stage while its response waits for a client that does not read.
+func TestEndWhileTheClientDoesNotRead(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	stage := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	stuck, release := make(chan struct{}), make(chan struct{})
+	h, cancel := cancellable(newChain(t, Config{}, stage))
+	srv := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(stuckWriter{w, sync.OnceFunc(func() {
+			close(stuck)
+			<-release
+		})}, r)
+	}))
+	go func() {
+		if resp, err := srv.Client().Get(srv.URL); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	within(t, "the response to wait for the client", stuck)
+	cancel()
+	within(t, "the stage to see the end", ended)
+	close(release)
+}
+
+// stuckWriter is that of a client that does not read.
+type stuckWriter struct {
+	http.ResponseWriter
+	flush func()
+}
+
+func (w stuckWriter) Flush() { w.flush() }

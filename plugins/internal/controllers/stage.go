@@ -20,13 +20,14 @@ type Config struct {
 // Stage returns the stage.
 func Stage() sdk.Stage {
 	return sdk.Stage{
-		Name:     "controllers",
-		Version:  kubeversion.Release(),
-		Summary:  "runs Kubernetes' controllers of namespaces, service accounts, garbage collection and workloads",
-		Config:   Config{Controllers: withoutNodes()},
-		Validate: validate,
-		Needs:    &sdk.Needs{Flags: serverFlags(), Keys: true},
-		New:      newStage,
+		RestOnOneProcessor: true,
+		Name:               "controllers",
+		Version:            kubeversion.Release(),
+		Summary:            "runs Kubernetes' controllers of namespaces, service accounts, garbage collection and workloads",
+		Config:             Config{Controllers: withoutNodes()},
+		Validate:           validate,
+		Needs:              &sdk.Needs{Flags: serverFlags(), Keys: true},
+		New:                newStage,
 	}
 }
 

@@ -10,11 +10,12 @@ import (
 // Stage returns one of the three stages, which constructor builds.
 func Stage(name, summary string, release func() sdk.Kubernetes, constructor func(*sdk.Env) (http.Handler, error)) sdk.Stage {
 	return sdk.Stage{
-		Name:     name,
-		Version:  kubeversion.Release(),
-		Summary:  summary,
-		Config:   struct{}{}, // they are configured by the API server's flags alone
-		Validate: validate,
+		RestOnOneProcessor: true,
+		Name:               name,
+		Version:            kubeversion.Release(),
+		Summary:            summary,
+		Config:             struct{}{}, // they are configured by the API server's flags alone
+		Validate:           validate,
 		Needs: &sdk.Needs{
 			Claims: []sdk.Claim{sdk.Prefix("/")}, SystemRequests: true, Store: sdk.StoreRegistry, Flags: []string{"*"}, Keys: true, Network: true,
 		},

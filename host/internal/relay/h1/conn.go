@@ -53,7 +53,12 @@ func NewConn(conn *net.UnixConn) (*Conn, error) {
 	if err := c.in.Init(conn, buffers); err != nil {
 		return nil, err
 	}
-	c.Abort = func() { _ = conn.Close() }
+	c.Abort = func() {
+		// Close waits for a flush in the middle of a read, which a client may hold up that does not read: the stage is
+		// told before.
+		_, _ = conn.CloseRead(), conn.CloseWrite()
+		_ = conn.Close()
+	}
 	c.peek = c.peekFD
 	return c, nil
 }
