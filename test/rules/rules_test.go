@@ -80,7 +80,7 @@ func TestForbiddenDependencies(t *testing.T) {
 			return strings.HasPrefix(p, "k8s.io/") || under(p, "github.com/hashicorp", "google.golang.org")
 		},
 		"./host/internal/relay/h1": func(p string) bool { return under(p, module+"host") },
-		"./internal/http1":          func(string) bool { return true },
+		"./internal/http1":         func(string) bool { return true },
 		"./internal/httpserver": func(p string) bool {
 			return strings.Contains(p, ".") && p != module+"internal/http1" && !under(p, "golang.org/x", "vendor/golang.org/x")
 		},
