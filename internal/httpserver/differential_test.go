@@ -225,6 +225,9 @@ func play(t *testing.T, path, request string) string {
 			if resp.StatusCode == http.StatusContinue {
 				continue // net/http asks for the body only as long as nothing is written, even if it is held back
 			}
+			if resp.Close && strings.Contains(request, "Expect: ") { // net/http resets a connection with a body that has not been read
+				body, err = nil, nil
+			}
 			b.WriteString(describeResponse(resp, string(body), err))
 		}
 		if closed {
