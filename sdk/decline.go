@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"maps"
 	"net/http"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -17,9 +18,7 @@ func Decline(w http.ResponseWriter) {
 	}
 	h := w.Header()
 	clear(h)
-	for key, values := range declined() {
-		h[key] = values
-	}
+	maps.Copy(h, declined())
 	h[hiddenDecline] = []string{"1"}
 	w.WriteHeader(http.StatusNotFound)
 }
