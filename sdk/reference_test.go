@@ -28,7 +28,8 @@ type topic struct {
 
 // topics are what is in the reference, under which heading.
 var topics = []topic{
-	{"The stage", []string{"Stage.Name", "Stage.Version", "Stage.Summary", "Stage.New", "Stage.Needs", "Stage.Config", "Stage.ConfigSchema", "Stage.Validate", "Stage.Kubernetes", "Stage.Tracing", "Main", "Serve"}},
+	{"The stage", []string{"Stage.Name", "Stage.Version", "Stage.Summary", "Stage.New", "Stage.Needs", "Stage.Config", "Stage.ConfigSchema", "Stage.Validate", "Stage.Kubernetes", "Stage.Tracing",
+		"Stage.RestOnOneProcessor", "Main", "Serve"}},
 	{"Who it is", []string{"Env.Name", "Env.Generation", "Env.DataDir", "Env.Flags", "Env.Config", "DecodeConfig", "ConfigProblem.Error"}},
 	{"What it serves", []string{"Env.Claim", "Env.ClaimPrefix", "Env.SetClaims", "Exact", "Prefix", "Child", "Env.ListPaths", "Env.MuxComplete", "Env.ReportSizes"}},
 	{"Requests", []string{"Env.Next", "Env.Call", "Decline", "UserFrom", "User.In", "Error", "AuditAnnotation", "Warn", "DrainingFrom", "Env.Initializing"}},
