@@ -54,8 +54,7 @@ func Serve(stage Stage) error {
 	defer service.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	service.idle = &idle.Program{KeepProcessors: !stage.RestOnOneProcessor}
-	go service.idle.Run(ctx)
+	go (&idle.Program{OneProcessor: stage.RestOnOneProcessor}).Run(ctx)
 	return servePlugin(service, logger)
 }
 

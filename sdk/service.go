@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/catena-dev/catena/internal/httpserver"
-	"github.com/catena-dev/catena/internal/idle"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -35,7 +34,6 @@ type Service struct {
 	drain   *drain
 	stopped chan struct{}
 	started time.Time
-	idle    *idle.Program // nil outside a process of its own
 	// clientTLS says that clients' connections have TLS, and no more.
 	clientTLS *tls.ConnectionState
 

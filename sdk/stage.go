@@ -42,8 +42,9 @@ type Stage struct {
 	// New is called.
 	Validate func(config []byte, flags []string) []ConfigProblem
 	// RestOnOneProcessor sets GOMAXPROCS to 1 while the process is idle, which takes a fifth less of the processors,
-	// and back when it has work: eight requests within 100 ms, or 5 % of a processor in five seconds. Kubernetes'
-	// stages do. With GOMAXPROCS in the environment it does nothing.
+	// and back when it has work: some 20 ms of processor time without a pause (on Linux, where SIGVTALRM is used for
+	// that), or 5 % of a processor in five seconds. Kubernetes' stages do. With GOMAXPROCS in the environment, or
+	// set by the program to more than one, it does nothing.
 	RestOnOneProcessor bool
 	// Tracing returns the provider of Env.Tracer; package tracing has one that exports
 	// where the server does. It is called before New. Without it, or if it returns nil,

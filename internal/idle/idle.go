@@ -9,8 +9,6 @@ import (
 	"context"
 	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/catena-dev/catena/internal/gctune"
@@ -21,31 +19,39 @@ const (
 	interval = 5 * time.Second
 	// busy is the share of one processor from which on a program is not idle.
 	busy = 0.05
-	// burst is how many requests within burstTime end the rest of a program at once.
-	burst     = 8
-	burstTime = 100 * time.Millisecond
+	// quantum is what a program at rest may use of the processors within quantumTime: more is work, which ends the rest at once.
+	quantum     = 10 * time.Millisecond
+	quantumTime = 100 * time.Millisecond
 )
 
-// Program is what this process does about being idle. The zero value is ready to use; a process has one.
+// Program is what this process does about being idle. A process has one.
 type Program struct {
-	// KeepProcessors leaves GOMAXPROCS alone.
-	KeepProcessors bool
+	// OneProcessor has the process rest on one processor.
+	OneProcessor bool
 
-	resting atomic.Bool
-	// began is when the first of the latest requests did, in nanoseconds since 1970, and requests is their number. Both count at rest only.
-	began    atomic.Int64
-	requests atomic.Int32
+	// signals is signalUse, but in tests.
+	signals func(chan<- os.Signal) (stop func())
 
-	mu sync.Mutex // held while the number of processors changes
-	// decided is set when ownNumber is: the program has set GOMAXPROCS by itself.
-	decided, ownNumber bool
+	resting bool
+	// own is the number of processors that the program has set by itself, 0 if it has not.
+	own int
+	// spent gets a signal for each quantum that is used at rest, until stop is called. The last one was at lastSpent.
+	spent     chan os.Signal
+	stop      func()
+	lastSpent time.Time
 }
 
 // Run follows what the program uses, until ctx ends. When that was next to nothing for some seconds, the program
-// returns memory (see [gctune.Release]), and runs on one processor until it has work again: a burst of requests,
-// or anything that shows in what it uses in the next seconds. With GOMAXPROCS in its environment, or set
-// by [runtime.GOMAXPROCS], it keeps its processors.
+// returns memory (see [gctune.Release]), and rests: it runs on one processor until it has work again. That is so after some 20 ms
+// of processor time without a pause, whatever the work is and whoever asked for it, on Linux;
+// elsewhere, and if it comes in small pieces, when it shows in what the program uses in five seconds.
+//
+// With GOMAXPROCS in its environment, or set by [runtime.GOMAXPROCS] to more than one, the program keeps its processors.
 func (p *Program) Run(ctx context.Context) {
+	if p.signals == nil {
+		p.signals = signalUse
+	}
+	p.spent = make(chan os.Signal, 1)
 	defer p.work()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -54,6 +60,9 @@ func (p *Program) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-p.spent:
+			p.spentQuantum(time.Now())
+			continue
 		case <-tick.C:
 		}
 		used, now := processorTime(), time.Now()
@@ -71,59 +80,51 @@ func (p *Program) Run(ctx context.Context) {
 // isIdle reports whether a program has used next to nothing of the processors over a time.
 func isIdle(used, over time.Duration) bool { return used.Seconds() < busy*over.Seconds() }
 
-// Request says that a request has come. It may be called on nil, which does nothing.
-func (p *Program) Request() {
-	if p == nil || !p.resting.Load() {
-		return
-	}
-	now := time.Now().UnixNano()
-	if now-p.began.Load() > int64(burstTime) {
-		p.began.Store(now)
-		p.requests.Store(1)
-		return
-	}
-	if p.requests.Add(1) == burst {
-		go p.work() // it waits for a collection that is under way
-	}
-}
-
 // rest leaves the program one processor.
 func (p *Program) rest() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.KeepProcessors {
-		return
+	number := runtime.GOMAXPROCS(0)
+	if number > 1 {
+		p.work() // the program has set it while it rested
 	}
-	if !p.decided {
-		p.decided, p.ownNumber = true, hasOwnNumber()
-	}
-	if p.ownNumber || p.resting.Load() || runtime.GOMAXPROCS(0) == 1 {
+	if !p.OneProcessor || p.resting || number == 1 || p.hasOwn(number) {
 		return
 	}
 	runtime.GOMAXPROCS(1)
-	p.resting.Store(true)
+	p.resting, p.lastSpent = true, time.Now()
+	p.stop = p.signals(p.spent)
 }
 
-// work gives the program back its processors.
+// spentQuantum ends the rest of a program that works.
+func (p *Program) spentQuantum(now time.Time) {
+	if now.Sub(p.lastSpent) <= quantumTime {
+		p.work()
+	}
+	p.lastSpent = now
+}
+
+// work gives the program back its processors, unless it has set their number meanwhile.
 func (p *Program) work() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.resting.Load() {
+	if !p.resting {
+		return
+	}
+	p.stop()
+	p.resting = false
+	if runtime.GOMAXPROCS(0) == 1 {
 		runtime.SetDefaultGOMAXPROCS()
-		p.resting.Store(false)
 	}
 }
 
-// hasOwnNumber reports whether the number of processors is not the one that Go takes by itself, and follows limits with.
-func hasOwnNumber() bool {
-	if os.Getenv("GOMAXPROCS") != "" {
+// hasOwn reports whether the number of processors is not the one that Go takes by itself, and follows limits with.
+func (p *Program) hasOwn(number int) bool {
+	if os.Getenv("GOMAXPROCS") != "" || number == p.own {
 		return true
 	}
-	number := runtime.GOMAXPROCS(0)
+	p.own = 0
 	runtime.SetDefaultGOMAXPROCS()
 	if runtime.GOMAXPROCS(0) == number {
 		return false
 	}
+	p.own = number
 	runtime.GOMAXPROCS(number)
 	return true
 }

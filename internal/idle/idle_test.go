@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +32,8 @@ func TestIsIdle(t *testing.T) {
 func TestRun(t *testing.T) {
 	const ran = "PASS: TestRun/"
 	cases := map[string]func(*testing.T){
-		"rests and works": restAndWork, "kept": keptNumber,
-		"set by the program": ownNumber, "set by the environment": ownNumber,
+		"rests and works": restAndWork, "kept": keptNumber, "set at rest": setAtRest, "set between rests": setBetweenRests,
+		"set by the program": ownNumber, "set by the environment": ownNumber, "work": realWork,
 	}
 	if name := os.Getenv("IDLE_TEST"); name != "" {
 		t.Run(name, cases[name])
@@ -53,46 +55,73 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// running is a Program that runs in a bubble of synctest, with signals of the test.
+type running struct {
+	Program
+	t      *testing.T
+	timer  atomic.Bool // whether it runs
+	cancel context.CancelFunc
+}
+
+// inBubble calls a test with a Program that runs.
+func inBubble(t *testing.T, oneProcessor bool, test func(*running)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &running{t: t, cancel: cancel, Program: Program{OneProcessor: oneProcessor}}
+		r.signals = func(chan<- os.Signal) func() {
+			r.timer.Store(true)
+			return func() { r.timer.Store(false) }
+		}
+		go r.Run(ctx)
+		defer synctest.Wait()
+		defer cancel()
+		test(r)
+	})
+}
+
+// want checks the number of processors.
+func (r *running) want(after string, number int) {
+	r.t.Helper()
+	synctest.Wait()
+	if got := runtime.GOMAXPROCS(0); got != number {
+		r.t.Errorf("%s: %d processors, want %d", after, got, number)
+	}
+}
+
+// idle passes the time after which a program rests.
+func (r *running) idle() {
+	time.Sleep(interval)
+	synctest.Wait()
+}
+
 // restAndWork has the program rest, and each kind of work end that.
 func restAndWork(t *testing.T) {
 	all := runtime.GOMAXPROCS(0)
-	synctest.Test(t, func(t *testing.T) {
-		var p Program
-		ctx, cancel := context.WithCancel(t.Context())
-		go p.Run(ctx)
-		number := func(after string, want int) {
-			t.Helper()
-			synctest.Wait()
-			if got := runtime.GOMAXPROCS(0); got != want {
-				t.Errorf("%s: %d processors, want %d", after, got, want)
-			}
+	inBubble(t, true, func(r *running) {
+		r.want("at the start", all)
+		r.idle()
+		r.want("idle", 1)
+		for range 20 {
+			time.Sleep(quantumTime + time.Millisecond)
+			r.spent <- syscall.SIGVTALRM
 		}
-		rest := func() {
-			t.Helper()
-			time.Sleep(interval)
-			number("idle", 1)
+		r.want("work in small pieces", 1)
+		time.Sleep(quantumTime)
+		r.spent <- syscall.SIGVTALRM
+		r.want("work without a pause", all)
+		if r.timer.Load() {
+			t.Error("the timer goes on")
 		}
-		p.Request()
-		number("at the start", all)
-		rest()
-		for range 10 * burst {
-			time.Sleep(burstTime / 2)
-			p.Request()
-		}
-		number("now and then a request", 1)
-		time.Sleep(burstTime)
-		for range burst {
-			p.Request()
-		}
-		number("a burst of requests", all)
-		rest()
+		r.idle()
+		r.want("idle again", 1)
 		for from := processorTime(); processorTime()-from < 2*interval/20; { //nolint:revive // works
 		}
 		time.Sleep(interval)
-		number("work without requests", all)
-		rest()
-		cancel()
-		number("the end", all)
+		r.want("work of seconds", all)
+		r.idle()
+		r.want("idle once more", 1)
+		r.cancel()
+		r.want("the end", all)
 	})
 }
 
@@ -101,34 +130,91 @@ func ownNumber(t *testing.T) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(3)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		var p Program
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go p.Run(ctx)
-		time.Sleep(3 * interval)
-		synctest.Wait()
-		for range burst {
-			p.Request()
-		}
-		synctest.Wait()
-		if got := runtime.GOMAXPROCS(0); got != 3 {
-			t.Errorf("%d processors, want 3", got)
+	inBubble(t, true, func(r *running) {
+		r.idle()
+		r.idle()
+		r.want("idle", 3)
+	})
+}
+
+func setAtRest(t *testing.T) {
+	inBubble(t, true, func(r *running) {
+		r.idle()
+		r.want("idle", 1)
+		runtime.GOMAXPROCS(3)
+		r.idle()
+		r.want("idle, with a number of its own", 3)
+		r.cancel()
+		r.want("the end", 3)
+	})
+	inBubble(t, true, func(r *running) {
+		runtime.SetDefaultGOMAXPROCS()
+		r.idle()
+		r.want("idle", 1)
+		runtime.GOMAXPROCS(3)
+		r.spent <- syscall.SIGVTALRM
+		r.want("work", 3)
+	})
+}
+
+func setBetweenRests(t *testing.T) {
+	inBubble(t, true, func(r *running) {
+		for _, own := range []int{3, 4} {
+			runtime.SetDefaultGOMAXPROCS()
+			r.idle()
+			r.want("idle", 1)
+			r.spent <- syscall.SIGVTALRM
+			synctest.Wait()
+			runtime.GOMAXPROCS(own)
+			r.idle()
+			r.idle()
+			r.want("idle, with a number of its own", own)
 		}
 	})
 }
 
 func keptNumber(t *testing.T) {
 	all := runtime.GOMAXPROCS(0)
-	synctest.Test(t, func(t *testing.T) {
-		p := Program{KeepProcessors: true}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go p.Run(ctx)
-		time.Sleep(3 * interval)
-		synctest.Wait()
-		if got := runtime.GOMAXPROCS(0); got != all {
-			t.Errorf("%d processors, want %d", got, all)
-		}
+	inBubble(t, false, func(r *running) {
+		r.idle()
+		r.idle()
+		r.want("idle", all)
 	})
+}
+
+// realWork has the system's own timer end a rest.
+func realWork(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no such timer")
+	}
+	all := runtime.GOMAXPROCS(0)
+	p := Program{OneProcessor: true, signals: signalUse, spent: make(chan os.Signal, 1)}
+	p.rest()
+	if got := runtime.GOMAXPROCS(0); got != 1 {
+		t.Fatalf("at rest: %d processors", got)
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	from := processorTime()
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+		}
+	}()
+	for deadline := time.After(20 * time.Second); p.resting; {
+		select {
+		case at := <-p.spent:
+			t.Logf("%s after %s of work", at, processorTime()-from)
+			p.spentQuantum(time.Now())
+		case <-deadline:
+			t.Fatal("the program rests, although it works")
+		}
+	}
+	if got := runtime.GOMAXPROCS(0); got != all {
+		t.Errorf("%d processors, want %d", got, all)
+	}
 }

@@ -48,11 +48,16 @@ func sections() []section {
 	for _, r := range requests() {
 		loaded = append(loaded, r.name)
 	}
+	var rests []string
+	for _, r := range restRows() {
+		rests = append(rests, r.name)
+	}
 	return []section{
 		{"disk", (*comparison).disk, []string{rowDisk}},
 		{"starts", (*comparison).starts, []string{rowFirstStart, rowSecondStart}},
 		{"new servers", (*comparison).fresh, []string{rowRest, rowCRDs}},
 		{"servers with objects", (*comparison).loaded, loaded},
+		{"servers at rest", (*comparison).afterRests, rests},
 	}
 }
 
@@ -76,6 +81,11 @@ func (c *comparison) measure(ctx context.Context) error {
 	if err := c.readBinaries(); err != nil {
 		return err
 	}
+	stop, err := c.startCompilers(ctx, c.compilers)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	for _, s := range sections() {
 		if !slices.ContainsFunc(s.rows, c.wants) {
 			continue
@@ -142,7 +152,9 @@ func (c *comparison) newServer(side figure.Side, name string) (*apiserver.Server
 
 // newCatena returns a Catena without data, with a configuration.
 func (c *comparison) newCatena(name, config string) (*apiserver.Server, error) {
-	return apiserver.Catena(c.bin, c.serverDir(figure.B, name), apiserver.CatenaOptions{Config: config, Debug: c.profiles != ""})
+	return apiserver.Catena(c.bin, c.serverDir(figure.B, name), apiserver.CatenaOptions{
+		Config: config, Set: c.set, Debug: c.profiles != "",
+	})
 }
 
 func (c *comparison) serverDir(side figure.Side, name string) string {

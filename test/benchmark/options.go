@@ -18,6 +18,8 @@ type options struct {
 	watchers   int
 	crds       int
 	rest       time.Duration
+	compilers  int
+	set        []string // for the configuration of Catena
 	rows       *regexp.Regexp
 	output     string
 	profiles   string
@@ -40,7 +42,12 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.configMaps, "configmaps", 20000, "ConfigMaps in the store, at least 500")
 	f.IntVar(&o.watchers, "watchers", 200, "watchers of one object")
 	f.IntVar(&o.crds, "crds", 300, "CustomResourceDefinitions of 200 fields")
-	f.DurationVar(&o.rest, "rest", 30*time.Second, "time between the end of work and the measurement of memory at rest")
+	f.DurationVar(&o.rest, "rest", 30*time.Second, "time between the end of work and what is measured at rest, or after it")
+	f.IntVar(&o.compilers, "compilers", 0, "compilers that run beside both systems, in a thread each")
+	f.Func("set", "`key=value` for the configuration of Catena; may be repeated", func(v string) error {
+		o.set = append(o.set, v)
+		return nil
+	})
 	f.StringVar(&o.output, "o", "text", "`format` of the report: text or json; json has all samples")
 	f.StringVar(&o.profiles, "profiles", "", "`directory` for CPU profiles of Catena's processes under each load, taken after the measurements")
 	o.growth.flags(f)

@@ -15,7 +15,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
-	"github.com/catena-dev/catena/internal/idle"
 )
 
 const (
@@ -148,7 +147,6 @@ func (c *connections) closeAll() {
 type requests struct {
 	http.Handler
 	count atomic.Int64
-	idle  *idle.Program
 	// hold returns when a request may be served, and false if it is not to be; nil if all may at once.
 	hold func(w http.ResponseWriter, r *http.Request) bool
 	// lost is set when no request can be served any more, and writer responds then.
@@ -159,7 +157,6 @@ type requests struct {
 }
 
 func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.idle.Request()
 	h.count.Add(1)
 	defer h.count.Add(-1)
 	conn := h.connections.From(r.RemoteAddr)

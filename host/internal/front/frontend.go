@@ -25,7 +25,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
-	"github.com/catena-dev/catena/internal/idle"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 	"github.com/catena-dev/catena/sdk/servedinformers"
 )
@@ -51,8 +50,6 @@ type Options struct {
 	// HoldUntilReady lets requests wait until the server is ready, since connections to it wait already. Those of the server
 	// itself, and those for its health, do not.
 	HoldUntilReady bool
-	// Idle, if it is not nil, is told of all requests.
-	Idle *idle.Program
 	// Log gets the messages of the front itself; Kubernetes' code logs through klog.
 	Log hclog.Logger
 }
@@ -106,7 +103,7 @@ func New(ctx context.Context, opts Options) (*Frontend, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.listener, f.requests.connections, f.requests.idle = listener, listener, opts.Idle
+	f.listener, f.requests.connections = listener, listener
 	f.signals.observe = opts.Signal
 	f.health.ready = make(chan struct{})
 	f.health.wasReady = func() { f.signals.came(HasBeenReady) }

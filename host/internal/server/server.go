@@ -206,10 +206,9 @@ func (r *run) openFront(ctx context.Context) error {
 	digested := make(chan error, 1)
 	go func() { digested <- panics.Call(func() error { return addDigests(r.Config, r.specs, false) }) }()
 	var err error
-	program := new(idle.Program)
-	r.background(ctx, program.Run)
+	r.background(ctx, (&idle.Program{OneProcessor: true}).Run)
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Idle: program, Log: r.logs.host.Named("front"),
+		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
 	})
 	digestErr := <-digested
 	if err != nil {

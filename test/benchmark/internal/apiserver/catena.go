@@ -13,6 +13,8 @@ import (
 type CatenaOptions struct {
 	// Config is the configuration file.
 	Config string
+	// Set is added to it, as key=value.
+	Set []string
 	// Debug serves the profiles of the processes on sockets.
 	Debug bool
 }
@@ -27,6 +29,9 @@ func Catena(bin, dir string, o CatenaOptions) (*Server, error) {
 		"serve", "--config", o.Config, "--data-dir", dataDir(dir), "--set", "pluginDirs=" + filepath.Join(bin, "plugins"),
 		"--set", "apiserver.secure-port=" + strconv.Itoa(ports[0]),
 		"--set", "apiserver.token-auth-file=" + tokens(dir),
+	}
+	for _, v := range o.Set {
+		args = append(args, "--set", v)
 	}
 	if o.Debug {
 		args = append(args, "--set", "apiserver.debug-socket-path="+debugSocket(dir))
