@@ -108,7 +108,8 @@ func serveClients(etcd *embed.Etcd, o Options, unserved chan<- error) (*grpc.Ser
 		return nil, err
 	}
 	// kube-apiserver has a connection for each resource, most of them idle: they need no 32 KiB to read into.
-	server := v3rpc.Server(etcd.Server, nil, nil, append(keepaliveOptions(etcd.Config()), grpc.ReadBufferSize(4<<10), grpc.NumStreamWorkers(streamWorkers))...)
+	opts := append(keepaliveOptions(etcd.Config()), grpc.ReadBufferSize(4<<10), grpc.NumStreamWorkers(streamWorkers))
+	server := v3rpc.Server(etcd.Server, nil, nil, append(opts, localReads()...)...)
 	own := v3client.New(etcd.Server)
 	v3electionpb.RegisterElectionServer(server, v3election.NewElectionServer(own))
 	v3lockpb.RegisterLockServer(server, v3lock.NewLockServer(own))
