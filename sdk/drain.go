@@ -10,7 +10,8 @@ import (
 // DrainingFrom returns a channel that is closed when the request that ctx belongs to is
 // to end because the stage gets no new requests. Env.Draining is closed for all requests
 // at once; this one is closed at a random moment of the time that the host allows, so that
-// the clients do not all come back at once. It is nil if ctx is no context of a request
+// the clients do not all come back at once, and, where that time allows it, not in the first two seconds of
+// a request: client-go lists anew if a watch ends so early. It is nil if ctx is no context of a request
 // from the host.
 func DrainingFrom(ctx context.Context) <-chan struct{} {
 	if x := exchangeFrom(ctx); x != nil {
@@ -25,13 +26,13 @@ type drain struct {
 
 	mu      sync.Mutex
 	running int
-	idle    chan struct{}              // closed and set to nil when running gets to 0; nil if no wait is under way
-	end     time.Time                  // when all requests are to have ended; zero until begun
-	signals map[chan struct{}]struct{} // to be closed
+	idle    chan struct{}               // closed and set to nil when running gets to 0; nil if no wait is under way
+	end     time.Time                   // when all requests are to have ended; zero until begun
+	signals map[chan struct{}]time.Time // to be closed, with when the request asked for them
 }
 
 func newDrain() *drain {
-	return &drain{begun: make(chan struct{}), signals: map[chan struct{}]struct{}{}}
+	return &drain{begun: make(chan struct{}), signals: map[chan struct{}]time.Time{}}
 }
 
 func (d *drain) enter() {
@@ -59,8 +60,8 @@ func (d *drain) begin(spread time.Duration) {
 	}
 	d.end = time.Now().Add(spread)
 	close(d.begun)
-	for signal := range d.signals {
-		d.schedule(signal)
+	for signal, began := range d.signals {
+		d.schedule(signal, began)
 	}
 }
 
@@ -68,10 +69,10 @@ func (d *drain) begin(spread time.Duration) {
 func (d *drain) signal() chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	signal := make(chan struct{})
-	d.signals[signal] = struct{}{}
+	signal, now := make(chan struct{}), time.Now()
+	d.signals[signal] = now
 	if !d.end.IsZero() {
-		d.schedule(signal)
+		d.schedule(signal, now)
 	}
 	return signal
 }
@@ -83,15 +84,19 @@ func (d *drain) forget(signal chan struct{}) {
 	delete(d.signals, signal)
 }
 
+// leastAge is how old a request is to be when it is told to end: client-go counts a second from the end of the initial events.
+const leastAge = 2 * time.Second
+
 // schedule closes a signal at a random moment before the end, now if that has passed.
-func (d *drain) schedule(signal chan struct{}) {
+func (d *drain) schedule(signal chan struct{}, began time.Time) {
 	left := time.Until(d.end)
 	if left <= 0 {
 		delete(d.signals, signal)
 		close(signal)
 		return
 	}
-	time.AfterFunc(rand.N(left), func() {
+	least := min(max(time.Until(began.Add(leastAge)), 0), left-1)
+	time.AfterFunc(least+rand.N(left-least), func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if _, ok := d.signals[signal]; ok {

@@ -51,6 +51,31 @@ func TestDrainSpread(t *testing.T) {
 	})
 }
 
+// A request is not told to end in its first two seconds, if there is time.
+func TestDrainSparesTheYoung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for spread, least := range map[time.Duration]time.Duration{5 * time.Second: leastAge, 500 * time.Millisecond: 500*time.Millisecond - 1, 0: 0} {
+			d := newDrain()
+			ages := make(chan time.Duration)
+			for i := range 200 {
+				if i == 100 {
+					d.begin(spread)
+				}
+				signal, began := d.signal(), time.Now()
+				go func() {
+					<-signal
+					ages <- time.Since(began)
+				}()
+			}
+			for range 200 {
+				if age := <-ages; age < least || age > spread {
+					t.Errorf("within %s, at the age of %s", spread, age)
+				}
+			}
+		}
+	})
+}
+
 // wait returns at the moment when the last request ends, or when it may not wait longer.
 func TestDrainWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,13 +27,16 @@ type Host struct {
 	ServerVersion string
 	// ExternalURL is where clients reach the server: https://HOST:PORT.
 	ExternalURL string
+	// HistoryRevision is a revision of the server's etcd of some minutes ago, or 0: caches that know the changes from there on
+	// can serve clients that watched another process of the stage.
+	HistoryRevision int64
 }
 
 func hostFromWire(h *stagev1.Host) Host {
 	return Host{
 		Socket: h.GetSocket(), Token: h.GetToken(),
 		User: h.GetUser(), Groups: slices.Clone(h.GetGroups()),
-		ServerVersion: h.GetServerVersion(), ExternalURL: h.GetExternalUrl(),
+		ServerVersion: h.GetServerVersion(), ExternalURL: h.GetExternalUrl(), HistoryRevision: h.GetHistoryRevision(),
 	}
 }
 

@@ -35,13 +35,14 @@ import (
 )
 
 // Adapter connects one GenericAPIServer to the stage's environment. Its methods
-// are called in the order Configure, Delegate, Serve.
+// are called in the order Configure, WithHistory, Delegate, Serve.
 type Adapter struct {
 	env      *sdk.Env
 	loopback *rest.Config
 	external noListener
 
-	keys contextKeys
+	keys    contextKeys
+	history *history
 
 	serializer runtime.NegotiatedSerializer
 	// checkGroups are the groups of health checks by their names.
@@ -85,7 +86,10 @@ func New(env *sdk.Env) (*Adapter, error) {
 		return nil, err
 	}
 	env.AddMetrics(legacyregistry.DefaultGatherer)
-	return &Adapter{env: env, loopback: loopback, external: external, keys: findKeys(), checkGroups: map[string]string{}, complete: make(chan struct{}), completeTimeout: completeTimeout}, nil
+	return &Adapter{
+		env: env, loopback: loopback, external: external, keys: findKeys(), history: newHistory(env),
+		checkGroups: map[string]string{}, complete: make(chan struct{}), completeTimeout: completeTimeout,
+	}, nil
 }
 
 // Configure sets the parts of config in which a server inside a stage differs
@@ -115,6 +119,7 @@ func (a *Adapter) Serve(server Server) (http.Handler, error) {
 	a.env.SetClaims(server.claims()...)
 	a.env.OnPrepareRun(func(context.Context) error { return a.prepare(server) })
 	a.env.OnDestroy(server.Destroy)
+	go a.history.run(a.env.Context())
 	return server.Handler, nil
 }
 

@@ -77,10 +77,6 @@ func (a *Adapter) withHostContext(handler http.Handler, resolver request.Request
 	})
 }
 
-// ShuttingDown makes the adapter the server shutdown signal of its requests:
-// when it comes, watches end.
-func (a *Adapter) ShuttingDown() <-chan struct{} { return a.env.Draining() }
-
 // dropHostHeaders keeps the host's headers from servers to which a handler
 // proxies the request.
 func dropHostHeaders(h http.Header) {

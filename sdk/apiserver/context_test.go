@@ -8,9 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-base/tracing"
 
+	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -239,6 +242,47 @@ func TestWatchesAreToldToEnd(t *testing.T) {
 	}
 	if err := <-drained; err != nil {
 		t.Error(err)
+	}
+}
+
+// Watches are not told to end all at once, but over the time that the host allows: here, nearly all of them have an hour.
+func TestWatchesEndOverTime(t *testing.T) {
+	t.Parallel()
+	const watches = 50
+	begun, toEnd := make(chan struct{}, watches), make(chan bool, watches)
+	var draining <-chan struct{}
+	api := apiStage(handle(func(_ http.ResponseWriter, r *http.Request) {
+		signal := request.ServerShutdownSignalFrom(r.Context()).ShuttingDown()
+		begun <- struct{}{}
+		<-draining
+		select {
+		case <-signal:
+			toEnd <- true
+		default:
+			toEnd <- false
+		}
+	}))
+	build := api.New
+	api.New = func(env *sdk.Env) (http.Handler, error) {
+		draining = env.Draining()
+		return build(env)
+	}
+	stage := stagetest.Start(t, api, stagetest.Options{})
+	var clients sync.WaitGroup
+	for range watches {
+		clients.Go(func() { ask(t, stage, "/own", nil) })
+		<-begun
+	}
+	clients.Go(func() { _, _ = stage.RPC.Drain(t.Context(), &stagev1.DrainRequest{Spread: durationpb.New(time.Hour)}) })
+	defer clients.Wait()
+	ended := 0
+	for range watches {
+		if <-toEnd {
+			ended++
+		}
+	}
+	if ended > watches/10 {
+		t.Errorf("%d of %d watches are to end at once", ended, watches)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/catena-dev/catena/sdk"
 )
 
 // hostRequest is one request from the host, and its context: all that Kubernetes' filters would leave there, in one object. A context for each
@@ -46,6 +48,9 @@ type hostRequest struct {
 	held bool
 }
 
+// ShuttingDown makes a request its own shutdown signal: watches end one after the other, in the time that the host allows.
+func (h *hostRequest) ShuttingDown() <-chan struct{} { return sdk.DrainingFrom(h.Context) }
+
 func (h *hostRequest) handle() { h.handler.ServeHTTP(h.w, h.r) }
 
 type hostRequestKey struct{}
@@ -78,7 +83,7 @@ func (h *hostRequest) Value(key any) any {
 	case keys.received:
 		return h.received
 	case keys.shutdown:
-		return h.adapter
+		return h
 	case keys.warnings:
 		h.warnings.Do(h.makeRecorder)
 		return h.recorder

@@ -83,10 +83,15 @@ func (b *groupBuilder) addStore() error {
 	if b.config.EgressSelector != nil && !onUnixSocket(etcd.StorageConfig.Transport.ServerList) {
 		etcd.StorageConfig.Transport.EgressLookup = b.config.EgressSelector.Lookup
 	}
-	return etcd.ApplyWithStorageFactoryTo(&groupStorageFactory{
+	err := etcd.ApplyWithStorageFactoryTo(&groupStorageFactory{
 		SimpleStorageFactory: options.SimpleStorageFactory{StorageConfig: etcd.StorageConfig},
 		scheme:               b.scheme,
 	}, b.config)
+	if err != nil {
+		return err
+	}
+	b.config.RESTOptionsGetter = b.adapter.WithHistory(b.config.RESTOptionsGetter)
+	return nil
 }
 
 // onUnixSocket reports whether etcd is on this machine, where nothing is dialed through a proxy.

@@ -868,9 +868,12 @@ type Host struct {
 	// stage with the built-in resources, which can change while this process runs.
 	ServerVersion string `protobuf:"bytes,5,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
 	// The address under which clients reach the server, as https://HOST:PORT.
-	ExternalUrl   string `protobuf:"bytes,6,opt,name=external_url,json=externalUrl,proto3" json:"external_url,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ExternalUrl string `protobuf:"bytes,6,opt,name=external_url,json=externalUrl,proto3" json:"external_url,omitempty"`
+	// A revision of the server's etcd of some minutes ago, from which on caches should know the changes: clients
+	// that watched another process of the stage go on from there. 0 if none is known.
+	HistoryRevision int64 `protobuf:"varint,7,opt,name=history_revision,json=historyRevision,proto3" json:"history_revision,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Host) Reset() {
@@ -943,6 +946,13 @@ func (x *Host) GetExternalUrl() string {
 		return x.ExternalUrl
 	}
 	return ""
+}
+
+func (x *Host) GetHistoryRevision() int64 {
+	if x != nil {
+		return x.HistoryRevision
+	}
+	return 0
 }
 
 type ConfigureResponse struct {
@@ -2496,14 +2506,15 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\flisted_paths\x18\x02 \x03(\tR\vlistedPaths\x12.\n" +
 	"\x06claims\x18\x03 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\x12-\n" +
 	"\x12kubernetes_version\x18\x04 \x01(\tR\x11kubernetesVersion\x12\x1a\n" +
-	"\boptional\x18\x05 \x01(\bR\boptional\"\xaa\x01\n" +
+	"\boptional\x18\x05 \x01(\bR\boptional\"\xd5\x01\n" +
 	"\x04Host\x12\x16\n" +
 	"\x06socket\x18\x01 \x01(\tR\x06socket\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x16\n" +
 	"\x06groups\x18\x04 \x03(\tR\x06groups\x12%\n" +
 	"\x0eserver_version\x18\x05 \x01(\tR\rserverVersion\x12!\n" +
-	"\fexternal_url\x18\x06 \x01(\tR\vexternalUrl\"f\n" +
+	"\fexternal_url\x18\x06 \x01(\tR\vexternalUrl\x12)\n" +
+	"\x10history_revision\x18\a \x01(\x03R\x0fhistoryRevision\"f\n" +
 	"\x11ConfigureResponse\x12!\n" +
 	"\flisted_paths\x18\x01 \x03(\tR\vlistedPaths\x12.\n" +
 	"\x06claims\x18\x02 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\"\x91\x01\n" +

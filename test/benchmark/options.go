@@ -103,5 +103,6 @@ func (o *options) check(f *flag.FlagSet, rows string, isQuick bool) error {
 	}
 	o.parameters = map[string]string{}
 	f.VisitAll(func(f *flag.Flag) { o.parameters[f.Name] = f.Value.String() })
+	o.parameters["set"] = strings.Join(o.set, " ")
 	return nil
 }

@@ -46,6 +46,16 @@ func TestGiveWayToNobody(t *testing.T) {
 	within(t, "the end of the stream", ended)
 }
 
+// TestBrokenWatch shows that a watch which breaks off just ends.
+func TestBrokenWatch(t *testing.T) {
+	t.Parallel()
+	socket, broken := breakingStage(t)
+	chain := newChain(t, Config{Watch: func(*http.Request) bool { return true }}, socket)
+	ended := stream(t, chain)
+	close(broken)
+	within(t, "the end of the watch", ended)
+}
+
 // TestGiveWayTooLate shows that the stream ends at once if another process has been there before it broke off.
 func TestGiveWayTooLate(t *testing.T) {
 	t.Parallel()
@@ -77,11 +87,12 @@ func stream(t *testing.T, chain *Chain) <-chan struct{} {
 	if err != nil {
 		t.Fatal(err)
 	}
+	watch := chain.config.Watch != nil
 	ended := make(chan struct{}, 1)
 	go func() {
 		defer resp.Body.Close()
-		if _, err := io.Copy(io.Discard, resp.Body); err == nil {
-			t.Error("a response that has broken off looks complete")
+		if _, err := io.Copy(io.Discard, resp.Body); (err == nil) != watch {
+			t.Errorf("the end of a response that has broken off, which is a watch: %v: %v", watch, err)
 		}
 		ended <- struct{}{}
 	}()

@@ -139,7 +139,7 @@ func (x *request) writeBody() error {
 	if !x.response.HasBody(x.r.Method) {
 		return nil
 	}
-	if x.isWatch() {
+	if x.isWatch() && x.after == "" && callFrom(x.r.Context()) == nil {
 		id := x.id
 		x.chain.addWatch(id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
 		defer x.chain.watches.remove(id)
@@ -156,10 +156,10 @@ func (x *request) writeBody() error {
 	return nil
 }
 
-// isWatch reports whether the response is a watch of a client. What a stage hands on of one ends with it.
+// isWatch reports whether the response is a watch.
 func (x *request) isWatch() bool {
 	watch := x.chain.config.Watch
-	return x.response.Chunked && watch != nil && x.after == "" && watch(x.r) && callFrom(x.r.Context()) == nil
+	return x.response.Chunked && watch != nil && watch(x.r)
 }
 
 // errClientGone reports that the client takes no more of the response.

@@ -197,7 +197,9 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 	case broken:
 		x.observe(e, Interrupted)
 		x.giveWay(e)
-		panic(http.ErrAbortHandler)
+		if !x.isWatch() {
+			panic(http.ErrAbortHandler)
+		}
 	case failed:
 		x.observe(e, kinds[x.failure.kind].outcome)
 		x.limited(x.failure.err)

@@ -31,7 +31,7 @@ func StoreOptions(cfg *config.Config, dir, runtimeDir string) store.Options {
 	}
 	return store.Options{
 		Dir: dir, Socket: socket, QuotaBytes: c.QuotaBytes,
-		Endpoints: c.Endpoints, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
+		Endpoints: c.Endpoints, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Revisions: new(store.Revisions),
 	}
 }
 

@@ -24,9 +24,8 @@ type Monitor struct {
 	// Restored is called when etcd has another history than before: from a backup, or of another cluster. The
 	// revisions are the latest of before and the one of now.
 	Restored func(was, is int64)
-
-	options Options
-	client  *clientv3.Client
+	options  Options
+	client   *clientv3.Client
 	// silent and full are since when it is; zero if it is not.
 	silent, full time.Time
 	cluster      uint64
@@ -95,6 +94,9 @@ func (m *Monitor) observe(ctx context.Context) {
 			m.Restored(m.revision, header.Revision)
 		}
 		m.cluster, m.revision = header.ClusterId, header.Revision
+		if m.options.Revisions != nil {
+			m.options.Revisions.note(time.Now(), header.Revision)
+		}
 	}
 	m.checkQuota(ctx)
 }

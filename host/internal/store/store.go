@@ -51,6 +51,9 @@ type Options struct {
 	// CAFile, CertFile and KeyFile are for TLS to the external cluster.
 	CAFile, CertFile, KeyFile string
 
+	// Revisions, if not nil, is told the revisions by [Monitor].
+	Revisions *Revisions
+
 	// Logger gets etcd's own messages, those of level info as debug.
 	Logger hclog.Logger
 }

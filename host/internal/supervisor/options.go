@@ -37,8 +37,8 @@ type Options struct {
 	// HostSocket returns the path of the Unix socket on which a stage calls the host, which listens there by then, and what is called when the
 	// stage is gone; nil if none do.
 	HostSocket func(stage string) (path string, done func(), err error)
-	// ServerVersion and ExternalURL are told to the stages.
-	ServerVersion, ExternalURL string
+	// Server is told to the stages.
+	Server Server
 	// HoldTimeout is how long requests wait for a stage that has died to come
 	// back, before they are refused.
 	HoldTimeout time.Duration

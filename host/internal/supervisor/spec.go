@@ -11,6 +11,9 @@ import (
 // Process is what the process of a stage is made from.
 type Process = generation.Spec
 
+// Server is what stages are told of the server.
+type Server = generation.Server
+
 // EmulatedVersion is the flag by which a stage serves as an older release of Kubernetes.
 const EmulatedVersion = generation.EmulatedVersion
 

@@ -72,7 +72,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 	st.opts = generation.Options{
 		DataDir: dir, Own: []string{s.opts.DataDir, s.opts.RuntimeDir}, Hidden: s.opts.Hidden, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
 		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: hostSocket,
-		ServerVersion: s.opts.ServerVersion, ExternalURL: s.opts.ExternalURL, HostPaths: s.opts.HostPaths,
+		Server: s.opts.Server, HostPaths: s.opts.HostPaths,
 		Log: st.log, StageLog: s.opts.StageLog(spec.Name),
 	}
 	st.state = lifecycle.NewStage(time.Now, func(id string, t lifecycle.Transition) {

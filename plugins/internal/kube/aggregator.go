@@ -70,6 +70,7 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	}
 	// Kubernetes drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
+	config.GenericConfig.RESTOptionsGetter = b.adapter.WithHistory(config.GenericConfig.RESTOptionsGetter)
 	// Some feature gates replace the chain of filters, most of which are the host's.
 	chainOf := withPeers(g.BuildHandlerChainFunc, shared.config.PeerProxy)
 	config.GenericConfig.BuildHandlerChainFunc = withCacheControl(chainOf)

@@ -35,6 +35,8 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	}
 	// Kubernetes drops them because another server of the process has them.
 	config.GenericConfig.PostStartHooks = g.PostStartHooks
+	config.GenericConfig.RESTOptionsGetter = b.adapter.WithHistory(config.GenericConfig.RESTOptionsGetter)
+	config.ExtraConfig.CRDRESTOptionsGetter = b.adapter.WithHistory(config.ExtraConfig.CRDRESTOptionsGetter)
 	waitForColdCaches(&config.GenericConfig.Config, env.Draining())
 	completed := config.Complete()
 	// Kubernetes leaves /apis to the aggregator, with which it shares

@@ -236,7 +236,11 @@ func (b *base) buildStorage() error {
 	}
 	factory.StorageConfig.StorageObjectCountTracker = b.generic.StorageObjectCountTracker
 	b.storage = factory
-	return etcd.ApplyWithStorageFactoryTo(factory, b.generic)
+	if err := etcd.ApplyWithStorageFactoryTo(factory, b.generic); err != nil {
+		return err
+	}
+	b.generic.RESTOptionsGetter = b.adapter.WithHistory(b.generic.RESTOptionsGetter)
+	return nil
 }
 
 func (b *base) buildAuthorizer(ctx context.Context) error {

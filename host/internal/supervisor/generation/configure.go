@@ -170,9 +170,12 @@ func (g *Generation) configureRequest(downstream []lifecycle.Report[Report]) (*s
 			Token:         g.token,
 			User:          g.spec.User,
 			Groups:        g.spec.Groups,
-			ServerVersion: g.opts.ServerVersion,
-			ExternalUrl:   g.opts.ExternalURL,
+			ServerVersion: g.opts.Server.Version,
+			ExternalUrl:   g.opts.Server.ExternalURL,
 		},
+	}
+	if revision := g.opts.Server.HistoryRevision; revision != nil {
+		req.Host.HistoryRevision = revision()
 	}
 	for _, d := range downstream {
 		req.Delegates = append(req.Delegates, &stagev1.Delegate{

@@ -115,6 +115,13 @@ func (s Spec) flags(all []string) []string {
 	return own
 }
 
+// Server is what stages are told of the server.
+type Server struct {
+	Version, ExternalURL string
+	// HistoryRevision, if not nil, returns the revision of the store from which on caches have to know the changes; 0 is now.
+	HistoryRevision func() int64
+}
+
 // Options are what all generations of a stage have in common.
 type Options struct {
 	// DataDir is the directory of the stage, RuntimeDir that for sockets.
@@ -135,8 +142,8 @@ type Options struct {
 	OwnStore func(stage string) ([]string, error)
 	// HostSocket is the path of the Unix socket on which the stage calls the host.
 	HostSocket string
-	// ServerVersion and ExternalURL are passed to the stages.
-	ServerVersion, ExternalURL string
+	// Server is told to the stages.
+	Server Server
 	// HostPaths returns the paths that the host serves itself, whatever stages claim;
 	// one that ends with a slash, but for "/", stands for all below it. It may be nil.
 	HostPaths func() []string
