@@ -84,7 +84,8 @@ func (d *drain) forget(signal chan struct{}) {
 	delete(d.signals, signal)
 }
 
-// leastAge is how old a request is to be when it is told to end: client-go counts a second from the end of the initial events.
+// leastAge is how old a request is to be when it is told to end: client-go counts a second from the end of the initial
+// events.
 const leastAge = 2 * time.Second
 
 // schedule closes a signal at a random moment before the end, now if that has passed.

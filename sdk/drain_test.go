@@ -54,7 +54,8 @@ func TestDrainSpread(t *testing.T) {
 // A request is not told to end in its first two seconds, if there is time.
 func TestDrainSparesTheYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for spread, least := range map[time.Duration]time.Duration{5 * time.Second: leastAge, 500 * time.Millisecond: 500*time.Millisecond - 1, 0: 0} {
+		const short = 500 * time.Millisecond
+		for spread, least := range map[time.Duration]time.Duration{5 * time.Second: leastAge, short: short - 1, 0: 0} {
 			d := newDrain()
 			ages := make(chan time.Duration)
 			for i := range 200 {

@@ -27,8 +27,8 @@ type Host struct {
 	ServerVersion string
 	// ExternalURL is where clients reach the server: https://HOST:PORT.
 	ExternalURL string
-	// HistoryRevision is a revision of the server's etcd of some minutes ago, or 0: caches that know the changes from there on
-	// can serve clients that watched another process of the stage.
+	// HistoryRevision is a revision of the server's etcd of some minutes ago, or 0: caches that know the changes from
+	// there on can serve clients that watched another process of the stage.
 	HistoryRevision int64
 }
 

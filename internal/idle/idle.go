@@ -19,7 +19,8 @@ const (
 	interval = 5 * time.Second
 	// busy is the share of one processor from which on a program is not idle.
 	busy = 0.05
-	// quantum is what a program at rest may use of the processors within quantumTime: more is work, which ends the rest at once.
+	// quantum is what a program at rest may use of the processors within quantumTime: more is work, which ends the rest
+	// at once.
 	quantum     = 10 * time.Millisecond
 	quantumTime = 100 * time.Millisecond
 )
@@ -42,11 +43,12 @@ type Program struct {
 }
 
 // Run follows what the program uses, until ctx ends. When that was next to nothing for some seconds, the program
-// returns memory (see [gctune.Release]), and rests: it runs on one processor until it has work again. That is so after some 20 ms
-// of processor time without a pause, whatever the work is and whoever asked for it, on Linux;
-// elsewhere, and if it comes in small pieces, when it shows in what the program uses in five seconds.
+// returns memory (see [gctune.Release]), and rests: it runs on one processor until it has work again. That is so after
+// some 20 ms of processor time without a pause, whatever the work is and whoever asked for it, on Linux; elsewhere, and
+// if it comes in small pieces, when it shows in what the program uses in five seconds.
 //
-// With GOMAXPROCS in its environment, or set by [runtime.GOMAXPROCS] to more than one, the program keeps its processors.
+// With GOMAXPROCS in its environment, or set by [runtime.GOMAXPROCS] to more than one, the program keeps its
+// processors.
 func (p *Program) Run(ctx context.Context) {
 	if p.signals == nil {
 		p.signals = signalUse

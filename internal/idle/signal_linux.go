@@ -10,8 +10,8 @@ import (
 )
 
 // signalUse sends to c whenever this process has used another quantum of the processors, until stop is called. A timer
-// of the process's own clock does that, which wakes up nobody while the process sleeps; see timer_create(2). Children do not
-// inherit it, nor a program that this process executes. Where the system does not allow it, nothing is sent.
+// of the process's own clock does that, which wakes up nobody while the process sleeps; see timer_create(2). Children
+// do not inherit it, nor a program that this process executes. Where the system does not allow it, nothing is sent.
 func signalUse(c chan<- os.Signal) (stop func()) {
 	signal.Notify(c, unix.SIGVTALRM)
 	id, err := startTimer(unix.CLOCK_PROCESS_CPUTIME_ID, unix.SIGVTALRM, quantum)
@@ -34,7 +34,8 @@ type sigEvent struct {
 // startTimer has a signal sent to this process after each period of a clock.
 func startTimer(clock int, sig unix.Signal, period time.Duration) (id int32, err error) {
 	event := sigEvent{signal: int32(sig)}
-	_, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, uintptr(clock), uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&id)))
+	_, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE,
+		uintptr(clock), uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&id)))
 	if errno != 0 {
 		return 0, errno
 	}

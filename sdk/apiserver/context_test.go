@@ -245,7 +245,8 @@ func TestWatchesAreToldToEnd(t *testing.T) {
 	}
 }
 
-// Watches are not told to end all at once, but over the time that the host allows: here, nearly all of them have an hour.
+// Watches are not told to end all at once, but over the time that the host allows: here, nearly all of them have an
+// hour.
 func TestWatchesEndOverTime(t *testing.T) {
 	t.Parallel()
 	const watches = 50

@@ -26,18 +26,18 @@ import (
 )
 
 const (
-	// progressInterval is how often the cache of a resource that is watched learns the latest revision, without a change
-	// of the resource: a bookmark is not older than that. etcd tells by itself each ten minutes.
+	// progressInterval is how often the cache of a resource that is watched learns the latest revision, without a
+	// change of the resource: a bookmark is not older than that. etcd tells by itself each ten minutes.
 	progressInterval = 30 * time.Second
-	// catchUpInterval is how often a young cache asks for it, and catchUpTimeout how long a read waits for the cache: as long as
-	// Kubernetes' cache has a read wait for a revision.
+	// catchUpInterval is how often a young cache asks for it, and catchUpTimeout how long a read waits for the cache:
+	// as long as Kubernetes' cache has a read wait for a revision.
 	catchUpInterval = 50 * time.Millisecond
 	catchUpTimeout  = 3 * time.Second
 )
 
-// history gives watch caches a past. A cache responds to a watch from an earlier revision if it has all changes since then. One that
-// begins with the objects of now has none, so each client of the process before this one would list them anew. One that begins with the
-// objects of some minutes ago, and gets the changes since then, has them.
+// history gives watch caches a past. A cache responds to a watch from an earlier revision if it has all changes since
+// then. One that begins with the objects of now has none, so each client of the process before this one would list them
+// anew. One that begins with the objects of some minutes ago, and gets the changes since then, has them.
 type history struct {
 	// revision is where caches begin, and servers are the ones that it is a revision of; 0 is now.
 	revision int64
@@ -59,11 +59,11 @@ func newHistory(env *sdk.Env) *history {
 	return h
 }
 
-// WithHistory returns a getter, of Kubernetes' EtcdOptions, whose watch caches know what changed before this process was there: with etcd of the flag
-// etcd-servers, they begin with the objects of the revision that the host gives (see [sdk.Host]), so clients that
-// watched another process of the stage need not list anew. Reads wait until a cache has come up to the revision of its start, for 3 s
-// at most: nothing goes back in time. The storage is ready from then on. Other storage, such as that without a watch
-// cache, is left as it is.
+// WithHistory returns a getter, of Kubernetes' EtcdOptions, whose watch caches know what changed before this process
+// was there: with etcd of the flag etcd-servers, they begin with the objects of the revision that the host gives (see
+// [sdk.Host]), so clients that watched another process of the stage need not list anew. Reads wait until a cache has
+// come up to the revision of its start, for 3 s at most: nothing goes back in time. The storage is ready from then on.
+// Other storage, such as that without a watch cache, is left as it is.
 func (a *Adapter) WithHistory(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return historyGetter{getter, a.history}
 }
@@ -73,9 +73,12 @@ type historyGetter struct {
 	history *history
 }
 
-func (g historyGetter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (g historyGetter) GetRESTOptions(
+	resource schema.GroupResource, example runtime.Object,
+) (generic.RESTOptions, error) {
 	opts, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err == nil && isCached(opts.Decorator) && slices.Equal(opts.StorageConfig.Transport.ServerList, g.history.servers) {
+	if err == nil && isCached(opts.Decorator) &&
+		slices.Equal(opts.StorageConfig.Transport.ServerList, g.history.servers) {
 		opts.Decorator = g.history.decorate
 	}
 	return opts, err
@@ -89,7 +92,8 @@ func isCached(d generic.StorageDecorator) bool {
 // decorate makes storage as Kubernetes' decorator does, whose cache begins in the past.
 func (h *history) decorate(
 	config *storagebackend.ConfigForResource, resourcePrefix string, keyFunc func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc,
+	triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
 	raw, destroyRaw, err := generic.NewRawStorage(config, newFunc, newListFunc, resourcePrefix)
 	if err != nil {
@@ -98,8 +102,8 @@ func (h *history) decorate(
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage: h.aged(raw), Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: resourcePrefix, KeyFunc: keyFunc,
-		NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attributes, IndexerFuncs: triggers, Indexers: indexers,
-		Codec: config.Codec,
+		NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attributes,
+		IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 	})
 	if err != nil {
 		destroyRaw()
@@ -179,7 +183,8 @@ type agedStorage struct {
 	revision atomic.Int64 // 0 once it has been used
 }
 
-// IsWatchListSemanticsUnSupported has the cache list: a watch cannot begin with the objects of an earlier revision. The interface is client-go's.
+// IsWatchListSemanticsUnSupported has the cache list: a watch cannot begin with the objects of an earlier revision. The
+// interface is client-go's.
 func (s *agedStorage) IsWatchListSemanticsUnSupported() bool { return true }
 
 // GetList implements storage.Interface.

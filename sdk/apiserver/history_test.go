@@ -63,7 +63,9 @@ func (p *pods) make(decorate generic.StorageDecorator) storage.Interface {
 		func() runtime.Object { return &example.Pod{} }, func() runtime.Object { return &example.PodList{} },
 		func(o runtime.Object) (labels.Set, fields.Set, error) {
 			pod := o.(*example.Pod)
-			return pod.Labels, fields.Set{"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName}, nil
+			return pod.Labels, fields.Set{
+				"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
+			}, nil
 		}, nil, nil)
 	if err != nil {
 		p.t.Fatal(err)
@@ -99,7 +101,8 @@ func (p *pods) change(prefix string, n int) int64 {
 		pod, name := &example.Pod{}, fmt.Sprintf("%s-%d", prefix, i%10)
 		err := raw.GuaranteedUpdate(p.t.Context(), "/pods/ns/"+name, pod, true, nil,
 			func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
-				return &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"n": strconv.Itoa(i)}}}, nil, nil
+				m := metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"n": strconv.Itoa(i)}}
+				return &example.Pod{ObjectMeta: m}, nil, nil
 			}, nil)
 		if err != nil {
 			p.t.Fatal(err)
@@ -141,14 +144,16 @@ func (p *pods) events(s storage.Interface, from, to int64) (revisions []int64, e
 	return revisions, fmt.Errorf("the watch ended after %d events", len(revisions))
 }
 
-// A watch from a revision before the process of the cache was there gets each event once, in order; with Kubernetes' cache it ends.
+// A watch from a revision before the process of the cache was there gets each event once, in order; with Kubernetes'
+// cache it ends.
 func TestYoungCacheKnowsThePast(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	position := p.change("a", 1)
 	const changes = 1000
 	last := p.change("b", changes)
-	if _, err := p.events(p.ready(p.make(registry.StorageWithCacher())), position, last); !apierrors.IsResourceExpired(err) {
+	kubernetes := p.ready(p.make(registry.StorageWithCacher()))
+	if _, err := p.events(kubernetes, position, last); !apierrors.IsResourceExpired(err) {
 		t.Fatalf("with Kubernetes' cache: %v, want an expired revision", err)
 	}
 	got, err := p.events(p.ready(p.young(position)), position, last)
@@ -197,7 +202,9 @@ func TestNothingGoesBack(t *testing.T) {
 		}
 	}
 	latest("list, any", list(storage.ListOptions{ResourceVersion: "0"}))
-	latest("list, not older", list(storage.ListOptions{ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}))
+	latest("list, not older", list(storage.ListOptions{
+		ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}))
 	latest("list", list(storage.ListOptions{}))
 	latest("get, any", func(s *youngCache) (int64, error) {
 		pod := &example.Pod{}
@@ -207,7 +214,9 @@ func TestNothingGoesBack(t *testing.T) {
 	})
 	for _, from := range []string{"", "0"} {
 		latest("watch from "+strconv.Quote(from), func(s *youngCache) (newest int64, err error) {
-			w, err := s.Watch(t.Context(), "/pods", storage.ListOptions{ResourceVersion: from, Predicate: storage.Everything, Recursive: true})
+			w, err := s.Watch(t.Context(), "/pods", storage.ListOptions{
+				ResourceVersion: from, Predicate: storage.Everything, Recursive: true,
+			})
 			if err != nil {
 				return 0, err
 			}
@@ -242,7 +251,9 @@ func TestHistoryThatThereIsNot(t *testing.T) {
 	for name, revision := range map[string]int64{"compacted": position, "of the future": last + 1000} {
 		s := p.ready(p.young(revision))
 		l := &example.PodList{}
-		err := s.GetList(t.Context(), "/pods", storage.ListOptions{ResourceVersion: "0", Predicate: storage.Everything, Recursive: true}, l)
+		err := s.GetList(t.Context(), "/pods", storage.ListOptions{
+			ResourceVersion: "0", Predicate: storage.Everything, Recursive: true,
+		}, l)
 		if err != nil || len(l.Items) != 11 {
 			t.Errorf("%s: %d objects, %v", name, len(l.Items), err)
 		}
@@ -262,7 +273,10 @@ func TestProgressOfQuietResources(t *testing.T) {
 	p.ready(s)
 	go h.run(t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.Watch(ctx, "/pods", storage.ListOptions{ResourceVersion: strconv.FormatInt(position, 10), Predicate: storage.Everything}); err != nil {
+	_, err := s.Watch(ctx, "/pods", storage.ListOptions{
+		ResourceVersion: strconv.FormatInt(position, 10), Predicate: storage.Everything,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	put, err := p.etcd.Put(t.Context(), "/other", "value")
@@ -295,11 +309,13 @@ func TestWithHistoryOf(t *testing.T) {
 		decorator generic.StorageDecorator
 		want      bool
 	}{
-		"own etcd, cached": {own, registry.StorageWithCacher(), true}, "other etcd": {[]string{"https://other"}, registry.StorageWithCacher(), false},
-		"no cache": {own, generic.UndecoratedStorage, false}, "nothing": {own, nil, false},
+		"own etcd, cached": {own, registry.StorageWithCacher(), true},
+		"other etcd":       {[]string{"https://other"}, registry.StorageWithCacher(), false},
+		"no cache":         {own, generic.UndecoratedStorage, false}, "nothing": {own, nil, false},
 	} {
-		config := (&storagebackend.Config{Transport: storagebackend.TransportConfig{ServerList: tc.servers}}).ForResource(schema.GroupResource{})
-		opts, err := historyGetter{generic.RESTOptions{StorageConfig: config, Decorator: tc.decorator}, h}.GetRESTOptions(schema.GroupResource{}, nil)
+		config := storagebackend.Config{Transport: storagebackend.TransportConfig{ServerList: tc.servers}}
+		getter := generic.RESTOptions{StorageConfig: config.ForResource(schema.GroupResource{}), Decorator: tc.decorator}
+		opts, err := historyGetter{getter, h}.GetRESTOptions(schema.GroupResource{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +325,8 @@ func TestWithHistoryOf(t *testing.T) {
 	}
 }
 
-// What holds for Kubernetes' storage holds for one with a past. These tests set feature gates, so they run one after the other.
+// What holds for Kubernetes' storage holds for one with a past. These tests set feature gates, so they run one after
+// the other.
 func TestHistoryHasKubernetesSemantics(t *testing.T) {
 	for name, run := range map[string]func(context.Context, *testing.T, storage.Interface){
 		"get": storagetesting.RunTestGet, "watch": storagetesting.RunTestWatch, "delete triggers": storagetesting.RunTestDeleteTriggerWatch,

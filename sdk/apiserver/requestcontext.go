@@ -48,7 +48,8 @@ type hostRequest struct {
 	held bool
 }
 
-// ShuttingDown makes a request its own shutdown signal: watches end one after the other, in the time that the host allows.
+// ShuttingDown makes a request its own shutdown signal: watches end one after the other, in the time that the host
+// allows.
 func (h *hostRequest) ShuttingDown() <-chan struct{} { return sdk.DrainingFrom(h.Context) }
 
 func (h *hostRequest) handle() { h.handler.ServeHTTP(h.w, h.r) }

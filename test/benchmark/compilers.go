@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// startCompilers keeps n processors busy, or as much of them as the kernel gives it, until stop is called: each compiler
-// builds Go's standard library over and over, in one thread.
+// startCompilers keeps n processors busy, or as much of them as the kernel gives it, until stop is called: each
+// compiler builds Go's standard library over and over, in one thread.
 func (c *comparison) startCompilers(ctx context.Context, n int) (stop func(), err error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return nil, fmt.Errorf("-compilers: %w", err)

@@ -35,8 +35,9 @@ rules:
 
 // informed are resources that informers watch: those of all stages, most of which nobody changes.
 var informed = []string{
-	"configmaps.v1", "secrets.v1", "services.v1", "pods.v1", "nodes.v1", "namespaces.v1", "serviceaccounts.v1", "endpoints.v1", "persistentvolumes.v1",
-	"limitranges.v1", "resourcequotas.v1", "replicationcontrollers.v1", "deployments.v1.apps", "replicasets.v1.apps", "jobs.v1.batch",
+	"configmaps.v1", "secrets.v1", "services.v1", "pods.v1", "nodes.v1", "namespaces.v1", "serviceaccounts.v1", "endpoints.v1",
+	"persistentvolumes.v1", "limitranges.v1", "resourcequotas.v1", "replicationcontrollers.v1", "deployments.v1.apps",
+	"replicasets.v1.apps", "jobs.v1.batch",
 	"roles.v1.rbac.authorization.k8s.io", "networkpolicies.v1.networking.k8s.io", "customresourcedefinitions.v1.apiextensions.k8s.io",
 	"apiservices.v1.apiregistration.k8s.io", "widgets.v1.relist.example.com",
 }
@@ -52,8 +53,8 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// Clients that watch do not list anew when the process that served them is replaced or dies, whoever they are: those of the test, and the stages'
-// own informers.
+// Clients that watch do not list anew when the process that served them is replaced or dies, whoever they are: those of
+// the test, and the stages' own informers.
 func TestNobodyListsAnew(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")
@@ -62,7 +63,8 @@ func TestNobodyListsAnew(t *testing.T) {
 	for _, stage := range []string{"aggregator", "core", "extensions"} {
 		set = append(set, "stages."+stage+".drainSpread="+drainSpread.String())
 	}
-	c := catena(t, cluster.Options{Set: set, Flags: map[string]string{"audit-policy-file": write(t, "policy.yaml", listPolicy), "audit-log-path": log}})
+	flags := map[string]string{"audit-policy-file": write(t, "policy.yaml", listPolicy), "audit-log-path": log}
+	c := catena(t, cluster.Options{Set: set, Flags: flags})
 	kubectl(t, c.Server, "apply", "-f", write(t, "crd.yaml", relistDefinition))
 	kubectl(t, c.Server, "wait", "--for=condition=Established", "crd/widgets.relist.example.com", "--timeout=60s")
 	config := c.Config(cluster.Admin)
@@ -77,12 +79,14 @@ func TestNobodyListsAnew(t *testing.T) {
 		marked++
 		name := fmt.Sprint("mark-", marked)
 		eventually(t, "a ConfigMap is created", func() bool {
-			_, err := client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			_, err := client.Create(ctx, o, metav1.CreateOptions{})
 			return err == nil
 		})
 		eventually(t, "the informers see "+name, func() bool { return seen(name) })
 	}
-	// grow waits until all watches have begun again, and are more than a second old: client-go lists anew if one ends before that.
+	// grow waits until all watches have begun again, and are more than a second old: client-go lists anew if one ends
+	// before that.
 	grow := func() {
 		t.Helper()
 		from := time.Now()
@@ -112,8 +116,8 @@ func TestNobodyListsAnew(t *testing.T) {
 	}
 }
 
-// startInformers starts clients with an informer for each resource, waits until they are in sync, and returns what reports
-// whether all of them have a ConfigMap.
+// startInformers starts clients with an informer for each resource, waits until they are in sync, and returns what
+// reports whether all of them have a ConfigMap.
 func startInformers(ctx context.Context, t *testing.T, c *cluster.Catena, clients int) (seen func(name string) bool) {
 	t.Helper()
 	var factories []dynamicinformer.DynamicSharedInformerFactory
@@ -173,7 +177,8 @@ func listsSince(t *testing.T, log string, since time.Time) (lists []string) {
 		// The informers of a new process have no revision yet.
 		ofNewProcess := strings.HasPrefix(e.User.Username, "system:") && !strings.Contains(e.RequestURI, "resourceVersion=")
 		if initial && !ofNewProcess {
-			lists = append(lists, fmt.Sprintf("%s %s %s by %s (%s): %d", e.RequestReceivedTimestamp.Format("05.000"), e.Verb, e.RequestURI, e.User.Username, e.UserAgent, e.ResponseStatus.Code))
+			lists = append(lists, fmt.Sprintf("%s %s %s by %s (%s): %d", e.RequestReceivedTimestamp.Format("05.000"),
+				e.Verb, e.RequestURI, e.User.Username, e.UserAgent, e.ResponseStatus.Code))
 		}
 	}
 	return lists

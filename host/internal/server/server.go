@@ -208,7 +208,8 @@ func (r *run) openFront(ctx context.Context) error {
 	var err error
 	r.background(ctx, (&idle.Program{OneProcessor: true}).Run)
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath}, HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
+		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath},
+		HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
 	})
 	digestErr := <-digested
 	if err != nil {

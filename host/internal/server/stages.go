@@ -65,7 +65,9 @@ func (r *run) buildChain(ctx context.Context) error {
 			return m
 		}),
 		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: sockets.use,
-		Server:      supervisor.Server{Version: r.front.Version(), ExternalURL: r.front.ExternalURL(), HistoryRevision: r.storage.Revisions.Past},
+		Server: supervisor.Server{
+			Version: r.front.Version(), ExternalURL: r.front.ExternalURL(), HistoryRevision: r.storage.Revisions.Past,
+		},
 		HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
 		Admit: func(ctx context.Context, m supervisor.Move) error { return r.commands.admit(ctx, m) },

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Reads of an embedded etcd are served from what it has applied, without a round through its log. For the only member of a cluster,
-// that is as linearizable: it responds to a write after it has applied it, so a read that begins later finds it; what it has applied
-// is in the log on the disk, so a crash takes back nothing that was read; and it is served when it has published itself
-// in its log, which it does after all of an earlier log is applied. With several members, others may know more: nothing of this
-// holds for an external cluster.
+// Reads of an embedded etcd are served from what it has applied, without a round through its log. For the only member
+// of a cluster, that is as linearizable: it responds to a write after it has applied it, so a read that begins later
+// finds it; what it has applied is in the log on the disk, so a crash takes back nothing that was read; and it is
+// served when it has published itself in its log, which it does after all of an earlier log is applied. With several
+// members, others may know more: nothing of this holds for an external cluster.
 
 // localReads are the options of a server whose reads are local.
 func localReads() []grpc.ServerOption {
@@ -42,8 +42,8 @@ func (s localStream) RecvMsg(m any) error {
 	return err
 }
 
-// makeLocal has a request that only reads ask nobody else. Checks of etcd's health go through the log as before: that it moves is
-// what they are for.
+// makeLocal has a request that only reads ask nobody else. Checks of etcd's health go through the log as before: that
+// it moves is what they are for.
 func makeLocal(request any) {
 	switch r := request.(type) {
 	case *etcdserverpb.RangeRequest:

@@ -42,7 +42,8 @@ var readings = map[string]reading{
 	},
 }
 
-// loseQuorum makes the only member of a cluster one of two, of which the other does not exist: what needs the log waits.
+// loseQuorum makes the only member of a cluster one of two, of which the other does not exist: what needs the log
+// waits.
 func loseQuorum(t *testing.T, c *clientv3.Client) {
 	t.Helper()
 	if _, err := c.Put(t.Context(), "key", "value"); err != nil {

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// historyAge is how far back a process of a stage has to know the changes of what it serves: clients are told a position
-	// each minute, which is 30 s old then, and need some time to come back. Kubernetes compacts etcd after 300 s.
+	// historyAge is how far back a process of a stage has to know the changes of what it serves: clients are told a
+	// position each minute, which is 30 s old then, and need some time to come back. Kubernetes compacts etcd after 300
+	// s.
 	historyAge = 150 * time.Second
 	// historySample is how often the revision is noted.
 	historySample = 15 * time.Second
@@ -44,8 +45,8 @@ func (r *Revisions) note(now time.Time, revision int64) {
 	}
 }
 
-// Past returns the revision of 150 seconds ago, or, if that is not known, the oldest one that is; but none with more than 50,000 changes
-// since then. It is 0 if no revision is known.
+// Past returns the revision of 150 seconds ago, or, if that is not known, the oldest one that is; but none with more
+// than 50,000 changes since then. It is 0 if no revision is known.
 func (r *Revisions) Past() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -118,7 +118,8 @@ func (s Spec) flags(all []string) []string {
 // Server is what stages are told of the server.
 type Server struct {
 	Version, ExternalURL string
-	// HistoryRevision, if not nil, returns the revision of the store from which on caches have to know the changes; 0 is now.
+	// HistoryRevision, if not nil, returns the revision of the store from which on caches have to know the changes; 0
+	// is now.
 	HistoryRevision func() int64
 }
 
