@@ -96,7 +96,10 @@ func (d *drain) schedule(signal chan struct{}, began time.Time) {
 		close(signal)
 		return
 	}
-	least := min(max(time.Until(began.Add(leastAge)), 0), left-1)
+	least := max(time.Until(began.Add(leastAge)), 0)
+	if least > left/2 {
+		least = 0 // too many would end at once
+	}
 	time.AfterFunc(least+rand.N(left-least), func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()

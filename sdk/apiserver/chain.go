@@ -65,9 +65,11 @@ func (a *Adapter) withHostContext(handler http.Handler, resolver request.Request
 		for _, name := range r.Header[stagev1.HeaderAdded] {
 			r.Header.Del(name) // the context has it
 		}
-		dropHostHeaders(r.Header)
 		var ctx context.Context = h
-		ctx, h.watch = withWatchSignal(ctx, a.env.Initializing)
+		if ctx, h.watch = withWatchSignal(ctx, a.env.Initializing); h.watch != nil {
+			h.watch.asked = header.First(r.Header, stagev1.HeaderWatch) != ""
+		}
+		dropHostHeaders(r.Header)
 		h.handler, h.w, h.r = handler, w, r.WithContext(ctx)
 		if h.audited || h.watch != nil {
 			sdk.HoldResponse(w, h.finish)

@@ -20,12 +20,14 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-base/tracing"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagetest"
 	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 func TestContextCarriesWhatTheFiltersFound(t *testing.T) {
@@ -284,6 +286,30 @@ func TestWatchesEndOverTime(t *testing.T) {
 	}
 	if ended > watches/10 {
 		t.Errorf("%d of %d watches are to end at once", ended, watches)
+	}
+}
+
+// A watch that is not of the server's etcd promises nothing, whatever a server says to which the stage proxies it.
+func TestWatchOfOthersPromisesNothing(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/own.test/v1/things"
+	stage := stagetest.Start(t, apiStage(func(server *genericapiserver.GenericAPIServer) {
+		server.Handler.NonGoRestfulMux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if info, _ := request.RequestInfoFrom(r.Context()); info.Verb != "watch" {
+				t.Errorf("the verb is %s", info.Verb)
+			}
+			w.Header().Set(stagev1.HeaderWatch, header.WatchResumable)
+			w.Header().Set(http.TrailerPrefix+stagev1.HeaderWatch, header.WatchDraining)
+			fmt.Fprintln(w, "an event")
+			_ = http.NewResponseController(w).Flush()
+		})
+	}), stagetest.Options{})
+	response := ask(t, stage, path+"?watch=1", map[string]string{stagev1.HeaderWatch: "true"})
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	if head, trailer := response.Header.Get(stagev1.HeaderWatch), response.Trailer.Get(stagev1.HeaderWatch); head+trailer != "" {
+		t.Errorf("the head says %q, the trailer %q", head, trailer)
 	}
 }
 

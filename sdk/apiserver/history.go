@@ -77,16 +77,20 @@ func (g historyGetter) GetRESTOptions(
 	resource schema.GroupResource, example runtime.Object,
 ) (generic.RESTOptions, error) {
 	opts, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err == nil && isCached(opts.Decorator) &&
-		slices.Equal(opts.StorageConfig.Transport.ServerList, g.history.servers) {
+	switch {
+	case err != nil || opts.Decorator == nil:
+	case !slices.Equal(opts.StorageConfig.Transport.ServerList, g.history.servers):
+	case isCached(opts.Decorator):
 		opts.Decorator = g.history.decorate
+	default:
+		opts.Decorator = decorateUncached
 	}
 	return opts, err
 }
 
 // isCached reports whether a decorator of Kubernetes' options adds a watch cache: they have one other.
 func isCached(d generic.StorageDecorator) bool {
-	return d != nil && reflect.ValueOf(d).Pointer() != reflect.ValueOf(generic.UndecoratedStorage).Pointer()
+	return reflect.ValueOf(d).Pointer() != reflect.ValueOf(generic.UndecoratedStorage).Pointer()
 }
 
 // decorate makes storage as Kubernetes' decorator does, whose cache begins in the past.
@@ -125,6 +129,29 @@ func (h *history) decorate(
 		cached.Stop()
 		destroyRaw()
 	}), nil
+}
+
+// decorateUncached makes storage without a cache.
+func decorateUncached(
+	config *storagebackend.ConfigForResource, resourcePrefix string, keyFunc func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc,
+	triggers storage.IndexerFuncs, indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	s, destroy, err := generic.UndecoratedStorage(
+		config, resourcePrefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+	return uncached{s}, destroy, err
+}
+
+// uncached is storage whose watches are counted.
+type uncached struct{ storage.Interface }
+
+// Watch implements storage.Interface.
+func (u uncached) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := u.Interface.Watch(ctx, key, opts)
+	if err == nil {
+		countStream(ctx)
+	}
+	return w, err
 }
 
 // aged is what a cache fills itself from.
@@ -273,6 +300,7 @@ func (c *youngCache) Watch(ctx context.Context, key string, opts storage.ListOpt
 	}
 	w, err := c.Interface.Watch(ctx, key, opts)
 	if err == nil {
+		countStream(ctx)
 		c.watches.Add(1)
 		context.AfterFunc(ctx, func() { c.watches.Add(-1) })
 	}

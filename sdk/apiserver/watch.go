@@ -4,9 +4,14 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"github.com/catena-dev/catena/sdk"
+	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 // watchSignal is the initialization signal of a watch. Kubernetes' watch cache sends it when the
@@ -14,6 +19,10 @@ import (
 type watchSignal struct {
 	utilflowcontrol.InitializationSignal
 	initializing func(http.ResponseWriter) func()
+	// asked is set if the host can go on with the watch in another process, and promised if it may.
+	asked, promised bool
+	// streams are the watches of the server's etcd that the response is made of.
+	streams atomic.Int32
 
 	mu          sync.Mutex
 	sent        bool
@@ -30,6 +39,13 @@ func withWatchSignal(ctx context.Context, initializing func(http.ResponseWriter)
 	return utilflowcontrol.WithInitializationSignal(ctx, s), s
 }
 
+// countStream is told of each watch of the server's etcd.
+func countStream(ctx context.Context) {
+	if h := hostRequestFrom(ctx); h != nil && h.watch != nil {
+		h.watch.streams.Add(1)
+	}
+}
+
 // Signal implements utilflowcontrol.InitializationSignal.
 func (s *watchSignal) Signal() {
 	s.mu.Lock()
@@ -39,6 +55,26 @@ func (s *watchSignal) Signal() {
 		s.initialized()
 	}
 	s.InitializationSignal.Signal()
+}
+
+// promise says, before the response begins, that another process of the stage can go on with it: it is what one watch of the
+// server's etcd sends.
+func (s *watchSignal) promise(w http.ResponseWriter) {
+	if s.promised = s.asked && s.streams.Load() == 1; s.promised {
+		sdk.SetHostHeader(w, stagev1.HeaderWatch, header.WatchResumable)
+	}
+}
+
+// end says, behind the body, that it has ended because it was told to.
+func (s *watchSignal) end(ctx context.Context, w http.ResponseWriter) {
+	if !s.promised {
+		return
+	}
+	select {
+	case <-sdk.DrainingFrom(ctx):
+		sdk.SetHostTrailer(w, stagev1.HeaderWatch, header.WatchDraining)
+	default:
+	}
 }
 
 // begin is called before the response begins. If the signal has come already, there is nothing

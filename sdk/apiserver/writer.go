@@ -18,6 +18,7 @@ func (h *hostRequest) finish() {
 	h.finished = true
 	if h.watch != nil {
 		h.watch.begin(h.original)
+		h.watch.promise(h.original)
 	}
 	if !h.audited {
 		return
@@ -33,6 +34,9 @@ func (h *hostRequest) finish() {
 
 // finishLate puts what they have left since then behind the body.
 func (h *hostRequest) finishLate() {
+	if h.watch != nil {
+		h.watch.end(h.Context, h.original)
+	}
 	if !h.audited || !h.finished {
 		return // there is nothing to tell, or the head is yet to be written
 	}

@@ -39,6 +39,7 @@ const (
 	HeaderClient       = header.Client
 	HeaderAdded        = header.Added
 	HeaderDuplex       = header.Duplex
+	HeaderWatch        = header.Watch
 	HeaderAuditLevel   = header.AuditLevel
 	HeaderDecline      = header.Decline
 	HeaderUndelivered  = header.Undelivered

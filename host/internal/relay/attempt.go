@@ -130,6 +130,9 @@ func (x *request) prepare() error {
 	if x.streamed && duplex(x.r) {
 		out = append(out, header.Duplex+": true\r\n"...)
 	}
+	if x.isWatch() {
+		out = append(out, header.Watch+": true\r\n"...)
+	}
 	if x.alone {
 		out = append(append(append(out, header.Delegate+": "...), x.stage...), '\r', '\n')
 	}

@@ -139,7 +139,7 @@ func (x *request) writeBody() error {
 	if !x.response.HasBody(x.r.Method) {
 		return nil
 	}
-	if x.isWatch() && x.after == "" && callFrom(x.r.Context()) == nil {
+	if x.response.Chunked && x.isWatch() {
 		id := x.id
 		x.chain.addWatch(id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
 		defer x.chain.watches.remove(id)
@@ -156,10 +156,9 @@ func (x *request) writeBody() error {
 	return nil
 }
 
-// isWatch reports whether the response is a watch.
+// isWatch reports whether the request is for a watch of a client, as it came. What a stage hands on of one ends with it.
 func (x *request) isWatch() bool {
-	watch := x.chain.config.Watch
-	return x.response.Chunked && watch != nil && watch(x.r)
+	return x.after == "" && x.chain.isWatch(x.r) && h1.UpgradeOf(x.r) == "" && callFrom(x.r.Context()) == nil
 }
 
 // errClientGone reports that the client takes no more of the response.

@@ -197,7 +197,7 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 	case broken:
 		x.observe(e, Interrupted)
 		x.giveWay(e)
-		if !x.isWatch() {
+		if !x.response.Chunked || !x.chain.isWatch(x.r) {
 			panic(http.ErrAbortHandler)
 		}
 	case failed:
@@ -248,7 +248,7 @@ func safe(r *http.Request) bool { return safeMethod(r.Method) && h1.UpgradeOf(r)
 // observe reports how the hop ended, or an attempt that another follows.
 func (x *request) observe(e *endpoint, o Outcome) {
 	h := Hop{Stage: x.stage, Outcome: o, From: x.from(), Took: time.Since(x.began)}
-	h.Streams = o == Upgraded || x.chain.config.Watch != nil && x.chain.config.Watch(x.r)
+	h.Streams = o == Upgraded || x.chain.isWatch(x.r)
 	if x.split {
 		h.Request = x.r
 	}

@@ -27,6 +27,9 @@ func (o openWatch) moved(s *snapshot) bool {
 	return s.canary != nil && s.side(o.r).isCanary != (o.canary && o.round == s.round)
 }
 
+// isWatch reports whether a request is for a watch.
+func (c *Chain) isWatch(r *http.Request) bool { return c.config.Watch != nil && c.config.Watch(r) }
+
 // addWatch adds a watch that begins. The sides may have changed on its way.
 func (c *Chain) addWatch(id uint64, o openWatch) {
 	w := &c.watches

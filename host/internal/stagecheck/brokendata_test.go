@@ -17,6 +17,7 @@ import (
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 func (b *broken) build(env *sdk.Env) (http.Handler, error) {
@@ -173,6 +174,9 @@ func (b *broken) trailers(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *broken) stream(w http.ResponseWriter, r *http.Request) {
+	if b.mode == "drain-watch" {
+		sdk.SetHostHeader(w, stagev1.HeaderWatch, header.WatchResumable)
+	}
 	fmt.Fprintln(w, "begin")
 	if b.mode != "streaming" {
 		w.(http.Flusher).Flush()

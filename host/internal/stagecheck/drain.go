@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/catena-dev/catena/sdk/stagev1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
 const (
@@ -64,10 +65,26 @@ func checkDrain(ctx context.Context, s *suite) error {
 	return st.again(ctx, "after Drain")
 }
 
-// streamEnd is how and when a stream has ended.
+// streamEnd is how and when a stream has ended, and what its head and its trailer have said of a watch.
 type streamEnd struct {
-	at  time.Time
-	err error
+	at            time.Time
+	err           error
+	head, trailer string
+}
+
+// check compares the end with what the head has promised.
+func (e streamEnd) check() error {
+	expected := ""
+	if e.head == header.WatchResumable {
+		expected = header.WatchDraining
+	}
+	switch {
+	case e.err != nil:
+		return want("a stream that ends properly when the stage drains", "%v", e.err)
+	case e.trailer != expected:
+		return want(fmt.Sprintf("the trailer %s: %q, after %q in the head", header.Watch, expected, e.head), "%q", e.trailer)
+	}
+	return nil
 }
 
 // openStreams begins streams, if the stage has the endpoint. Their ends come on the channels.
@@ -86,11 +103,34 @@ func (s *suite) openStreams(ctx context.Context, st *stage) ([]<-chan streamEnd,
 		ended := make(chan streamEnd, 1)
 		go func() {
 			_, err := io.Copy(io.Discard, r)
-			ended <- streamEnd{time.Now(), err}
+			ended <- streamEnd{at: time.Now(), err: err}
 		}()
 		streams = append(streams, ended)
 	}
-	return streams, nil
+	watch, err := st.openWatch(ctx, path)
+	return append(streams, watch), err
+}
+
+// openWatch begins a stream as the host does that can go on with it in another process.
+func (st *stage) openWatch(ctx context.Context, path string) (<-chan streamEnd, error) {
+	conn, err := st.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st.closers = append(st.closers, func() { _ = conn.Close() })
+	if err := conn.head(http.MethodGet, path, header.Watch+": true"); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(conn.r, nil)
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan streamEnd, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, resp.Body)
+		ended <- streamEnd{time.Now(), err, resp.Header.Get(header.Watch), resp.Trailer.Get(header.Watch)}
+	}()
+	return ended, nil
 }
 
 // checkEnds looks at the streams after Drain, which has returned when there were none any more.
@@ -98,8 +138,8 @@ func checkEnds(streams []<-chan streamEnd, spread time.Duration) error {
 	var ends []time.Time
 	for _, ended := range streams {
 		end := <-ended
-		if end.err != nil {
-			return want("a stream that ends properly when the stage drains", "%v", end.err)
+		if err := end.check(); err != nil {
+			return err
 		}
 		ends = append(ends, end.at)
 	}

@@ -163,6 +163,7 @@ func TestBroken(t *testing.T) {
 		{"drain-stream", "drain", "1|DeadlineExceeded"},
 		{"drain-spread", "drain", "all of them within"},
 		{"drain-closes", "drain", "i/o timeout"},
+		{"drain-watch", "drain", `""`},
 		{"stop", "stop", "status 7"},
 		{"host-death", "host-death", "a process that runs"},
 	} {

@@ -29,10 +29,22 @@ const (
 	// Duplex, with any value, means that the client may go on with the body of the request when the response has begun,
 	// as over HTTP/2, and that neither may wait for the end of the other.
 	Duplex = "X-Catena-Duplex"
+	// Watch, with any value, is in a request for a watch that the host can go on with in another process of the stage. What the
+	// stage says to that is [WatchResumable] in the head of the response, and [WatchDraining] in its trailer.
+	Watch = "X-Catena-Watch"
 	// AuditLevel is the audit level of the request (Metadata, Request or
 	// RequestResponse), followed by ";omitManagedFields" where the policy says
 	// so. It is absent if the request is not audited.
 	AuditLevel = "X-Catena-Audit-Level"
+)
+
+// Values of Watch in a response.
+const (
+	// WatchResumable promises that the events are Kubernetes' own, of objects in the server's etcd, in its order, so another
+	// process of the stage can go on after the resourceVersion of each of them.
+	WatchResumable = "resumable"
+	// WatchDraining says that such a watch has ended because the stage gets no new requests, and for no other reason.
+	WatchDraining = "draining"
 )
 
 // Headers of a response from a stage to the host.
