@@ -193,16 +193,11 @@ func realWork(t *testing.T) {
 	if got := runtime.GOMAXPROCS(0); got != 1 {
 		t.Fatalf("at rest: %d processors", got)
 	}
-	ended := make(chan struct{})
-	defer close(ended)
+	var ended atomic.Bool
+	defer ended.Store(true)
 	from := processorTime()
 	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			default:
-			}
+		for !ended.Load() { //nolint:revive // works
 		}
 	}()
 	for deadline := time.After(20 * time.Second); p.resting; {
