@@ -63,7 +63,7 @@ func newHistory(env *sdk.Env) *history {
 // was there: with etcd of the flag etcd-servers, they begin with the objects of the revision that the host gives (see
 // [sdk.Host]), so clients that watched another process of the stage need not list anew. Reads wait until a cache has
 // come up to the revision of its start, for 3 s at most: nothing goes back in time. The storage is ready from then on.
-// Other storage, such as that without a watch cache, is left as it is.
+// Storage in other servers is left as it is.
 func (a *Adapter) WithHistory(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return historyGetter{getter, a.history}
 }
@@ -103,8 +103,10 @@ func (h *history) decorate(
 	if err != nil {
 		return nil, nil, err
 	}
+	aged := &agedStorage{Interface: raw}
+	aged.revision.Store(h.revision)
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage: h.aged(raw), Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
+		Storage: aged, Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: resourcePrefix, KeyFunc: keyFunc,
 		NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attributes,
 		IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
@@ -154,16 +156,6 @@ func (u uncached) Watch(ctx context.Context, key string, opts storage.ListOption
 	return w, err
 }
 
-// aged is what a cache fills itself from.
-func (h *history) aged(raw storage.Interface) storage.Interface {
-	if h.revision == 0 {
-		return raw
-	}
-	s := &agedStorage{Interface: raw}
-	s.revision.Store(h.revision)
-	return s
-}
-
 func (h *history) add(c *youngCache) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,12 +199,12 @@ func (h *history) watched() []*youngCache {
 // agedStorage responds to the first list with the objects of an earlier revision, if they can still be had.
 type agedStorage struct {
 	storage.Interface
-	revision atomic.Int64 // 0 once it has been used
+	revision atomic.Int64 // 0 is now, as it is once it has been used
 }
 
 // IsWatchListSemanticsUnSupported has the cache list: a watch cannot begin with the objects of an earlier revision. The
 // interface is client-go's.
-func (s *agedStorage) IsWatchListSemanticsUnSupported() bool { return true }
+func (s *agedStorage) IsWatchListSemanticsUnSupported() bool { return s.revision.Load() != 0 }
 
 // GetList implements storage.Interface.
 func (s *agedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
@@ -239,16 +231,21 @@ type youngCache struct {
 	watches atomic.Int64 // that are open
 }
 
-// catchUp closes current when that is so, or when ctx ends.
+// catchUp closes current when that is so, or when ctx ends. It gives up when the cache has been filled for
+// catchUpTimeout: an old etcd does not tell of its progress.
 func (c *youngCache) catchUp(ctx context.Context) {
 	defer close(c.current)
-	latest := uint64(0)
+	latest, filled := uint64(0), time.Time{}
 	for {
 		if latest == 0 {
 			latest, _ = c.raw.GetCurrentResourceVersion(ctx)
 		}
 		if latest != 0 && c.cacher.Ready() {
-			if has, err := c.cacher.LastSyncResourceVersion(); err == nil && has >= latest {
+			if filled.IsZero() {
+				filled = time.Now()
+			}
+			has, err := c.cacher.LastSyncResourceVersion()
+			if err == nil && has >= latest || time.Since(filled) > catchUpTimeout {
 				return
 			}
 			_ = c.raw.RequestWatchProgress(ctx)

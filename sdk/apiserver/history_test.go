@@ -299,6 +299,31 @@ func TestProgressOfQuietResources(t *testing.T) {
 	}
 }
 
+// silent is an etcd that does not tell of its progress.
+type silent struct{ storage.Interface }
+
+func (silent) RequestWatchProgress(context.Context) error { return nil }
+
+// With such an etcd, the cache of a resource that does not change counts as current after some seconds: reads do not wait for
+// ever, nor does the start of the server.
+func TestCatchUpGivesUp(t *testing.T) {
+	t.Parallel()
+	p := newPods(t)
+	p.change("a", 1)
+	s := p.young(0) // which asks for no progress
+	p.ready(s)
+	if _, err := p.etcd.Put(t.Context(), "/other", "value"); err != nil {
+		t.Fatal(err)
+	}
+	behind := &youngCache{Interface: s.Interface, cacher: s.cacher, raw: silent{s.raw}, current: make(chan struct{})}
+	began := time.Now()
+	go behind.catchUp(t.Context())
+	p.ready(behind)
+	if took := time.Since(began); took < catchUpTimeout {
+		t.Errorf("it counts as current after %s", took)
+	}
+}
+
 // What has another etcd, or no cache, is left alone.
 func TestWithHistoryOf(t *testing.T) {
 	t.Parallel()
