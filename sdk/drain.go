@@ -51,15 +51,19 @@ func (d *drain) leave() {
 	}
 }
 
-// begin starts the drain: the requests that wait for a signal get it within spread.
+// begin starts the drain: the requests that wait for a signal get it within spread. Called again, it can bring the end
+// of that time nearer.
 func (d *drain) begin(spread time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.end.IsZero() {
+	end := time.Now().Add(spread)
+	switch {
+	case d.end.IsZero():
+		close(d.begun)
+	case !end.Before(d.end):
 		return
 	}
-	d.end = time.Now().Add(spread)
-	close(d.begun)
+	d.end = end
 	for signal, began := range d.signals {
 		d.schedule(signal, began)
 	}

@@ -28,7 +28,7 @@ func TestDrainSpread(t *testing.T) {
 			wait(begin)
 		}
 		d.begin(spread)
-		d.begin(time.Hour) // the first counts
+		d.begin(time.Hour) // does not put it off
 		for range count / 2 {
 			wait(begin)
 		}
@@ -48,6 +48,27 @@ func TestDrainSpread(t *testing.T) {
 		default:
 			t.Error("a signal that comes late is not closed at once")
 		}
+	})
+}
+
+// A later call brings the end nearer, for the requests that wait already and for those that come.
+func TestDrainAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrain()
+		before := d.signal()
+		d.begin(time.Hour)
+		after := d.signal()
+		time.Sleep(time.Second)
+		d.begin(time.Second)
+		time.Sleep(time.Second)
+		for _, signal := range []chan struct{}{before, after, d.signal()} {
+			select {
+			case <-signal:
+			default:
+				t.Error("a signal is not closed at the end")
+			}
+		}
+		time.Sleep(2 * time.Hour) // nothing is closed twice
 	})
 }
 

@@ -98,7 +98,8 @@ type StageClient interface {
 	RunPreShutdownHook(ctx context.Context, in *RunHookRequest, opts ...grpc.CallOption) (*RunHookResponse, error)
 	// Drain tells the stage that no new request will come and that its long
 	// running requests are to end. It returns when the stage has no request left,
-	// or when the deadline of the call is reached.
+	// or when the deadline of the call is reached. The host may call it again with a shorter
+	// spread, while the first call waits; a stage may take no notice of that.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
 	// Stop makes the stage release what it holds. The host ends the process
 	// after this call.
@@ -340,7 +341,8 @@ type StageServer interface {
 	RunPreShutdownHook(context.Context, *RunHookRequest) (*RunHookResponse, error)
 	// Drain tells the stage that no new request will come and that its long
 	// running requests are to end. It returns when the stage has no request left,
-	// or when the deadline of the call is reached.
+	// or when the deadline of the call is reached. The host may call it again with a shorter
+	// spread, while the first call waits; a stage may take no notice of that.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
 	// Stop makes the stage release what it holds. The host ends the process
 	// after this call.

@@ -252,6 +252,7 @@ func (c *change) reasonOf(st *stage) string {
 func (c *change) begun(m *member, why string) {
 	s := c.supervisor
 	now := s.lock()
+	now.hurry(m.stage)
 	now.events.emit(Event{Kind: SwapBegun, Stage: m.stage.name, From: id(m.stage.current()), Reason: why})
 	now.unlock()
 }

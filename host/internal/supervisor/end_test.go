@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
 // TestHooksOfAReplacedProcessWhoseRequestsTakeLong run all the same.
@@ -32,6 +34,31 @@ func TestHooksOfAReplacedProcessWhoseRequestsTakeLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-answered
+}
+
+// TestWatchesOfAReplacedProcessBesideAThird end at once: no more than two processes of a stage, and one that comes up,
+// have connections.
+func TestWatchesOfAReplacedProcessBesideAThird(t *testing.T) {
+	t.Parallel()
+	f := ready(t, func(o *Options) { o.Chain[1].DrainTimeout, o.Chain[1].DrainSpread = time.Hour, time.Hour })
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := f.ask("GET", "/b?watch=1", "")
+		answered <- status
+	}()
+	eventually(t, "the watch is under way", func() bool { return f.relay.Loads()[1].InFlight == 1 })
+	old := f.current("b")
+	if _, err := f.swap(t, "b", SwapOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it drains", func() bool { return f.state(f.order()[1], old) == lifecycle.Draining })
+	if _, err := f.swap(t, "b", SwapOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has ended", func() bool { return old.Err() != nil })
+	if status := <-answered; status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
 }
 
 // TestRequestsThatWaitForADeadStageAtTheEnd do not hold up the end.

@@ -51,6 +51,16 @@ func (l live) retire(why string) {
 	l.stop(why)
 }
 
+// hurry has the generations of a stage that drain end their watches now: a process that is launched makes as many connections as
+// each of them has, and the host has descriptors for two.
+func (now *state) hurry(st *stage) {
+	for _, g := range st.generations {
+		if st.state.State(g.ID()) == lifecycle.Draining {
+			st.of.goFor(g, func() { g.Hurry(st.of.background) })
+		}
+	}
+}
+
 // stop ends a process, with Stop first and by force when that takes too long.
 func (l live) stop(why string) {
 	l.stopWithin(why, generation.StopTimeout)

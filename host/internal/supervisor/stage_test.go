@@ -141,6 +141,8 @@ func newTestStage(env *sdk.Env) (http.Handler, error) {
 			var l syscall.Rlimit
 			_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
 			fmt.Fprint(w, l.Cur, " ", l.Max, " ", os.Getenv("GOMEMLIMIT"))
+		case r.FormValue("watch") != "":
+			<-sdk.DrainingFrom(r.Context())
 		case r.FormValue("slow") != "":
 			note("slow")
 			awaitFile(r.Context(), r.FormValue("slow"))
