@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	// progressInterval is how often the cache of a resource that is watched learns the latest revision, without a
-	// change of the resource: a bookmark is not older than that. etcd tells by itself each ten minutes.
+	// progressInterval is how often the cache of a resource that is watched, or a watch of etcd itself, learns the
+	// latest revision, without a change of the resource: a bookmark is not older than that. etcd tells by itself each
+	// ten minutes.
 	progressInterval = 30 * time.Second
 	// catchUpInterval is how often a young cache asks for it, and catchUpTimeout how long a read waits for the cache:
 	// as long as Kubernetes' cache has a read wait for a revision.
@@ -45,12 +46,25 @@ type history struct {
 
 	interval time.Duration // progressInterval, but in tests
 
-	mu     sync.Mutex
-	caches map[*youngCache]struct{}
+	mu      sync.Mutex
+	storage map[*watched]struct{}
+}
+
+// watched is storage whose watches are counted.
+type watched struct {
+	raw  storage.Interface
+	open atomic.Int64
+}
+
+// began counts a watch.
+func (w *watched) began(ctx context.Context) {
+	countStream(ctx)
+	w.open.Add(1)
+	context.AfterFunc(ctx, func() { w.open.Add(-1) })
 }
 
 func newHistory(env *sdk.Env) *history {
-	h := &history{revision: env.Host().HistoryRevision, interval: progressInterval, caches: map[*youngCache]struct{}{}}
+	h := &history{revision: env.Host().HistoryRevision, interval: progressInterval, storage: map[*watched]struct{}{}}
 	for _, flag := range env.Flags() {
 		if servers, ok := strings.CutPrefix(flag, "etcd-servers="); ok {
 			h.servers = strings.Split(servers, ",")
@@ -83,7 +97,7 @@ func (g historyGetter) GetRESTOptions(
 	case isCached(opts.Decorator):
 		opts.Decorator = g.history.decorate
 	default:
-		opts.Decorator = decorateUncached
+		opts.Decorator = g.history.decorateUncached
 	}
 	return opts, err
 }
@@ -117,15 +131,15 @@ func (h *history) decorate(
 	}
 	delegator := cacher.NewCacheDelegator(cached, raw)
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &youngCache{Interface: delegator, cacher: cached, raw: raw, current: make(chan struct{})}
+	c := &youngCache{Interface: delegator, cacher: cached, watched: watched{raw: raw}, current: make(chan struct{})}
 	if h.revision == 0 {
 		close(c.current)
 	} else {
 		go c.catchUp(ctx)
 	}
-	h.add(c)
+	h.add(&c.watched)
 	return c, sync.OnceFunc(func() {
-		h.remove(c)
+		h.remove(&c.watched)
 		cancel()
 		delegator.Stop()
 		cached.Stop()
@@ -134,41 +148,53 @@ func (h *history) decorate(
 }
 
 // decorateUncached makes storage without a cache.
-func decorateUncached(
+func (h *history) decorateUncached(
 	config *storagebackend.ConfigForResource, resourcePrefix string, keyFunc func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc,
 	triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
 	s, destroy, err := generic.UndecoratedStorage(
 		config, resourcePrefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-	return uncached{s}, destroy, err
+	if err != nil {
+		return nil, nil, err
+	}
+	u := &uncached{Interface: s, watched: watched{raw: s}}
+	h.add(&u.watched)
+	return u, func() {
+		h.remove(&u.watched)
+		destroy()
+	}, nil
 }
 
-// uncached is storage whose watches are counted.
-type uncached struct{ storage.Interface }
+// uncached is storage without a cache.
+type uncached struct {
+	storage.Interface
+	watched
+}
 
 // Watch implements storage.Interface.
-func (u uncached) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (u *uncached) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	withBookmarks(ctx, &opts)
 	w, err := u.Interface.Watch(ctx, key, opts)
 	if err == nil {
-		countStream(ctx)
+		u.began(ctx)
 	}
 	return w, err
 }
 
-func (h *history) add(c *youngCache) {
+func (h *history) add(w *watched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.caches[c] = struct{}{}
+	h.storage[w] = struct{}{}
 }
 
-func (h *history) remove(c *youngCache) {
+func (h *history) remove(w *watched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.caches, c)
+	delete(h.storage, w)
 }
 
-// run lets the caches of watched resources know the latest revision, until ctx ends.
+// run lets the watches of resources know the latest revision, until ctx ends.
 func (h *history) run(ctx context.Context) {
 	tick := time.NewTicker(h.interval)
 	defer tick.Stop()
@@ -178,19 +204,19 @@ func (h *history) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, c := range h.watched() {
-			_ = c.raw.RequestWatchProgress(ctx) // the next one comes soon
+		for _, w := range h.watched() {
+			_ = w.raw.RequestWatchProgress(ctx) // the next one comes soon
 		}
 	}
 }
 
-func (h *history) watched() []*youngCache {
+func (h *history) watched() []*watched {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []*youngCache
-	for c := range h.caches {
-		if c.watches.Load() > 0 {
-			all = append(all, c)
+	var all []*watched
+	for w := range h.storage {
+		if w.open.Load() > 0 {
+			all = append(all, w)
 		}
 	}
 	return all
@@ -224,11 +250,10 @@ func (s *agedStorage) GetList(ctx context.Context, key string, opts storage.List
 // youngCache is a storage whose cache may be behind what it has to be.
 type youngCache struct {
 	storage.Interface // with the cache
-	cacher            *cacher.Cacher
-	raw               storage.Interface
+	watched
+	cacher *cacher.Cacher
 	// current is closed when the cache has what was stored when it was made.
 	current chan struct{}
-	watches atomic.Int64 // that are open
 }
 
 // catchUp closes current when that is so, or when ctx ends. It gives up when the cache has been filled for
@@ -292,14 +317,13 @@ func (c *youngCache) GetList(ctx context.Context, key string, opts storage.ListO
 
 // Watch implements storage.Interface.
 func (c *youngCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	if revision, err := c.Versioner().ParseResourceVersion(opts.ResourceVersion); err == nil && revision == 0 {
-		c.awaitCurrent(ctx) // it begins with the objects that there are
-	}
+	// It may begin with the objects that there are. And all that the cache gets of the past goes to each watch that
+	// there is: one that does not take it as fast as the cache has it ends.
+	c.awaitCurrent(ctx)
+	withBookmarks(ctx, &opts)
 	w, err := c.Interface.Watch(ctx, key, opts)
 	if err == nil {
-		countStream(ctx)
-		c.watches.Add(1)
-		context.AfterFunc(ctx, func() { c.watches.Add(-1) })
+		c.began(ctx)
 	}
 	return w, err
 }

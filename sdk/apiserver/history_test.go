@@ -76,7 +76,7 @@ func (p *pods) make(decorate generic.StorageDecorator) storage.Interface {
 
 // young makes storage whose cache begins at a revision.
 func (p *pods) young(revision int64) *youngCache {
-	h := &history{revision: revision, caches: map[*youngCache]struct{}{}}
+	h := &history{revision: revision, storage: map[*watched]struct{}{}}
 	return p.make(h.decorate).(*youngCache)
 }
 
@@ -268,7 +268,7 @@ func TestProgressOfQuietResources(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	position := p.change("a", 1)
-	h := &history{revision: position, interval: 10 * time.Millisecond, caches: map[*youngCache]struct{}{}}
+	h := &history{revision: position, interval: 10 * time.Millisecond, storage: map[*watched]struct{}{}}
 	s := p.make(h.decorate).(*youngCache)
 	p.ready(s)
 	go h.run(t.Context())
@@ -299,6 +299,48 @@ func TestProgressOfQuietResources(t *testing.T) {
 	}
 }
 
+// A watch that another process may go on with has bookmarks, whether the client wants them or not.
+func TestBookmarksForTheHost(t *testing.T) {
+	t.Parallel()
+	p := newPods(t)
+	position := p.change("a", 1)
+	h := &history{interval: 10 * time.Millisecond, storage: map[*watched]struct{}{}}
+	cached, uncached := p.ready(p.make(h.decorate)), p.make(h.decorateUncached)
+	go h.run(t.Context())
+	if _, err := p.etcd.Put(t.Context(), "/other", "value"); err != nil {
+		t.Fatal(err)
+	}
+	initial := true
+	for name, s := range map[string]storage.Interface{"cached": cached, "uncached": uncached} {
+		for _, c := range []struct{ asked, initial, want bool }{
+			{true, false, true}, {true, true, false}, {false, false, false},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			signal := &watchSignal{asked: c.asked}
+			opts := storage.ListOptions{ResourceVersion: strconv.FormatInt(position, 10), Predicate: storage.Everything}
+			if c.initial {
+				opts.SendInitialEvents = &initial
+			}
+			w, err := s.Watch(&hostRequest{Context: ctx, adapter: &Adapter{}, watch: signal}, "/pods", opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if signal.bookmarks != c.want {
+				t.Errorf("%s, %+v: sends bookmarks %v", name, c, signal.bookmarks)
+			}
+			for got := name == "cached"; c.want && !got; { // the cache sends one in a minute
+				select {
+				case event := <-w.ResultChan():
+					got = event.Type == watch.Bookmark && revisionOf(event.Object) > position
+				case <-time.After(time.Minute):
+					t.Fatal(name + ": no bookmark")
+				}
+			}
+			cancel()
+		}
+	}
+}
+
 // silent is an etcd that does not tell of its progress.
 type silent struct{ storage.Interface }
 
@@ -315,7 +357,9 @@ func TestCatchUpGivesUp(t *testing.T) {
 	if _, err := p.etcd.Put(t.Context(), "/other", "value"); err != nil {
 		t.Fatal(err)
 	}
-	behind := &youngCache{Interface: s.Interface, cacher: s.cacher, raw: silent{s.raw}, current: make(chan struct{})}
+	behind := &youngCache{
+		Interface: s.Interface, cacher: s.cacher, watched: watched{raw: silent{s.raw}}, current: make(chan struct{}),
+	}
 	began := time.Now()
 	go behind.catchUp(t.Context())
 	p.ready(behind)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"github.com/catena-dev/catena/sdk"
@@ -19,8 +20,9 @@ import (
 type watchSignal struct {
 	utilflowcontrol.InitializationSignal
 	initializing func(http.ResponseWriter) func()
-	// asked is set if the host can go on with the watch in another process, and promised if it may.
-	asked, promised bool
+	// asked is set if the host can go on with the watch in another process, and promised if it may. Bookmarks says that
+	// there are some that the client does not want, for the host.
+	asked, promised, bookmarks bool
 	// streams are the watches of the server's etcd that the response is made of.
 	streams atomic.Int32
 
@@ -37,6 +39,20 @@ func withWatchSignal(ctx context.Context, initializing func(http.ResponseWriter)
 	}
 	s := &watchSignal{InitializationSignal: utilflowcontrol.NewInitializationSignal(), initializing: initializing}
 	return utilflowcontrol.WithInitializationSignal(ctx, s), s
+}
+
+// withBookmarks has a watch of the server's etcd that is about to begin send bookmarks to the host, which passes them
+// on to who wants them: each says up to where the client has everything. With initial events, the first would be their
+// end, for which Kubernetes' handler has no room if the client does not want it.
+func withBookmarks(ctx context.Context, opts *storage.ListOptions) {
+	h := hostRequestFrom(ctx)
+	if h == nil || h.watch == nil || !h.watch.asked || h.watch.streams.Load() > 0 {
+		return
+	}
+	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
+		h.watch.bookmarks = !opts.Predicate.AllowWatchBookmarks
+		opts.ProgressNotify, opts.Predicate.AllowWatchBookmarks = true, true
+	}
 }
 
 // countStream is told of each watch of the server's etcd.
@@ -60,8 +76,11 @@ func (s *watchSignal) Signal() {
 // promise says, before the response begins, that another process of the stage can go on with it: it is what one watch of the
 // server's etcd sends.
 func (s *watchSignal) promise(w http.ResponseWriter) {
-	if s.promised = s.asked && s.streams.Load() == 1; s.promised {
+	switch s.promised = s.asked && s.streams.Load() == 1; {
+	case s.promised:
 		sdk.SetHostHeader(w, stagev1.HeaderWatch, header.WatchResumable)
+	case s.bookmarks:
+		sdk.SetHostHeader(w, stagev1.HeaderWatch, header.WatchBookmarks)
 	}
 }
 

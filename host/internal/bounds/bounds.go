@@ -144,6 +144,9 @@ const (
 	Chunk       = 2 << 20
 	StageChunks = 32 << 20
 	TotalChunks = 64 << 20
+	// WatchEvent bounds the events of a watch that can go on in another process, whose beginnings count as chunks do.
+	// With a longer one, and one that does not fit, the watch ends with its process.
+	WatchEvent = 4 << 20
 	// ResponseTrailers bounds the trailers for a client of one response, and DeclineWarnings the warnings of all stages that decline a
 	// request, in bytes.
 	ResponseTrailers = 64 << 10

@@ -60,6 +60,8 @@ func List() []Group {
 			{"the same of heads of more than " + count(HeadLines) + " lines, where each line counts", strconv.Itoa(HeadLine) + " bytes more"},
 			{"a chunk of a watch that is passed on as one; those of a stage that have come in part; those of all: more go in pieces",
 				size(Chunk) + "; " + size(StageChunks) + "; " + size(TotalChunks)},
+			{"an event of a watch that outlives its process; such events that have come in part count as chunks: after a longer one, " +
+				"the watch ends with its process", size(WatchEvent)},
 			{"informational responses to one request", count(Informational)},
 		}},
 		{"Requests of the stage to the host", "The connection is closed, or the request gets 429 or 431", []Bound{

@@ -98,7 +98,7 @@ type Splitter struct {
 	// Max is how long a frame may be, in bytes.
 	Max int
 
-	kept    []byte // what has not been returned
+	kept    []byte // what has not been returned, in memory of its own
 	scanned int    // how much of kept is known to have no end of a frame
 	err     error
 }
@@ -106,12 +106,12 @@ type Splitter struct {
 // smallBuffer is the size of a buffer that is kept while nothing is in it.
 const smallBuffer = 4 << 10
 
-// Add returns the frames that are whole with the next piece of the body. Each is valid until the loop goes on, and is a
-// part of the piece where that has all of it. What is left, or has not been asked for, is kept.
+// Add returns the frames that are whole with the next piece of the body. They are valid until Add is called again, for
+// as long as the piece is, and parts of it where it has all of them. What is left, or has not been asked for, is kept.
 func (s *Splitter) Add(piece []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		data := piece
-		if len(s.kept) > 0 {
+		data, own := piece, len(s.kept) > 0
+		if own {
 			s.kept = append(s.kept, piece...)
 			data = s.kept
 		}
@@ -128,10 +128,16 @@ func (s *Splitter) Add(piece []byte) iter.Seq[[]byte] {
 			}
 		}
 		s.scanned = scanned
-		if at == len(data) && cap(s.kept) > smallBuffer {
+		switch {
+		case at == len(data) && cap(s.kept) > smallBuffer:
 			s.kept = nil
+		case at == len(data):
+			s.kept = s.kept[:0]
+		case own:
+			s.kept = data[at:]
+		default:
+			s.kept = append(s.kept, data[at:]...)
 		}
-		s.kept = append(s.kept[:0], data[at:]...)
 	}
 }
 

@@ -116,8 +116,15 @@ func (x *request) prepare() error {
 			return err
 		}
 	}
+	if x.watch == nil {
+		x.watch = newWatch(x)
+	}
+	r := x.r
+	if x.watch != nil {
+		r = x.watch.request()
+	}
 	propagator := x.chain.config.Propagator
-	out, err := h1.AppendRequest(m.out[:0], x.r, x.expectsContinue(), propagator)
+	out, err := h1.AppendRequest(m.out[:0], r, x.expectsContinue(), propagator)
 	if err != nil {
 		return err
 	}
@@ -130,7 +137,7 @@ func (x *request) prepare() error {
 	if x.streamed && duplex(x.r) {
 		out = append(out, header.Duplex+": true\r\n"...)
 	}
-	if x.isWatch() {
+	if x.watch != nil && x.watch.query.plain {
 		out = append(out, header.Watch+": true\r\n"...)
 	}
 	if x.alone {
@@ -239,13 +246,13 @@ func (x *request) respond() verdict {
 	}
 	x.w.WriteHeader(x.response.Status)
 	err := x.writeBody()
-	if errors.Is(err, h1.ErrCutOff) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errClientGone), errors.Is(x.r.Context().Err(), context.Canceled):
+		return clientGone
+	case errors.Is(err, h1.ErrCutOff), errors.Is(err, errWatchOver):
 		return responded // its connection is dropped
-	}
-	if err != nil {
-		if errors.Is(err, errClientGone) || errors.Is(x.r.Context().Err(), context.Canceled) {
-			return clientGone
-		}
+	default:
 		x.limited(err)
 		return broken
 	}

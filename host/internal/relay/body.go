@@ -52,14 +52,14 @@ func (x *request) readAhead() error {
 		m.body = make([]byte, n)
 	}
 	deadline, _ := x.r.Context().Deadline()
-	if left := time.Until(deadline); x.readTimer == nil {
-		x.readTimer, x.readStopped = time.AfterFunc(left, x.stopReading), make(chan struct{})
+	if left := time.Until(deadline); x.ahead.timer == nil {
+		x.ahead = ahead{time.AfterFunc(left, x.stopReading), make(chan struct{})}
 	} else {
-		x.readTimer.Reset(left)
+		x.ahead.timer.Reset(left)
 	}
 	defer func() {
-		if !x.readTimer.Stop() {
-			<-x.readStopped
+		if !x.ahead.timer.Stop() {
+			<-x.ahead.stopped
 		}
 	}()
 	if _, err := io.ReadFull(x.r.Body, m.body[:n]); err != nil {
@@ -76,5 +76,5 @@ func (x *request) readAhead() error {
 func (x *request) stopReading() {
 	<-x.r.Context().Done()
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0))
-	x.readStopped <- struct{}{}
+	x.ahead.stopped <- struct{}{}
 }

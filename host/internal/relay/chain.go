@@ -236,6 +236,9 @@ func NewChain(config Config) *Chain {
 	if config.Observe == nil {
 		config.Observe = func(Hop) {}
 	}
+	if config.Watch == nil {
+		config.Watch = func(*http.Request) bool { return false }
+	}
 	c := &Chain{config: config, maxGiveWay: maxGiveWay, auditParts: newAuditParts()}
 	c.heads.stage, c.heads.all, c.heads.wait = bounds.StageHeads, bounds.TotalHeads, bounds.HeadWait
 	c.chunks.stage, c.chunks.all = bounds.StageChunks, bounds.TotalChunks

@@ -87,7 +87,7 @@ func stream(t *testing.T, chain *Chain) <-chan struct{} {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := chain.config.Watch != nil
+	watch := chain.config.Watch(resp.Request)
 	ended := make(chan struct{}, 1)
 	go func() {
 		defer resp.Body.Close()

@@ -45,6 +45,9 @@ type request struct {
 	// sent is what the client has got.
 	sent sent
 
+	// watch is that of a client; nil if the request is for none.
+	watch *watch
+
 	// logged is the stage's entry in the request's HopLog; nil if it has none.
 	logged *loggedHop
 	// role is that of logged, or mark.
@@ -64,9 +67,14 @@ type request struct {
 	response   h1.Response
 	failure    failure
 
-	// readTimer ends readAhead, and readStopped reports that it has; they are used again.
-	readTimer   *time.Timer
-	readStopped chan struct{}
+	// ahead is used again.
+	ahead ahead
+}
+
+// ahead is what readAhead needs: timer ends it, and stopped reports that.
+type ahead struct {
+	timer   *time.Timer
+	stopped chan struct{}
 }
 
 // sent is what a client has got of the responses to its request.
@@ -119,7 +127,7 @@ func (x *request) release() {
 	x.chain.auditParts.release(x.id)
 	x.releaseMessage()
 	x.response.Forget()
-	*x = request{readTimer: x.readTimer, readStopped: x.readStopped, response: h1.Response{Fields: x.response.Fields}}
+	*x = request{ahead: x.ahead, response: h1.Response{Fields: x.response.Fields}}
 	requests.Put(x)
 }
 

@@ -139,26 +139,19 @@ func (x *request) writeBody() error {
 	if !x.response.HasBody(x.r.Method) {
 		return nil
 	}
-	if x.response.Chunked && x.isWatch() {
-		id := x.id
-		x.chain.addWatch(id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
-		defer x.chain.watches.remove(id)
-		if x.r.ProtoMajor == 1 { // no other version has chunks
-			x.response.Whole = x.endpoint.chunks
-		}
+	var err error
+	if x.response.Chunked && x.watch != nil {
+		err = x.watch.copy()
+	} else {
+		err = x.conn.CopyBody(x.r.Context(), x, &x.response)
 	}
-	if err := x.conn.CopyBody(x.r.Context(), x, &x.response); err != nil {
+	if err != nil && err != errWatchOver {
 		return err
 	}
 	if x.response.Chunked && !x.sent.flushed && (x.r.ProtoMajor < 2 || x.sent.written <= maxSilent) {
 		x.Flush() // keeps the server from finding out the length
 	}
-	return nil
-}
-
-// isWatch reports whether the request is for a watch of a client, as it came. What a stage hands on of one ends with it.
-func (x *request) isWatch() bool {
-	return x.after == "" && x.chain.isWatch(x.r) && h1.UpgradeOf(x.r) == "" && callFrom(x.r.Context()) == nil
+	return err
 }
 
 // errClientGone reports that the client takes no more of the response.

@@ -186,18 +186,18 @@ func (x *request) hop(s *snapshot, to target) (taken bool) {
 	}
 	switch v {
 	case responded:
-		x.observe(e, Served)
+		x.observe(x.endpoint, Served) // which may be that of another leg
 	case upgraded:
 		x.observe(e, Upgraded)
 	case declined:
 		x.observe(e, Declined)
 		return false
 	case clientGone:
-		x.observe(e, GivenUp)
+		x.observe(x.endpoint, GivenUp)
 	case broken:
-		x.observe(e, Interrupted)
-		x.giveWay(e)
-		if !x.response.Chunked || !x.chain.isWatch(x.r) {
+		x.observe(x.endpoint, Interrupted)
+		x.giveWay(x.endpoint)
+		if !x.response.Chunked || !x.chain.config.Watch(x.r) {
 			panic(http.ErrAbortHandler)
 		}
 	case failed:
@@ -248,7 +248,7 @@ func safe(r *http.Request) bool { return safeMethod(r.Method) && h1.UpgradeOf(r)
 // observe reports how the hop ended, or an attempt that another follows.
 func (x *request) observe(e *endpoint, o Outcome) {
 	h := Hop{Stage: x.stage, Outcome: o, From: x.from(), Took: time.Since(x.began)}
-	h.Streams = o == Upgraded || x.chain.isWatch(x.r)
+	h.Streams = o == Upgraded || x.chain.config.Watch(x.r)
 	if x.split {
 		h.Request = x.r
 	}
@@ -263,7 +263,7 @@ func (x *request) observe(e *endpoint, o Outcome) {
 	if (o == Served || o == Upgraded || o == GivenUp && x.begun) && x.role.hasCalled() {
 		h.Outcome = Called
 	}
-	if x.logged != nil && o != Replayed {
+	if x.logged != nil && o != Replayed && o != Resumed {
 		x.logged.end(h.Outcome)
 	}
 	x.chain.config.Observe(h)

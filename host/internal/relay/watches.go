@@ -3,6 +3,7 @@ package relay
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/relay/h1"
@@ -10,6 +11,9 @@ import (
 
 // watches are those of clients that stages are serving, by the ids of their requests.
 type watches struct {
+	// ending says that no other process goes on with one.
+	ending atomic.Bool
+
 	mu sync.Mutex
 	m  map[uint64]openWatch
 }
@@ -27,8 +31,9 @@ func (o openWatch) moved(s *snapshot) bool {
 	return s.canary != nil && s.side(o.r).isCanary != (o.canary && o.round == s.round)
 }
 
-// isWatch reports whether a request is for a watch.
-func (c *Chain) isWatch(r *http.Request) bool { return c.config.Watch != nil && c.config.Watch(r) }
+// EndWatches has watches end with the processes that serve them, from now on. It is called before the server, and not
+// only a process, drains.
+func (c *Chain) EndWatches() { c.watches.ending.Store(true) }
 
 // addWatch adds a watch that begins. The sides may have changed on its way.
 func (c *Chain) addWatch(id uint64, o openWatch) {

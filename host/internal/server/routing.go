@@ -63,9 +63,12 @@ func (r *routing) observe(h relay.Hop) {
 		return
 	}
 	late := errors.Is(h.Request.Context().Err(), context.DeadlineExceeded)
-	switch {
-	case h.Outcome == relay.Declined, h.Outcome == relay.Replayed, h.Outcome == relay.GivenUp && !late, front.IsSystemRequest(h.Request):
+	if front.IsSystemRequest(h.Request) || h.Outcome == relay.GivenUp && !late {
 		return // it says nothing of how the stage does for clients
+	}
+	switch h.Outcome {
+	case relay.Declined, relay.Replayed, relay.Resumed:
+		return
 	}
 	kind, streams := r.front.CanaryKind(h.Request)
 	o := canary.Outcome{Failed: h.Failed() || h.Outcome == relay.GivenUp, Refused: refused(h)}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -31,6 +32,7 @@ var errForced = errors.New("ended by a second signal: requests may have been cut
 type shutdown struct {
 	front  *front.Frontend
 	stages *supervisor.Supervisor
+	relay  *relay.Chain
 	force  <-chan struct{}
 	lost   chan struct{} // closed when the store has failed, after lostGrace
 
@@ -83,6 +85,7 @@ func (s *shutdown) drainStages() {
 		defer close(s.drained)
 		select {
 		case <-s.front.Draining():
+			s.relay.EndWatches()
 			s.stages.Drain(ctx, 0)
 		case <-ctx.Done():
 		}

@@ -78,6 +78,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(r.stages.Stop)
 	go r.notifier.reportStatus(r.ended)
 	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
+	r.shutdown.relay = r.chain.relay
 	sockets.serve()
 	go r.shutdown.endByForce(r.ended, r.logs.host)
 	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests,

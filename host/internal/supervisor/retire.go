@@ -56,7 +56,7 @@ func (l live) retire(why string) {
 func (now *state) hurry(st *stage) {
 	for _, g := range st.generations {
 		if st.state.State(g.ID()) == lifecycle.Draining {
-			st.of.goFor(g, func() { g.Hurry(st.of.background) })
+			st.of.goFor(g, func() { g.Drain(st.of.background, 0) })
 		}
 	}
 }

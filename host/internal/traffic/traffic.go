@@ -80,7 +80,7 @@ type sample struct {
 
 // Observe counts a hop when it has ended.
 func (m *Meter) Observe(h relay.Hop) {
-	if h.Outcome == relay.Replayed { // another hop follows for the same request
+	if h.Outcome == relay.Replayed || h.Outcome == relay.Resumed { // another hop follows for the same request
 		return
 	}
 	c := m.of(way{h.From, h.Stage})

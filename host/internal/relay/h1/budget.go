@@ -62,21 +62,22 @@ func (b *Budget) acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// tryTake reports whether there is room for n bytes.
-func (b *Budget) tryTake(n int64) bool {
+// TryTake takes n bytes, to be given back, if there is room, which it reports.
+func (b *Budget) TryTake(n int64) bool {
 	switch {
 	case b == nil:
 		return true
 	case !b.room.TryAcquire(n):
 		return false
-	case !b.parent.tryTake(n):
+	case !b.parent.TryTake(n):
 		b.room.Release(n)
 		return false
 	}
 	return true
 }
 
-func (b *Budget) give(n int64) {
+// Give gives back n bytes that were taken.
+func (b *Budget) Give(n int64) {
 	for ; b != nil; b = b.parent {
 		b.room.Release(n)
 	}
@@ -124,7 +125,7 @@ func (c *Conn) settle(n int) {
 	if c.reserved {
 		c.reserved = false
 		c.taken -= int64(MaxHead - n)
-		c.Heads.give(int64(MaxHead - n))
+		c.Heads.Give(int64(MaxHead - n))
 	}
 }
 
@@ -136,7 +137,7 @@ func (c *Conn) HoldsHead() bool { return c.taken > 0 }
 func (c *Conn) FreeHead() {
 	c.reserved = false
 	if c.taken > 0 {
-		c.Heads.give(c.taken)
+		c.Heads.Give(c.taken)
 		c.taken = 0
 	}
 }

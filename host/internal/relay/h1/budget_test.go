@@ -22,11 +22,11 @@ func TestBudget(t *testing.T) {
 				t.Errorf("step %d: %v", i, err)
 			}
 		}
-		time.AfterFunc(time.Second/2, func() { a.give(60) })
+		time.AfterFunc(time.Second/2, func() { a.Give(60) })
 		if err := b.take(t.Context(), 40); err != nil {
 			t.Errorf("while another gives back: %v", err)
 		}
-		b.give(80)
+		b.Give(80)
 		for _, of := range []*Budget{a, b, total} {
 			if !of.room.TryAcquire(of.limit) {
 				t.Error("what was given back is still taken")

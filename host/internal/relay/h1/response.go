@@ -43,6 +43,8 @@ type Response struct {
 	Declined bool
 	// Raw: the stage passes the response on as another server has sent it.
 	Raw bool
+	// Watch is what the stage promises of the response to a watch.
+	Watch string
 	// Undelivered is the value of the header of that name: the host's proof that no process
 	// has accepted the request, if it is the right one.
 	Undelivered string
@@ -198,6 +200,8 @@ func (resp *Response) note(f Field) error {
 		resp.Declined = true
 	case header.Undelivered:
 		resp.Undelivered = f.Value
+	case header.Watch:
+		resp.Watch = f.Value
 	case header.Raw:
 		resp.Raw = true
 	}

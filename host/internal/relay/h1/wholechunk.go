@@ -47,7 +47,7 @@ func (b *body) writeChunks(p []byte, whole bool) error {
 // copyChunk passes on a chunk of size bytes, with its line and its end, of which a part has come. It waits for the rest if there is room, but not for
 // longer than chunkTime; what has come goes on its way then.
 func (b *body) copyChunk(d *http1.Chunks, size int64, room *Budget) error {
-	if size > MaxChunk || !room.tryTake(size) {
+	if size > MaxChunk || !room.TryTake(size) {
 		p := b.c.in.Buffered()
 		n, used, err := d.Decode(p, p)
 		if err := b.writeChunks(p[:n], true); err != nil {
@@ -60,7 +60,7 @@ func (b *body) copyChunk(d *http1.Chunks, size int64, room *Budget) error {
 		return b.fill(true)
 	}
 	taken := size
-	defer func() { room.give(taken) }()
+	defer func() { room.Give(taken) }()
 	memory := chunkMemory.Get().(*[]byte)
 	defer chunkMemory.Put(memory)
 	if int64(cap(*memory)) < size {

@@ -16,8 +16,8 @@ import (
 // StopTimeout bounds the end of one process, from Stop to SIGKILL.
 const StopTimeout = 5 * time.Second
 
-// Drain makes the stage end its long running requests over the time spread, and waits for
-// the others until ctx ends. What it could not do is logged.
+// Drain makes the stage end its long running requests over the time spread, which a second call may make shorter, and
+// waits for the others until ctx ends. What it could not do is logged.
 func (g *Generation) Drain(ctx context.Context, spread time.Duration) {
 	resp, err := g.process.Client().Drain(ctx, &stagev1.DrainRequest{Spread: durationpb.New(spread)})
 	switch {
@@ -27,11 +27,6 @@ func (g *Generation) Drain(ctx context.Context, spread time.Duration) {
 	case resp.GetRunning() > 0:
 		g.opts.Log.Warn("stage still had requests at the end of its drain", "generation", g.id, "requests", resp.GetRunning())
 	}
-}
-
-// Hurry makes a stage that drains end its long running requests now.
-func (g *Generation) Hurry(ctx context.Context) {
-	_, _ = g.process.Client().Drain(ctx, &stagev1.DrainRequest{}) // the call that it hastens tells how it went
 }
 
 // Stop asks the stage to release what it holds and ends the process, by force when ctx

@@ -1,0 +1,281 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/host/internal/frames"
+	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
+)
+
+// watch is a watch of a client. Where its stage promises that (see header.Watch), it outlives the process that serves
+// it: when that drains, another one responds to the same request with what follows the last event that the client has
+// got. Each response is a leg of the watch. Without the promise, the first is the only one.
+//
+// It is the sink of the legs: the client gets whole events, each once and in the order of their revisions.
+type watch struct {
+	x     *request
+	query watchQuery
+	began time.Time
+	// contentType is that of all legs.
+	contentType string
+	events      frames.Splitter
+	// room is what the beginning of an event has taken of the endpoint's chunks.
+	room int64
+
+	// position is the revision up to which the client has everything; 0 is not known.
+	position uint64
+	// from is the position at which the present leg begins; 0 for the first.
+	from uint64
+	// initial says that the events are of the objects that there are, in any order.
+	initial bool
+	// unordered says that there is no position any more: the stage has sent what has none, or in another order.
+	unordered bool
+	// drained says that the stage has ended the leg because it drains.
+	drained bool
+}
+
+// newWatch returns the watch of a request, as it came from a client; nil if it is for none. What a stage hands on of
+// one ends with it.
+func newWatch(x *request) *watch {
+	if x.after != "" || !x.chain.config.Watch(x.r) || h1.UpgradeOf(x.r) != "" || callFrom(x.r.Context()) != nil {
+		return nil
+	}
+	w := &watch{x: x, began: time.Now()}
+	if x.r.Method == http.MethodGet && !hasBody(x.r) {
+		w.query = parseWatchQuery(x.r.URL.RawQuery)
+	}
+	w.position, w.initial = w.query.revision, w.query.initial
+	if w.initial {
+		w.position = 0
+	}
+	return w
+}
+
+// request is what goes to a stage: for what follows the position, after the first leg.
+func (w *watch) request() *http.Request {
+	if w.from == 0 {
+		return w.x.r
+	}
+	r, u := *w.x.r, *w.x.r.URL
+	u.RawQuery = w.query.after(w.from, time.Since(w.began))
+	r.URL = &u
+	return &r
+}
+
+// errWatchOver ends a watch with which no process goes on.
+var errWatchOver = errors.New("no process goes on with the watch")
+
+// copy passes on the body of the response, and of those of other processes that go on with it.
+func (w *watch) copy() error {
+	defer w.settle(0)
+	x := w.x
+	var sink h1.Sink = x
+	if w.query.plain && x.response.Watch != "" && x.response.Status == http.StatusOK {
+		w.unordered = x.response.Watch != header.WatchResumable
+		sink = w.sink()
+	}
+	for {
+		err := w.copyLeg(sink)
+		if err != nil || !w.drained || !w.hasPosition() {
+			return err
+		}
+		x.keep()
+		if !w.goOn() {
+			return errWatchOver
+		}
+	}
+}
+
+// sink is that of a response whose events can be told apart.
+func (w *watch) sink() h1.Sink {
+	w.contentType = strings.Clone(fieldOf(&w.x.response, "Content-Type")) // and not the whole head
+	encoding := frames.EncodingOf(w.contentType)
+	if encoding == frames.None || fieldOf(&w.x.response, "Content-Encoding") != "" {
+		return w.x
+	}
+	w.events = frames.Splitter{Encoding: encoding, Max: bounds.WatchEvent}
+	return w
+}
+
+func fieldOf(resp *h1.Response, key string) string {
+	for _, f := range resp.Fields {
+		if f.Key == key {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+func (w *watch) copyLeg(sink h1.Sink) error {
+	x := w.x
+	w.drained = false
+	x.chain.addWatch(x.id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
+	defer x.chain.watches.remove(x.id)
+	if x.r.ProtoMajor == 1 { // no other version has chunks
+		x.response.Whole = x.endpoint.chunks
+	}
+	return x.conn.CopyBody(x.r.Context(), sink, &x.response)
+}
+
+// hasPosition reports whether another process can go on.
+func (w *watch) hasPosition() bool { return w.position > 0 && !w.initial && !w.unordered }
+
+// goOn begins the next leg, and reports whether there is one.
+func (w *watch) goOn() bool {
+	x, before := w.x, w.x.endpoint
+	s := x.chain.state.Load().side(x.r)
+	i := s.index(x.stage)
+	if x.chain.watches.ending.Load() || i < 0 || w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout {
+		return false
+	}
+	next := s.targets[i].endpoint
+	if next == nil || next.socket == before.socket {
+		return false
+	}
+	x.snapshot, w.from = s, w.position
+	w.events = frames.Splitter{Encoding: w.events.Encoding, Max: w.events.Max} // without the beginning of an event
+	w.settle(0)
+	if err := w.ask(next); err != nil {
+		return false
+	}
+	x.observe(before, Resumed)
+	x.began = time.Now()
+	return true
+}
+
+var errOtherWatch = errors.New("its response is not what follows")
+
+// ask has a process respond with the next leg.
+func (w *watch) ask(e *endpoint) error {
+	x := w.x
+	x.message = messages.Get().(*message)
+	defer x.releaseMessage()
+	if err := x.prepare(); err != nil {
+		return err
+	}
+	ctx := x.r.Context()
+	c, err := e.get(ctx, true, waiter{len(x.message.out), x.r})
+	if err != nil {
+		return err
+	}
+	unwatch := context.AfterFunc(ctx, c.Abort)
+	x.chain.inFlight.set(x.id, requestAt(e, x, x.snapshot))
+	var head h1.Response
+	if _, err = c.Send(x.message.out); err == nil {
+		err = c.ReadResponse(ctx, &head)
+	}
+	if err == nil && !w.follows(&head) {
+		err = errOtherWatch
+	}
+	if err != nil {
+		unwatch()
+		e.put(c, false)
+		return err
+	}
+	head.Forget() // the client has the head of the first one
+	c.FreeHead()
+	x.conn, x.endpoint, x.unwatch, x.response = c, e, unwatch, head
+	return nil
+}
+
+// follows reports whether a response is the next leg.
+func (w *watch) follows(head *h1.Response) bool {
+	return head.Status == http.StatusOK && head.Chunked && head.Watch == header.WatchResumable &&
+		fieldOf(head, "Content-Type") == w.contentType && fieldOf(head, "Content-Encoding") == ""
+}
+
+// Write implements h1.Sink.
+func (w *watch) Write(p []byte) (int, error) {
+	if w.events.Encoding == frames.None {
+		return w.x.Write(p)
+	}
+	var run []byte // of events that are passed on, each of which lies behind the one before
+	for event := range w.events.Add(p) {
+		looked := w.events.Encoding.Look(event)
+		if looked.Kind == frames.Error && w.from > 0 && w.position == w.from {
+			return 0, errWatchOver // it is told when it asks by itself
+		}
+		passed := w.passes(looked)
+		if passed && run != nil {
+			run = run[:len(run)+len(event)]
+			continue
+		}
+		if err := w.send(run); err != nil {
+			return 0, err
+		}
+		if run = nil; passed {
+			run = event
+		}
+	}
+	if err := w.send(run); err != nil {
+		return 0, err
+	}
+	if w.events.Err() == nil && w.settle(int64(len(w.events.Rest()))) {
+		return len(p), nil
+	}
+	rest := w.events.Rest() // as it is, and so all that comes
+	w.events, w.unordered = frames.Splitter{}, true
+	w.settle(0)
+	return len(p), w.send(rest)
+}
+
+func (w *watch) send(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	_, err := w.x.Write(p)
+	return err
+}
+
+// passes takes note of an event, and reports whether it is for the client.
+func (w *watch) passes(e frames.Event) bool {
+	switch {
+	case e.Revision == 0: // an error, or what is not known
+		w.unordered = true
+	case e.Revision <= w.from:
+		return false // the client has it
+	case e.Kind == frames.Added && w.initial:
+	default:
+		w.initial = false
+		w.unordered = w.unordered || e.Revision < w.position
+		w.position = e.Revision
+	}
+	return e.Kind != frames.Bookmark || w.query.bookmarks
+}
+
+// keptEvent is up to where the beginning of an event takes no room: it is what is read from a stage at once.
+const keptEvent = 128 << 10
+
+// settle takes room for the beginning of an event of n bytes in place of what was taken before, and reports whether
+// there is any.
+func (w *watch) settle(n int64) bool {
+	if n <= keptEvent {
+		n = 0
+	}
+	if n > w.room && !w.x.endpoint.chunks.TryTake(n-w.room) {
+		return false
+	}
+	if n < w.room {
+		w.x.endpoint.chunks.Give(w.room - n)
+	}
+	w.room = n
+	return true
+}
+
+// Flush implements h1.Sink.
+func (w *watch) Flush() { w.x.Flush() }
+
+// Trailer implements h1.Sink.
+func (w *watch) Trailer(f h1.Field) {
+	if f.Key == header.Watch {
+		w.drained = f.Value == header.WatchDraining
+		return
+	}
+	w.x.Trailer(f)
+}

@@ -1,0 +1,332 @@
+package relay
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/sdk/stagev1/header"
+)
+
+// startServer starts one for a chain.
+type startServer = func(testing.TB, http.Handler) *httptest.Server
+
+// logLength is how many events the stages of these tests have, with revisions from 1 on.
+const logLength = 12
+
+func jsonEvent(kind string, revision int) string {
+	return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"resourceVersion":"%d"},"data":"\"}"}}`+"\n", kind, revision)
+}
+
+// protobufEvent is written by hand: a field of a message is a key, a length and a value.
+func protobufEvent(kind string, revision int) string {
+	field := func(number int, value string) string {
+		return string(rune(number<<3|2)) + string(rune(len(value))) + value
+	}
+	object := field(1, field(6, strconv.Itoa(revision)))
+	event := field(1, kind) + field(2, field(1, "k8s\x00"+field(2, object)))
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(event)))) + event
+}
+
+// leg is one response to a watch.
+type leg struct {
+	http.ResponseWriter
+	r *http.Request
+	// number counts the legs from 0.
+	number int
+	// revision is what the leg is to follow.
+	revision int
+}
+
+func (l *leg) send(text string) {
+	_, _ = io.WriteString(l, text)
+	l.ResponseWriter.(http.Flusher).Flush()
+}
+
+// drain ends the leg as a stage does that drains.
+func (l *leg) drain() { l.Header().Set(http.TrailerPrefix+header.Watch, header.WatchDraining) }
+
+// watched serves a watch by processes of a stage: each leg by the next one, which has the place of the one before when
+// a leg begins.
+type watched struct {
+	chain   *Chain
+	sockets [2]string
+	legs    atomic.Int32
+	hops    *observed
+}
+
+func watchChain(t *testing.T, contentType string, serveLeg func(*leg)) *watched {
+	t.Helper()
+	w := &watched{hops: &observed{}}
+	for i := range w.sockets {
+		w.sockets[i] = serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			n := int(w.legs.Add(1)) - 1
+			w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1-i]}})
+			l := &leg{ResponseWriter: rw, r: r, number: n}
+			l.revision, _ = strconv.Atoi(r.URL.Query().Get(queryRevision))
+			rw.Header().Set("Content-Type", contentType)
+			if r.Header.Get(header.Watch) != "" {
+				rw.Header().Set(header.Watch, header.WatchResumable)
+			}
+			serveLeg(l)
+		}))
+	}
+	every := func(*http.Request) bool { return true }
+	w.chain = newChain(t, Config{Watch: every, Observe: w.hops.observe}, w.sockets[0])
+	return w
+}
+
+// get returns the body of a watch.
+func (w *watched) get(t *testing.T, start startServer, query string) string {
+	t.Helper()
+	srv := start(t, w.chain)
+	defer srv.Close()
+	resp, err := srv.Client().Get(srv.URL + "/watch?" + query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	if resp.Header.Get(header.Watch)+resp.Trailer.Get(header.Watch) != "" {
+		t.Errorf("the client sees %v %v", resp.Header, resp.Trailer)
+	}
+	return string(body)
+}
+
+// Wherever an event is torn, and after whichever a process drains, the client gets each event once, and no part of one.
+func TestWatchGoesOn(t *testing.T) {
+	t.Parallel()
+	for contentType, event := range map[string]func(string, int) string{
+		runtime.ContentTypeJSON: jsonEvent, runtime.ContentTypeProtobuf + ";stream=watch": protobufEvent,
+	} {
+		for protocol, start := range map[string]startServer{"HTTP/1.1": serve, "HTTP/2": serveHTTP2} {
+			t.Run(protocol+" "+contentType, func(t *testing.T) {
+				t.Parallel()
+				want := ""
+				for i := range logLength {
+					want += event("MODIFIED", i+1)
+				}
+				size := len(event("MODIFIED", 1))
+				for n := range size {
+					each := n%logLength + 1
+					w := watchChain(t, contentType, func(l *leg) {
+						if l.number > 0 { // what the client has, as a careless process would send it
+							l.send(event("BOOKMARK", l.revision) + event("ADDED", max(l.revision-1, 1)))
+							l.send(event("MODIFIED", l.revision))
+						}
+						for i := l.revision + 1; i <= min(l.revision+each, logLength); i++ {
+							l.send(event("MODIFIED", i)[:n])
+							l.send(event("MODIFIED", i)[n:] + event("BOOKMARK", i))
+						}
+						if l.revision+each < logLength {
+							l.send(event("MODIFIED", l.revision+each+1)[:n]) // a part of one that does not come
+							l.drain()
+						}
+					})
+					if got := w.get(t, start, "watch=true&resourceVersion=0&sendInitialEvents=false"); got != want {
+						t.Fatalf("torn at %d, %d events a leg:\n%q, want\n%q", n, each, got, want)
+					}
+					wantHops := strings.Repeat("a resumed, ", (logLength-1)/each) + "a served"
+					eventually(t, "the hops are "+wantHops, func() bool { return w.hops.String() == wantHops })
+				}
+			})
+		}
+	}
+}
+
+// Bookmarks are for who has asked, and tell the position to the host in any case.
+func TestWatchBookmarks(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]string{
+		"":                          jsonEvent("ADDED", 7),
+		"allowWatchBookmarks=true&": jsonEvent("ADDED", 7) + jsonEvent("BOOKMARK", 9),
+	} {
+		w := watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+			if l.number == 0 {
+				l.send(jsonEvent("ADDED", 7) + jsonEvent("BOOKMARK", 9))
+				l.drain()
+				return
+			}
+			parameters := l.r.URL.Query()
+			bookmarks := parameters.Get(queryBookmarks) == "true"
+			if l.revision != 9 || bookmarks != (query != "") || parameters.Get("labelSelector") != "a=b" ||
+				parameters.Has(queryInitial) || parameters.Has(queryMatch) {
+				t.Errorf("the next leg: %s", l.r.URL.RawQuery)
+			}
+			if seconds := parameters.Get(queryTimeout); seconds != "60" && seconds != "59" {
+				t.Errorf("the next leg has %q seconds", seconds)
+			}
+		})
+		const initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+		got := w.get(t, serve, query+"labelSelector=a%3Db&timeoutSeconds=60&"+initial)
+		if got != want {
+			t.Errorf("%q: %q", query, got)
+		}
+	}
+}
+
+// A watch ends, with what the client has got, if no process may go on with it.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	const from = "resourceVersion=5"
+	first := jsonEvent("ADDED", 7)
+	both, bookmark := first+jsonEvent("ADDED", 8), jsonEvent("BOOKMARK", 8)
+	past := jsonEvent("ADDED", 8) + jsonEvent("ADDED", 3)
+	long := strings.Repeat("x", bounds.WatchEvent+1)
+	type before = func(*watched, *leg)
+	drains := func(text string) before {
+		return func(_ *watched, l *leg) {
+			l.send(text)
+			l.drain()
+		}
+	}
+	with := func(key, value, text string) before {
+		return func(w *watched, l *leg) {
+			l.Header().Set(key, value)
+			drains(text)(w, l)
+		}
+	}
+	after := func(do before) before {
+		return func(w *watched, l *leg) {
+			do(w, l)
+			drains(first)(w, l)
+		}
+	}
+	leave := func(w *watched, _ *leg) { w.chain.Set(Tables{}, nil) }
+	next := func(key, value string) func(*leg) {
+		return func(l *leg) {
+			l.Header().Set(key, value)
+			l.send(jsonEvent("ADDED", 8))
+		}
+	}
+	for name, c := range map[string]struct {
+		query string
+		first before
+		next  func(*leg) // if there is another leg
+		want  string
+	}{
+		"the stage has another reason":  {from, func(_ *watched, l *leg) { l.send(first) }, nil, first},
+		"the stage promises nothing":    {from, with(header.Watch, "", first), nil, first},
+		"it has bookmarks alone":        {from, with(header.Watch, header.WatchBookmarks, first+bookmark), nil, first},
+		"it is compressed":              {from, with("Content-Encoding", "x", first), nil, first},
+		"it is no encoding of events":   {from, with("Content-Type", "text/plain", first), nil, first},
+		"the initial events come still": {"", drains(first), nil, first},
+		"they are not over":             {"resourceVersion=5&sendInitialEvents=true", drains(first), nil, first},
+		"the order is another":          {"resourceVersion=7", drains(both + first), nil, both + first},
+		"an event is unknown":           {from, drains(first + "{}\n"), nil, first + "{}\n"},
+		"an event is too long":          {from, drains(first + long), nil, first + long},
+		"the server ends":               {from, after(func(w *watched, _ *leg) { w.chain.EndWatches() }), nil, first},
+		"the stage has left":            {from, after(leave), nil, first},
+		"the process stays": {from, after(func(w *watched, _ *leg) {
+			w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[0]}})
+		}), nil, first},
+		"the query has it twice":  {from + "&resourceVersion=6", drains(first), nil, first},
+		"the query escapes names": {from + "&timeout%53econds=1", drains(first), nil, first},
+		"its time is over": {from + "&timeoutSeconds=1", after(func(*watched, *leg) {
+			time.Sleep(1100 * time.Millisecond) // what the client has given it
+		}), nil, first},
+		"the next process refuses":    {from, drains(first), func(l *leg) { l.WriteHeader(http.StatusGone) }, first},
+		"it has another encoding":     {from, drains(first), next("Content-Type", "text/plain"), first},
+		"it promises nothing":         {from, drains(first), next(header.Watch, ""), first},
+		"it compresses":               {from, drains(first), next("Content-Encoding", "x"), first},
+		"it is too late":              {from, drains(first), func(l *leg) { l.send(jsonEvent("ERROR", 9)) }, first},
+		"it declines":                 {from, drains(first), func(l *leg) { decline(l) }, first},
+		"it does not chunk its body":  {from, drains(first), next("Content-Length", strconv.Itoa(len(first))), first},
+		"what it sends later is past": {from, drains(first), func(l *leg) { drains(past)(nil, l) }, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w *watched
+			w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+				switch {
+				case l.number == 0:
+					c.first(w, l)
+				case c.next != nil && l.number == 1:
+					c.next(l)
+				case l.number > 1 && l.revision == 8:
+				default:
+					t.Errorf("another leg, from %d", l.revision)
+				}
+			})
+			if got := w.get(t, serve, c.query); got != c.want {
+				t.Errorf("%.200q, want %.200q", got, c.want)
+			}
+			eventually(t, "no request is in flight", func() bool {
+				loads := w.chain.Loads()
+				return len(loads) == 0 || loads[0].InFlight == 0
+			})
+		})
+	}
+}
+
+// What has begun of long events takes room, which is given back.
+func TestLongEventsOfWatches(t *testing.T) {
+	t.Parallel()
+	long := strings.Replace(jsonEvent("ADDED", 7), `"data"`, `"`+strings.Repeat("x", 3<<20)+`"`, 1)
+	w := watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+		if l.number == 0 {
+			l.send(long + long[:2<<20])
+			l.drain()
+			return
+		}
+		if l.revision != 7 {
+			t.Errorf("the next leg follows %d", l.revision)
+		}
+		l.send(jsonEvent("ADDED", 8))
+	})
+	for _, start := range []startServer{serve, serveHTTP2} {
+		w.legs.Store(0)
+		if got := w.get(t, start, "resourceVersion=5"); got != long+jsonEvent("ADDED", 8) {
+			t.Errorf("%d bytes, want %d", len(got), len(long))
+		}
+	}
+	budget := w.chain.chunks.budget("a")
+	if !budget.TryTake(bounds.StageChunks) {
+		t.Fatal("not all room is given back")
+	}
+	w.legs.Store(0)
+	if got := w.get(t, serveHTTP2, "resourceVersion=5"); got != long+long[:2<<20] {
+		t.Errorf("without room: %d bytes", len(got))
+	}
+}
+
+func TestWatchQuery(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]watchQuery{
+		"":          {plain: true, initial: true},
+		"watch=1&&": {plain: true, initial: true, others: "watch=1"},
+		"allowWatchBookmarks=true&resourceVersion=7&timeout=5m&timeoutSeconds=300&watch=true": {
+			plain: true, revision: 7, bookmarks: true, timeout: 5 * time.Minute, others: "timeout=5m&watch=true"},
+		"resourceVersion=0&sendInitialEvents=false": {plain: true},
+		"resourceVersion=18446744073709551615":      {plain: true, revision: 1<<64 - 1},
+		"resourceVersion=18446744073709551616":      {},
+		"resourceVersion=07":                        {},
+		"resourceVersion=%37":                       {},
+		"resourceVersion=7&resourceVersion=7":       {},
+		"resourceVersion=":                          {},
+		"resource%56ersion=7":                       {},
+		"allowWatchBookmarks":                       {}, // is true for Kubernetes
+		"allowWatchBookmarks=TRUE":                  {},
+		"sendInitialEvents=yes":                     {},
+		"timeoutSeconds=-1":                         {},
+		"timeoutSeconds=99999999999999999":          {},
+		"labelSelector=a%3Db&x=x;y":                 {plain: true, initial: true, others: "labelSelector=a%3Db&x=x;y"},
+	} {
+		if got := parseWatchQuery(raw); got != want {
+			t.Errorf("%q: %+v, want %+v", raw, got, want)
+		}
+	}
+}

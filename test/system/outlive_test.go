@@ -1,0 +1,255 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/catena-dev/catena/test/internal/cluster"
+)
+
+const flunderRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: wardle}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:catena:stage:wardle"}]
+`
+
+// seenEvents are those of one watch, of objects that were written after it began.
+type seenEvents struct {
+	name  string
+	after int64
+
+	mu    sync.Mutex
+	all   []string
+	last  int64
+	wrong []string
+	ended bool
+}
+
+// follow takes the events of a watch until it ends.
+func (s *seenEvents) follow(w watch.Interface) {
+	for event := range w.ResultChan() {
+		s.add(event)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+func (s *seenEvents) add(event watch.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object, err := meta.Accessor(event.Object)
+	if err != nil {
+		s.wrong = append(s.wrong, fmt.Sprintf("%s: %v", event.Type, err))
+		return
+	}
+	revision, _ := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+	switch {
+	case event.Type == watch.Bookmark && !strings.Contains(s.name, "bookmarks"):
+		s.wrong = append(s.wrong, "a bookmark")
+	case event.Type == watch.Bookmark || revision <= s.after:
+	case revision <= s.last:
+		s.wrong = append(s.wrong, fmt.Sprintf("%s %d after %d", event.Type, revision, s.last))
+	default:
+		s.last = revision
+		s.all = append(s.all, fmt.Sprint(event.Type, " ", object.GetName(), " ", revision))
+	}
+}
+
+// Watches outlive the processes that serve them: they go on where these have been when they are replaced, whichever way
+// they have begun, and over either protocol.
+func TestSwapsEndNoWatch(t *testing.T) {
+	t.Parallel()
+	const rounds = 2
+	bin, err := cluster.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := catena(t, cluster.Options{PluginDirs: []string{filepath.Join(bin, "examples")}, Set: []string{
+		"stages.core.delegate=wardle",
+		`stages.wardle={"lock":"off","delegate":"extensions","grants":{"store":"own","network":true},` +
+			`"drainSpread":"1s"}`,
+		"stages.core.drainSpread=1s", "stages.extensions.drainSpread=1s",
+	}})
+	kubectl(t, c.Server, "apply", "-f", write(t, "rights.yaml", flunderRights))
+	kubectl(t, c.Server, "apply", "-f", write(t, "crd.yaml", relistDefinition))
+	kubectl(t, c.Server, "wait", "--for=condition=Established", "crd/widgets.relist.example.com", "--timeout=60s")
+	watches := map[string][]*seenEvents{}
+	writers, stop := context.WithCancel(t.Context())
+	defer stop()
+	var pending sync.WaitGroup
+	defer pending.Wait()
+	defer stop()
+	client := dynamic.NewForConfigOrDie(c.Config(cluster.Admin))
+	written := map[string]*seenEvents{}
+	for resource, object := range map[string]map[string]any{
+		"configmaps.v1.": {"apiVersion": "v1", "kind": "ConfigMap"}, "events.v1.": {"apiVersion": "v1", "kind": "Event",
+			"involvedObject": map[string]any{"kind": "Pod", "namespace": "default", "name": "x"}},
+		"widgets.v1.relist.example.com": {"apiVersion": "relist.example.com/v1", "kind": "Widget"},
+		"flunders.v1alpha1.wardle.example.com": {"apiVersion": "wardle.example.com/v1alpha1", "kind": "Flunder",
+			"spec": map[string]any{"reference": "x"}},
+	} {
+		gvr, _ := schema.ParseResourceArg(resource)
+		if gvr == nil {
+			gvr = &schema.GroupVersionResource{Version: "v1", Resource: strings.TrimSuffix(resource, ".v1.")}
+		}
+		of := client.Resource(*gvr).Namespace(metav1.NamespaceDefault)
+		write := func(name string) error {
+			o := &unstructured.Unstructured{Object: maps.Clone(object)}
+			o.SetName(name)
+			_, err := of.Create(writers, o, metav1.CreateOptions{})
+			return err
+		}
+		eventually(t, "there are "+resource, func() bool { return write("first") == nil })
+		watches[resource] = startWatches(t, c, *gvr)
+		written[resource] = &seenEvents{}
+		pending.Go(func() { written[resource].write(writers, of, write) })
+	}
+	swapped := 0
+	for range rounds {
+		for _, stage := range []string{"core", "extensions", "wardle"} {
+			if err := c.Swap(t.Context(), stage); err != nil {
+				t.Fatal(err)
+			}
+			swapped++
+			eventually(t, "the old process has ended", func() bool {
+				return len(c.StageProcesses()) == len(c.Stages())
+			})
+		}
+	}
+	stop()
+	pending.Wait()
+	for resource, all := range watches {
+		for _, s := range all {
+			s.check(t, resource, written[resource])
+		}
+	}
+	t.Logf("%d swaps, %d writes", swapped, len(written["configmaps.v1."].all))
+}
+
+// write changes objects, and takes note of the revisions.
+func (s *seenEvents) write(ctx context.Context, client dynamic.ResourceInterface, create func(name string) error) {
+	for i := 0; ctx.Err() == nil; i++ {
+		name := fmt.Sprint("object-", i)
+		if err := create(name); err == nil {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, i)
+			if o, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
+				s.add(watch.Event{Type: watch.Modified, Object: o})
+			}
+			_ = client.Delete(ctx, name, metav1.DeleteOptions{})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// startWatches starts watches of a resource of all kinds.
+func startWatches(t *testing.T, c *cluster.Catena, resource schema.GroupVersionResource) (all []*seenEvents) {
+	t.Helper()
+	yes := true
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		config := c.Config(cluster.Admin)
+		config.DisableCompression = true
+		config.QPS = -1
+		if config.NextProtos = []string{protocol}; protocol == "h2" {
+			config.NextProtos = append(config.NextProtos, "http/1.1")
+		}
+		client := dynamic.NewForConfigOrDie(config).Resource(resource).Namespace(metav1.NamespaceDefault)
+		list, err := client.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := list.GetResourceVersion()
+		for name, opts := range map[string]metav1.ListOptions{
+			"plain":               {ResourceVersion: from},
+			"bookmarks":           {ResourceVersion: from, AllowWatchBookmarks: true},
+			"from now":            {},
+			"from the cache":      {ResourceVersion: "0"},
+			"with a long timeout": {ResourceVersion: from, TimeoutSeconds: new(int64(3000))},
+			"with a selector":     {ResourceVersion: from, LabelSelector: "none!=x"},
+			"initial events bookmarks": {
+				SendInitialEvents: &yes, ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true},
+		} {
+			watches := map[string]func() (watch.Interface, error){
+				"JSON": func() (watch.Interface, error) { return client.Watch(t.Context(), opts) },
+			}
+			if resource.Group == "" {
+				watches["protobuf"] = func() (watch.Interface, error) {
+					return watchProtobuf(t.Context(), config, resource.Resource, opts)
+				}
+			}
+			for encoding, start := range watches {
+				w, err := start()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(w.Stop)
+				s := &seenEvents{name: strings.Join([]string{protocol, encoding, name}, " ")}
+				s.after, _ = strconv.ParseInt(from, 10, 64)
+				go s.follow(w)
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+func watchProtobuf(
+	ctx context.Context, config *rest.Config, resource string, opts metav1.ListOptions,
+) (watch.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", ""
+	client := kubernetes.NewForConfigOrDie(config).CoreV1()
+	if resource == "events" {
+		return client.Events(corev1.NamespaceDefault).Watch(ctx, opts)
+	}
+	return client.ConfigMaps(corev1.NamespaceDefault).Watch(ctx, opts)
+}
+
+// check compares what a watch has seen with what was written, and with what another has seen.
+func (s *seenEvents) check(t *testing.T, resource string, written *seenEvents) {
+	t.Helper()
+	last := ""
+	if n := len(written.all); n > 0 {
+		last = written.all[n-1]
+	}
+	eventually(t, resource+" "+s.name+" has "+last, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.ended || slices.Contains(s.all, last)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		t.Errorf("%s %s: has ended after %d events, the last is %d", resource, s.name, len(s.all), s.last)
+	}
+	if len(s.wrong) > 0 {
+		t.Errorf("%s %s: %d wrong: %q", resource, s.name, len(s.wrong), s.wrong[:min(len(s.wrong), 5)])
+	}
+	missing := slices.DeleteFunc(slices.Clone(written.all), func(e string) bool { return slices.Contains(s.all, e) })
+	if len(missing) > 0 && !s.ended {
+		t.Errorf("%s %s: %d events are missing: %q", resource, s.name, len(missing), missing[:min(len(missing), 5)])
+	}
+}
