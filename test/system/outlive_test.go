@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,11 +77,11 @@ func (s *seenEvents) add(event watch.Event) {
 	}
 }
 
-// Watches outlive the processes that serve them: they go on where these have been when they are replaced, whichever way
-// they have begun, and over either protocol.
-func TestSwapsEndNoWatch(t *testing.T) {
+// Watches outlive the processes that serve them: they go on where these have been when they are replaced or killed, or
+// requests go to others, whichever way they have begun, and over either protocol.
+func TestWatchesOutliveProcesses(t *testing.T) {
 	t.Parallel()
-	const rounds = 2
+	const rounds = 1
 	bin, err := cluster.Bin()
 	if err != nil {
 		t.Fatal(err)
@@ -125,16 +126,37 @@ func TestSwapsEndNoWatch(t *testing.T) {
 		written[resource] = &seenEvents{}
 		pending.Go(func() { written[resource].write(writers, of, write) })
 	}
-	swapped := 0
+	stages := len(c.Stages())
+	// settle waits until there is one process of each stage, which is not the given one.
+	settle := func(stage string, not int) {
+		t.Helper()
+		eventually(t, "there is one process of each stage", func() bool {
+			now := c.Stages()
+			return len(now) == stages && len(c.StageProcesses()) == stages && now[stage] != not
+		})
+	}
+	command := func(args ...string) {
+		t.Helper()
+		if out, err := c.Command(t.Context(), args...); err != nil {
+			t.Fatal(out, err)
+		}
+	}
 	for range rounds {
 		for _, stage := range []string{"core", "extensions", "wardle"} {
 			if err := c.Swap(t.Context(), stage); err != nil {
 				t.Fatal(err)
 			}
-			swapped++
-			eventually(t, "the old process has ended", func() bool {
-				return len(c.StageProcesses()) == len(c.Stages())
-			})
+			settle(stage, 0)
+			before := c.Stages()[stage]
+			if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			settle(stage, before)
+		}
+		for _, end := range []string{"--rollback", "--promote"} {
+			command("swap", "core", "--canary", "50%", "--for", "1h")
+			command("swap", "core", end)
+			settle("core", 0)
 		}
 	}
 	stop()
@@ -144,7 +166,7 @@ func TestSwapsEndNoWatch(t *testing.T) {
 			s.check(t, resource, written[resource])
 		}
 	}
-	t.Logf("%d swaps, %d writes", swapped, len(written["configmaps.v1."].all))
+	t.Logf("%d writes", len(written["configmaps.v1."].all))
 }
 
 // write changes objects, and takes note of the revisions.
@@ -193,7 +215,11 @@ func startWatches(t *testing.T, c *cluster.Catena, resource schema.GroupVersionR
 				SendInitialEvents: &yes, ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true},
 		} {
 			watches := map[string]func() (watch.Interface, error){
-				"JSON": func() (watch.Interface, error) { return client.Watch(t.Context(), opts) },
+				"JSON": func() (watch.Interface, error) {
+					config.UserAgent = name // a canary has a part of the clients
+					client := dynamic.NewForConfigOrDie(config).Resource(resource)
+					return client.Namespace(metav1.NamespaceDefault).Watch(t.Context(), opts)
+				},
 			}
 			if resource.Group == "" {
 				watches["protobuf"] = func() (watch.Interface, error) {

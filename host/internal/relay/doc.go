@@ -40,7 +40,8 @@
 // been sent to the client. What remains goes to [Config].Error as a [*StageError].
 // If a stage breaks off a response that has begun, the handler panics with
 // http.ErrAbortHandler, so that the client sees a broken response and not a short
-// one: as soon as another process has taken the stage's place, and within 100 ms. A watch just ends: that
+// one: as soon as another process has taken the stage's place, and within 100 ms. A watch goes on in that process where
+// the stage promises that it can (header.Watch), after the last whole event; see watch. Any other just ends: that
 // it may do at any event, and client-go then goes on after the last one, where it lists anew after an error. If it is
 // the client that goes away in the middle of a response, as those of watches do, the
 // handler just returns.

@@ -38,6 +38,8 @@ type watch struct {
 	unordered bool
 	// drained says that the stage has ended the leg because it drains.
 	drained bool
+	// pause is that before the next leg.
+	pause time.Duration
 }
 
 // newWatch returns the watch of a request, as it came from a client; nil if it is for none. What a stage hands on of
@@ -82,12 +84,23 @@ func (w *watch) copy() error {
 	}
 	for {
 		err := w.copyLeg(sink)
-		if err != nil || !w.drained || !w.hasPosition() {
+		if !w.hasPosition() || errors.Is(err, errClientGone) || x.r.Context().Err() != nil {
 			return err
 		}
-		x.keep()
-		if !w.goOn() {
-			return errWatchOver
+		over, outcome := errWatchOver, Resumed
+		switch {
+		case err == nil && w.drained:
+			x.keep()
+		case err == nil || errors.Is(err, errWatchOver):
+			return err
+		case errors.Is(err, h1.ErrCutOff): // its side has changed
+			x.drop()
+		default:
+			over, outcome = err, Interrupted
+			x.drop()
+		}
+		if !w.goOn(outcome) {
+			return over
 		}
 	}
 }
@@ -124,53 +137,134 @@ func (w *watch) copyLeg(sink h1.Sink) error {
 }
 
 // hasPosition reports whether another process can go on.
-func (w *watch) hasPosition() bool { return w.position > 0 && !w.initial && !w.unordered }
+func (w *watch) hasPosition() bool {
+	return w.events.Encoding != frames.None && w.position > 0 && !w.initial && !w.unordered
+}
 
-// goOn begins the next leg, and reports whether there is one.
-func (w *watch) goOn() bool {
+const (
+	// goOnTime is how long a watch waits for a process that goes on with it: as long as requests wait, by default.
+	goOnTime = 10 * time.Second
+	// leastPause and mostPause are those between legs that break off soon, and between attempts to begin one.
+	leastPause, mostPause = 10 * time.Millisecond, time.Second
+)
+
+// goOn begins the next leg, after one that has ended in that way, and reports whether there is one.
+func (w *watch) goOn(outcome Outcome) bool {
 	x, before := w.x, w.x.endpoint
-	s := x.chain.state.Load().side(x.r)
-	i := s.index(x.stage)
-	if x.chain.watches.ending.Load() || i < 0 || w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout {
-		return false
-	}
-	next := s.targets[i].endpoint
-	if next == nil || next.socket == before.socket {
-		return false
-	}
-	x.snapshot, w.from = s, w.position
+	ctx, cancel := context.WithTimeout(x.r.Context(), goOnTime)
+	defer cancel()
+	w.from = w.position
 	w.events = frames.Splitter{Encoding: w.events.Encoding, Max: w.events.Max} // without the beginning of an event
 	w.settle(0)
-	if err := w.ask(next); err != nil {
-		return false
+	if time.Since(x.began) > mostPause {
+		w.pause = 0
 	}
-	x.observe(before, Resumed)
-	x.began = time.Now()
-	return true
+	for left := before; ; left = nil {
+		if w.pause > 0 {
+			wait(ctx, nil, w.pause)
+		}
+		next := w.next(ctx, left)
+		if next == nil {
+			return false
+		}
+		err := w.ask(ctx, next)
+		if outcome != Resumed || err != nil {
+			w.pause = min(max(2*w.pause, leastPause), mostPause)
+		}
+		switch {
+		case err == nil:
+			x.observe(before, outcome)
+			x.began = time.Now()
+			return true
+		case errors.Is(err, errOtherWatch):
+			return false
+		}
+	}
+}
+
+// next waits for the process to which the watch would go if it began now, and returns it; nil if there is none. Left is
+// the one that the watch was with, if it is not known to be there still: it is given a moment to be replaced.
+func (w *watch) next(ctx context.Context, left *endpoint) *endpoint {
+	x, waited := w.x, false
+	for ctx.Err() == nil && !x.chain.watches.ending.Load() {
+		s := x.chain.state.Load().side(x.r)
+		i := s.index(x.stage)
+		if i < 0 || w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout {
+			return nil
+		}
+		e := s.targets[i].endpoint
+		if e == nil {
+			wait(ctx, s.replaced, goOnTime)
+			continue
+		}
+		gate := e.waitsFor()
+		switch {
+		case gate != nil:
+			wait(ctx, gate, goOnTime)
+		case left != nil && e.socket == left.socket && !waited:
+			wait(ctx, s.replaced, x.chain.maxGiveWay)
+			waited = true
+		case left != nil && e.socket == left.socket && w.drained:
+			return nil // it stays
+		default:
+			x.snapshot = s
+			return e
+		}
+	}
+	return nil
+}
+
+// wait waits for an event, which may be nil, but no longer than that.
+func wait(ctx context.Context, event <-chan struct{}, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-event:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 var errOtherWatch = errors.New("its response is not what follows")
 
-// ask has a process respond with the next leg.
-func (w *watch) ask(e *endpoint) error {
+// ask has a process respond with the next leg. It does not wait in the queue of the requests for the stage: it has a
+// client already, and nothing else to hold.
+func (w *watch) ask(ctx context.Context, e *endpoint) error {
 	x := w.x
+	asking := x.chain.watches.ask(x.stage)
+	if err := asking.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer asking.Release(1)
 	x.message = messages.Get().(*message)
 	defer x.releaseMessage()
 	if err := x.prepare(); err != nil {
 		return err
 	}
-	ctx := x.r.Context()
-	c, err := e.get(ctx, true, waiter{len(x.message.out), x.r})
-	if err != nil {
+	if _, err := e.begin(true); err != nil {
 		return err
 	}
-	unwatch := context.AfterFunc(ctx, c.Abort)
+	c, err := e.connect(ctx)
+	if err != nil {
+		e.put(nil, false)
+		return err
+	}
+	unwatch := context.AfterFunc(x.r.Context(), c.Abort)
+	inTime := context.AfterFunc(ctx, c.Abort)
 	x.chain.inFlight.set(x.id, requestAt(e, x, x.snapshot))
 	var head h1.Response
 	if _, err = c.Send(x.message.out); err == nil {
 		err = c.ReadResponse(ctx, &head)
 	}
-	if err == nil && !w.follows(&head) {
+	switch {
+	case !inTime() && err == nil:
+		err = ctx.Err()
+	case err != nil && x.r.Context().Err() == nil:
+		x.observe(e, NoResponse)
+	case err != nil:
+	case head.Status == http.StatusServiceUnavailable || head.Status == http.StatusTooManyRequests:
+		err = errNotReady
+	case !w.follows(&head):
 		err = errOtherWatch
 	}
 	if err != nil {
@@ -183,6 +277,8 @@ func (w *watch) ask(e *endpoint) error {
 	x.conn, x.endpoint, x.unwatch, x.response = c, e, unwatch, head
 	return nil
 }
+
+var errNotReady = errors.New("it is not ready")
 
 // follows reports whether a response is the next leg.
 func (w *watch) follows(head *h1.Response) bool {

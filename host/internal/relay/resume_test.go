@@ -1,13 +1,16 @@
 package relay
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -144,6 +147,220 @@ func TestWatchGoesOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A watch goes on when its process dies, wherever that is, and whatever comes before the next one serves.
+func TestWatchOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	event := jsonEvent("MODIFIED", 1)
+	die := func(l *leg) { panic(http.ErrAbortHandler) }
+	for name, c := range map[string]struct {
+		dies func(*watched, *leg)
+		hops string
+	}{
+		"in an event":    {func(_ *watched, l *leg) { l.send(event[:20]); die(l) }, "a aborted, a served"},
+		"between events": {func(_ *watched, l *leg) { die(l) }, "a aborted, a served"},
+		"in the next head": {func(w *watched, l *leg) {
+			if l.number == 1 {
+				w.legs.Store(100)
+			}
+			die(l)
+		}, "a lost, a aborted, a served"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w *watched
+			w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+				switch {
+				case l.number == 0:
+					l.send(event)
+					c.dies(w, l)
+				case l.number == 1 && name == "in the next head":
+					c.dies(w, l)
+				default:
+					l.send(jsonEvent("MODIFIED", l.revision+1))
+				}
+			})
+			want := event + jsonEvent("MODIFIED", 2)
+			if got := w.get(t, serve, "sendInitialEvents=false"); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			eventually(t, "the hops are "+c.hops, func() bool { return w.hops.String() == c.hops })
+		})
+	}
+}
+
+// So it does when the end of a body comes in part.
+func TestWatchOutlivesItsTrailer(t *testing.T) {
+	t.Parallel()
+	event := jsonEvent("MODIFIED", 1)
+	for _, end := range []string{"", "0", "0\r\n", "0\r\nX-Catena-Watch: drain", "0\r\nX-Catena-Watch: draining\r\n"} {
+		var chain *Chain
+		next := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set(header.Watch, header.WatchResumable)
+			rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
+			rw.(http.Flusher).Flush()
+			_, _ = io.WriteString(rw, jsonEvent("MODIFIED", 2))
+		}))
+		first := scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
+			if _, err := http.ReadRequest(r); err != nil {
+				return
+			}
+			chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: next}})
+			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Catena-Watch: resumable\r\n"+
+				"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n%s", len(event), event, end)
+		})
+		chain = newChain(t, Config{Watch: func(*http.Request) bool { return true }}, first)
+		w := httptest.NewRecorder()
+		chain.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/watch?resourceVersion=0&sendInitialEvents=false", nil))
+		if got := w.Body.String(); got != event+jsonEvent("MODIFIED", 2) {
+			t.Errorf("%q: %q", end, got)
+		}
+	}
+}
+
+// A watch whose process has died waits until another can serve, or until there is none.
+func TestWatchWaits(t *testing.T) {
+	t.Parallel()
+	for name, served := range map[string]bool{"another comes": true, "none comes": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w *watched
+			steps := make(chan struct{})
+			w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+				switch l.number {
+				case 0:
+					l.send(jsonEvent("MODIFIED", 1))
+					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a"}})
+					close(steps)
+					panic(http.ErrAbortHandler)
+				case 1: // has come up, and is not ready
+					l.Header().Del(header.Watch)
+					l.WriteHeader(http.StatusServiceUnavailable)
+				default:
+					l.send(jsonEvent("MODIFIED", 2))
+				}
+			})
+			go func() {
+				<-steps
+				eventually(t, "the watch is with no process", func() bool {
+					w.chain.draining.mu.Lock()
+					defer w.chain.draining.mu.Unlock()
+					return len(w.chain.draining.endpoints) == 0
+				})
+				if served {
+					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1], Held: true}})
+					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1]}})
+				} else {
+					w.chain.Set(Tables{}, nil)
+				}
+			}()
+			want := jsonEvent("MODIFIED", 1)
+			if served {
+				want += jsonEvent("MODIFIED", 2)
+			}
+			if got := w.get(t, serve, "sendInitialEvents=false"); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A watch whose side changes goes on with the other process, wherever in an event that is.
+func TestWatchMovesWithItsSide(t *testing.T) {
+	t.Parallel()
+	for _, part := range []int{0, 20} {
+		var chain *Chain
+		stage := func(serveLeg func(l *leg)) string {
+			return serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				rw.Header().Set(header.Watch, header.WatchResumable)
+				rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
+				l := &leg{ResponseWriter: rw, r: r}
+				l.revision, _ = strconv.Atoi(r.URL.Query().Get(queryRevision))
+				serveLeg(l)
+			}))
+		}
+		old := stage(func(l *leg) {
+			l.send(jsonEvent("ADDED", 6) + jsonEvent("ADDED", 7)[:part])
+			<-l.r.Context().Done()
+		})
+		more := make(chan struct{})
+		next := stage(func(l *leg) {
+			l.send(jsonEvent("ADDED", l.revision+1))
+			<-more
+		})
+		chain = newChain(t, Config{Watch: func(*http.Request) bool { return true }}, old)
+		srv := serve(t, chain)
+		resp, err := srv.Client().Get(srv.URL + "/watch?new&resourceVersion=5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bufio.NewReader(resp.Body)
+		if first, err := body.ReadString('\n'); first != jsonEvent("ADDED", 6) {
+			t.Fatalf("%q, %v", first, err)
+		}
+		split(chain, []Stage{{Name: "a", Socket: old}}, []Stage{{Name: "a", Socket: next}})
+		if second, err := body.ReadString('\n'); second != jsonEvent("ADDED", 7) {
+			t.Errorf("with a part of %d bytes: %q, %v", part, second, err)
+		}
+		chain.watches.mu.Lock()
+		for _, o := range chain.watches.m {
+			if o.moved(chain.state.Load()) {
+				t.Error("it would move once more")
+			}
+		}
+		chain.watches.mu.Unlock()
+		close(more)
+		if rest, err := io.ReadAll(body); len(rest) > 0 || err != nil {
+			t.Errorf("then: %q, %v", rest, err)
+		}
+		resp.Body.Close()
+	}
+}
+
+// Many watches that are to go on do not come to a process all at once.
+func TestWatchesComeOneBehindTheOther(t *testing.T) {
+	t.Parallel()
+	const watches = 3 * legsAtOnce
+	var begun, at, most atomic.Int32
+	together := make(chan struct{})
+	next := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		now := at.Add(1)
+		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+		}
+		if now == legsAtOnce {
+			close(together)
+		}
+		<-together
+		at.Add(-1)
+		rw.Header().Set(header.Watch, header.WatchResumable)
+		rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		rw.(http.Flusher).Flush()
+	}))
+	gone := make(chan struct{})
+	first := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set(header.Watch, header.WatchResumable)
+		rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		rw.(http.Flusher).Flush()
+		begun.Add(1)
+		<-gone
+		panic(http.ErrAbortHandler)
+	}))
+	chain := newChain(t, Config{Watch: func(*http.Request) bool { return true }}, first)
+	var pending sync.WaitGroup
+	for range watches {
+		pending.Go(func() {
+			r := httptest.NewRequest(http.MethodGet, "/watch?resourceVersion=5", nil)
+			chain.ServeHTTP(httptest.NewRecorder(), r)
+		})
+	}
+	eventually(t, "the watches have begun", func() bool { return begun.Load() == watches })
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: next}})
+	close(gone)
+	pending.Wait()
+	if most.Load() != legsAtOnce {
+		t.Errorf("%d at once", most.Load())
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
@@ -16,6 +18,8 @@ type watches struct {
 
 	mu sync.Mutex
 	m  map[uint64]openWatch
+	// asking are how many watches each stage is asked to go on with at the same time.
+	asking map[string]*semaphore.Weighted
 }
 
 type openWatch struct {
@@ -47,6 +51,23 @@ func (c *Chain) addWatch(id uint64, o openWatch) {
 	if o.moved(c.state.Load()) {
 		o.conn.CutOff()
 	}
+}
+
+// legsAtOnce is how many watches a stage is asked to go on with at the same time: when a process ends, all of its
+// watches do, and other requests are not to wait for them.
+const legsAtOnce = 32
+
+// ask returns what a watch takes to ask a stage to go on with it.
+func (w *watches) ask(stage string) *semaphore.Weighted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asking == nil {
+		w.asking = map[string]*semaphore.Weighted{}
+	}
+	if w.asking[stage] == nil {
+		w.asking[stage] = semaphore.NewWeighted(legsAtOnce)
+	}
+	return w.asking[stage]
 }
 
 func (w *watches) remove(id uint64) {
