@@ -174,7 +174,7 @@ type uncached struct {
 
 // Watch implements storage.Interface.
 func (u *uncached) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	withBookmarks(ctx, &opts)
+	forHost(ctx, &opts)
 	w, err := u.Interface.Watch(ctx, key, opts)
 	if err == nil {
 		u.began(ctx)
@@ -320,7 +320,7 @@ func (c *youngCache) Watch(ctx context.Context, key string, opts storage.ListOpt
 	// It may begin with the objects that there are. And all that the cache gets of the past goes to each watch that
 	// there is: one that does not take it as fast as the cache has it ends.
 	c.awaitCurrent(ctx)
-	withBookmarks(ctx, &opts)
+	forHost(ctx, &opts)
 	w, err := c.Interface.Watch(ctx, key, opts)
 	if err == nil {
 		c.began(ctx)

@@ -3,6 +3,8 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path"
 	"reflect"
 	"strconv"
@@ -337,6 +339,38 @@ func TestBookmarksForTheHost(t *testing.T) {
 				}
 			}
 			cancel()
+		}
+	}
+}
+
+// Watches that Kubernetes' handler would compress are left to the host, if that can.
+func TestCompressionIsTheHosts(t *testing.T) {
+	t.Parallel()
+	yes := true
+	for _, c := range []struct {
+		accepts                   string
+		asked, initial, bookmarks bool
+		want                      bool
+	}{
+		{"gzip", true, true, true, true}, {"br, gzip", true, true, true, true},
+		{"gzip;q=0", true, true, true, false}, {"", true, true, true, false},
+		{"gzip", false, true, true, false}, {"gzip", true, false, true, false}, {"gzip", true, true, false, false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept-Encoding", c.accepts)
+		signal := &watchSignal{asked: c.asked}
+		opts := storage.ListOptions{Predicate: storage.Everything}
+		opts.Predicate.AllowWatchBookmarks = c.bookmarks
+		if c.initial {
+			opts.SendInitialEvents = &yes
+		}
+		forHost(&hostRequest{Context: t.Context(), adapter: &Adapter{}, watch: signal, r: r}, &opts)
+		wantLeft := c.accepts
+		if c.want {
+			wantLeft = ""
+		}
+		if left := r.Header.Get("Accept-Encoding"); signal.compressed != c.want || left != wantLeft {
+			t.Errorf("%+v: the host compresses: %v, the handler gets %q", c, signal.compressed, left)
 		}
 	}
 }

@@ -3,11 +3,13 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"github.com/catena-dev/catena/sdk"
@@ -21,8 +23,8 @@ type watchSignal struct {
 	utilflowcontrol.InitializationSignal
 	initializing func(http.ResponseWriter) func()
 	// asked is set if the host can go on with the watch in another process, and promised if it may. Bookmarks says that
-	// there are some that the client does not want, for the host.
-	asked, promised, bookmarks bool
+	// there are some that the client does not want, for the host, and compressed that the host is to compress it.
+	asked, promised, bookmarks, compressed bool
 	// streams are the watches of the server's etcd that the response is made of.
 	streams atomic.Int32
 
@@ -41,18 +43,42 @@ func withWatchSignal(ctx context.Context, initializing func(http.ResponseWriter)
 	return utilflowcontrol.WithInitializationSignal(ctx, s), s
 }
 
-// withBookmarks has a watch of the server's etcd that is about to begin send bookmarks to the host, which passes them
-// on to who wants them: each says up to where the client has everything. With initial events, the first would be their
-// end, for which Kubernetes' handler has no room if the client does not want it.
-func withBookmarks(ctx context.Context, opts *storage.ListOptions) {
+// forHost changes a watch of the server's etcd that is about to begin so that the host can go on with it. It sends
+// bookmarks, which the host passes on to who wants them: each says up to where the client has everything. With initial
+// events, the first would be their end, for which Kubernetes' handler has no room if the client does not want it. And
+// it is not compressed, as such watches are if their clients like: that is left to the host, which looks at the events.
+func forHost(ctx context.Context, opts *storage.ListOptions) {
 	h := hostRequestFrom(ctx)
 	if h == nil || h.watch == nil || !h.watch.asked || h.watch.streams.Load() > 0 {
 		return
 	}
-	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	switch {
+	case !initial:
 		h.watch.bookmarks = !opts.Predicate.AllowWatchBookmarks
 		opts.ProgressNotify, opts.Predicate.AllowWatchBookmarks = true, true
+	case opts.Predicate.AllowWatchBookmarks && compressesWatches() && acceptsGzip(h.r.Header):
+		h.watch.compressed = true
+		h.r.Header.Del("Accept-Encoding") // the handler looks at it when the watch has begun
 	}
+}
+
+// compressesWatches reports whether Kubernetes' handler compresses watches that begin with initial events. Releases
+// before 1.37 do not have the feature.
+func compressesWatches() bool {
+	const feature = "WatchListCompression"
+	_, known := utilfeature.DefaultMutableFeatureGate.GetAll()[feature]
+	return known && utilfeature.DefaultFeatureGate.Enabled(feature)
+}
+
+// acceptsGzip reports whether Kubernetes' handler would compress a response to a request with such headers.
+func acceptsGzip(h http.Header) bool {
+	for encoding := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
+		if strings.TrimSpace(encoding) == "gzip" {
+			return true
+		}
+	}
+	return false
 }
 
 // countStream is told of each watch of the server's etcd.
@@ -77,6 +103,8 @@ func (s *watchSignal) Signal() {
 // server's etcd sends.
 func (s *watchSignal) promise(w http.ResponseWriter) {
 	switch s.promised = s.asked && s.streams.Load() == 1; {
+	case s.promised && s.compressed:
+		sdk.SetHostHeader(w, stagev1.HeaderWatch, header.WatchGzip)
 	case s.promised:
 		sdk.SetHostHeader(w, stagev1.HeaderWatch, header.WatchResumable)
 	case s.bookmarks:

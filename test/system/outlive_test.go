@@ -2,7 +2,9 @@ package system
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -22,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/test/internal/cluster"
@@ -193,7 +197,6 @@ func startWatches(t *testing.T, c *cluster.Catena, resource schema.GroupVersionR
 	yes := true
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		config := c.Config(cluster.Admin)
-		config.DisableCompression = true
 		config.QPS = -1
 		if config.NextProtos = []string{protocol}; protocol == "h2" {
 			config.NextProtos = append(config.NextProtos, "http/1.1")
@@ -211,23 +214,12 @@ func startWatches(t *testing.T, c *cluster.Catena, resource schema.GroupVersionR
 			"from the cache":      {ResourceVersion: "0"},
 			"with a long timeout": {ResourceVersion: from, TimeoutSeconds: new(int64(3000))},
 			"with a selector":     {ResourceVersion: from, LabelSelector: "none!=x"},
-			"initial events bookmarks": {
+			"initial events bookmarks": { // which is compressed
 				SendInitialEvents: &yes, ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true},
 		} {
-			watches := map[string]func() (watch.Interface, error){
-				"JSON": func() (watch.Interface, error) {
-					config.UserAgent = name // a canary has a part of the clients
-					client := dynamic.NewForConfigOrDie(config).Resource(resource)
-					return client.Namespace(metav1.NamespaceDefault).Watch(t.Context(), opts)
-				},
-			}
-			if resource.Group == "" {
-				watches["protobuf"] = func() (watch.Interface, error) {
-					return watchProtobuf(t.Context(), config, resource.Resource, opts)
-				}
-			}
-			for encoding, start := range watches {
-				w, err := start()
+			config.UserAgent = name // a canary has a part of the clients
+			for encoding, start := range watchesIn(config, resource) {
+				w, err := start(t.Context(), opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -242,16 +234,86 @@ func startWatches(t *testing.T, c *cluster.Catena, resource schema.GroupVersionR
 	return all
 }
 
-func watchProtobuf(
-	ctx context.Context, config *rest.Config, resource string, opts metav1.ListOptions,
-) (watch.Interface, error) {
+type startWatch = func(context.Context, metav1.ListOptions) (watch.Interface, error)
+
+// watchesIn returns watches of a resource in what a server has of encodings and forms.
+func watchesIn(config *rest.Config, resource schema.GroupVersionResource) map[string]startWatch {
+	const namespace = metav1.NamespaceDefault
+	watches := map[string]startWatch{
+		"JSON":     dynamic.NewForConfigOrDie(config).Resource(resource).Namespace(namespace).Watch,
+		"metadata": metadata.NewForConfigOrDie(config).Resource(resource).Namespace(namespace).Watch,
+		"table": func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return watchTable(ctx, config, resource, opts)
+		},
+	}
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", ""
-	client := kubernetes.NewForConfigOrDie(config).CoreV1()
-	if resource == "events" {
-		return client.Events(corev1.NamespaceDefault).Watch(ctx, opts)
+	switch client := kubernetes.NewForConfigOrDie(config).CoreV1(); resource.GroupResource() {
+	case corev1.Resource("events"):
+		watches["protobuf"] = client.Events(namespace).Watch
+	case corev1.Resource("configmaps"):
+		watches["protobuf"] = client.ConfigMaps(namespace).Watch
 	}
-	return client.ConfigMaps(corev1.NamespaceDefault).Watch(ctx, opts)
+	return watches
+}
+
+// watchTable watches as "kubectl get --watch" does.
+func watchTable(
+	ctx context.Context, config *rest.Config, resource schema.GroupVersionResource, opts metav1.ListOptions,
+) (watch.Interface, error) {
+	config = rest.CopyConfig(config)
+	version := resource.GroupVersion()
+	config.APIPath, config.GroupVersion = "/apis", &version
+	if resource.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	opts.Watch = true
+	body, err := client.Get().Namespace(metav1.NamespaceDefault).Resource(resource.Resource).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
+		VersionedParams(&opts, metav1.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &tables{body, make(chan watch.Event)}
+	go w.read()
+	return w, nil
+}
+
+// tables are the events of a watch whose objects are tables of one row.
+type tables struct {
+	body   io.ReadCloser
+	events chan watch.Event
+}
+
+func (w *tables) Stop() { _ = w.body.Close() }
+
+func (w *tables) ResultChan() <-chan watch.Event { return w.events }
+
+func (w *tables) read() {
+	defer close(w.events)
+	for events := json.NewDecoder(w.body); ; {
+		var event struct {
+			Type   watch.EventType
+			Object struct {
+				Metadata metav1.ListMeta
+				Rows     []struct{ Object metav1.PartialObjectMetadata }
+			}
+		}
+		if events.Decode(&event) != nil {
+			return
+		}
+		object := &metav1.PartialObjectMetadata{}
+		if rows := event.Object.Rows; len(rows) == 1 {
+			object.Name = rows[0].Object.Name
+		}
+		object.ResourceVersion = event.Object.Metadata.ResourceVersion
+		w.events <- watch.Event{Type: event.Type, Object: object}
+	}
 }
 
 // check compares what a watch has seen with what was written, and with what another has seen.

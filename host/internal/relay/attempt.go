@@ -241,6 +241,9 @@ func (x *request) respond() verdict {
 		return x.takeOver()
 	}
 	x.writeHeaders()
+	if x.watch != nil && x.response.Chunked {
+		x.watch.begin()
+	}
 	if x.upload != nil && x.r.ProtoMajor == 1 && !x.upload.FinishedWithin(responseGrace) {
 		x.closeClient()
 	}

@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
@@ -25,6 +27,10 @@ type watch struct {
 	// contentType is that of all legs.
 	contentType string
 	events      frames.Splitter
+	// told says that events are told apart, and compresses that the client gets them in gzip.
+	told, compresses bool
+	// member is the one of the client's gzip that has begun; nil if none has.
+	member *gzip.Writer
 	// room is what the beginning of an event has taken of the endpoint's chunks.
 	room int64
 
@@ -73,14 +79,35 @@ func (w *watch) request() *http.Request {
 // errWatchOver ends a watch with which no process goes on.
 var errWatchOver = errors.New("no process goes on with the watch")
 
+// begin prepares for the response, whose head is about to go to the client.
+func (w *watch) begin() {
+	resp := &w.x.response
+	if !w.query.plain || resp.Watch == "" || resp.Status != http.StatusOK || fieldOf(resp, "Content-Encoding") != "" {
+		return
+	}
+	w.contentType = strings.Clone(fieldOf(resp, "Content-Type")) // and not the whole head
+	w.events = frames.Splitter{Encoding: frames.EncodingOf(w.contentType), Max: bounds.WatchEvent}
+	w.told = w.events.Encoding != frames.None
+	w.unordered = !resumable(resp)
+	if w.compresses = w.told && resp.Watch == header.WatchGzip; w.compresses {
+		w.x.w.Header().Set("Content-Encoding", "gzip")
+		w.x.w.Header().Add("Vary", "Accept-Encoding")
+	}
+}
+
+// resumable reports whether a stage promises that another process can go on with what it sends.
+func resumable(resp *h1.Response) bool {
+	return resp.Watch == header.WatchResumable || resp.Watch == header.WatchGzip
+}
+
 // copy passes on the body of the response, and of those of other processes that go on with it.
 func (w *watch) copy() error {
 	defer w.settle(0)
+	defer w.endMember()
 	x := w.x
 	var sink h1.Sink = x
-	if w.query.plain && x.response.Watch != "" && x.response.Status == http.StatusOK {
-		w.unordered = x.response.Watch != header.WatchResumable
-		sink = w.sink()
+	if w.told {
+		sink = w
 	}
 	for {
 		err := w.copyLeg(sink)
@@ -103,17 +130,6 @@ func (w *watch) copy() error {
 			return over
 		}
 	}
-}
-
-// sink is that of a response whose events can be told apart.
-func (w *watch) sink() h1.Sink {
-	w.contentType = strings.Clone(fieldOf(&w.x.response, "Content-Type")) // and not the whole head
-	encoding := frames.EncodingOf(w.contentType)
-	if encoding == frames.None || fieldOf(&w.x.response, "Content-Encoding") != "" {
-		return w.x
-	}
-	w.events = frames.Splitter{Encoding: encoding, Max: bounds.WatchEvent}
-	return w
 }
 
 func fieldOf(resp *h1.Response, key string) string {
@@ -282,14 +298,14 @@ var errNotReady = errors.New("it is not ready")
 
 // follows reports whether a response is the next leg.
 func (w *watch) follows(head *h1.Response) bool {
-	return head.Status == http.StatusOK && head.Chunked && head.Watch == header.WatchResumable &&
+	return head.Status == http.StatusOK && head.Chunked && resumable(head) &&
 		fieldOf(head, "Content-Type") == w.contentType && fieldOf(head, "Content-Encoding") == ""
 }
 
 // Write implements h1.Sink.
 func (w *watch) Write(p []byte) (int, error) {
 	if w.events.Encoding == frames.None {
-		return w.x.Write(p)
+		return len(p), w.send(p)
 	}
 	var run []byte // of events that are passed on, each of which lies behind the one before
 	for event := range w.events.Add(p) {
@@ -322,11 +338,35 @@ func (w *watch) Write(p []byte) (int, error) {
 }
 
 func (w *watch) send(p []byte) error {
-	if len(p) == 0 {
+	switch {
+	case len(p) == 0:
 		return nil
+	case !w.compresses:
+		_, err := w.x.Write(p)
+		return err
+	case w.member == nil:
+		w.member = members.Get().(*gzip.Writer)
+		w.member.Reset(w.x)
 	}
-	_, err := w.x.Write(p)
+	_, err := w.member.Write(p)
 	return err
+}
+
+// members compress as fast as they can, as Kubernetes' handler does.
+var members = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	return w
+}}
+
+// endMember ends the member that has begun: each flush is one, so that a watch which is silent holds nothing. Flush
+// comes first: Go's reader of gzip waits for the next member before it hands over the last block of one.
+func (w *watch) endMember() {
+	if w.member != nil {
+		_ = errors.Join(w.member.Flush(), w.member.Close()) // the next write to the client fails, too
+		w.member.Reset(nil)
+		members.Put(w.member)
+		w.member = nil
+	}
 }
 
 // passes takes note of an event, and reports whether it is for the client.
@@ -365,7 +405,10 @@ func (w *watch) settle(n int64) bool {
 }
 
 // Flush implements h1.Sink.
-func (w *watch) Flush() { w.x.Flush() }
+func (w *watch) Flush() {
+	w.endMember()
+	w.x.Flush()
+}
 
 // Trailer implements h1.Sink.
 func (w *watch) Trailer(f h1.Field) {

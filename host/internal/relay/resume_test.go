@@ -2,12 +2,14 @@ package relay
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +41,12 @@ func protobufEvent(kind string, revision int) string {
 	object := field(1, field(6, strconv.Itoa(revision)))
 	event := field(1, kind) + field(2, field(1, "k8s\x00"+field(2, object)))
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(event)))) + event
+}
+
+func cborEvent(kind string, revision int) string {
+	text := func(s string) string { return string(rune(0x60+len(s))) + s }
+	metadata := "\xa1" + text("resourceVersion") + text(strconv.Itoa(revision))
+	return "\xa2" + text("type") + text(kind) + text("object") + "\xa1" + text("metadata") + metadata
 }
 
 // leg is one response to a watch.
@@ -113,7 +121,8 @@ func (w *watched) get(t *testing.T, start startServer, query string) string {
 func TestWatchGoesOn(t *testing.T) {
 	t.Parallel()
 	for contentType, event := range map[string]func(string, int) string{
-		runtime.ContentTypeJSON: jsonEvent, runtime.ContentTypeProtobuf + ";stream=watch": protobufEvent,
+		runtime.ContentTypeJSON: jsonEvent, runtime.ContentTypeCBORSequence: cborEvent,
+		runtime.ContentTypeProtobuf + ";stream=watch": protobufEvent,
 	} {
 		for protocol, start := range map[string]startServer{"HTTP/1.1": serve, "HTTP/2": serveHTTP2} {
 			t.Run(protocol+" "+contentType, func(t *testing.T) {
@@ -392,6 +401,63 @@ func TestWatchBookmarks(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %q", query, got)
 		}
+	}
+}
+
+// A client can read what the stage has left to the host to compress as soon as it is sent.
+func TestWatchIsCompressed(t *testing.T) {
+	t.Parallel()
+	end := strings.Replace(jsonEvent("BOOKMARK", 7), `"7"`, `"7","annotations":{"k8s.io/initial-events-end":"true"}`, 1)
+	read := make(chan struct{})
+	w := watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+		send := func(text string) {
+			l.send(text)
+			<-read
+		}
+		if l.number == 0 {
+			l.Header().Set(header.Watch, header.WatchGzip)
+			send(jsonEvent("ADDED", 7))
+			send(jsonEvent("ADDED", 6))
+			send(end + jsonEvent("ADDED", 8)[:20])
+			l.drain()
+			return
+		}
+		if l.r.URL.RawQuery != "resourceVersion=7&allowWatchBookmarks=true" {
+			t.Errorf("the next leg: %s", l.r.URL.RawQuery)
+		}
+		send(jsonEvent("ADDED", 8))
+		l.send(jsonEvent("ADDED", 9))
+	})
+	srv := serve(t, w.chain)
+	r, err := http.NewRequest(http.MethodGet, srv.URL+"/watch?sendInitialEvents=true&allowWatchBookmarks=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept-Encoding", "gzip") // so that the client does not hide it
+	resp, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if h := resp.Header; h.Get("Content-Encoding") != "gzip" || !slices.Contains(h["Vary"], "Accept-Encoding") {
+		t.Errorf("the head: %v", h)
+	}
+	unzipped, err := gzip.NewReader(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := bufio.NewReader(unzipped)
+	want := []string{jsonEvent("ADDED", 7), jsonEvent("ADDED", 6), end, jsonEvent("ADDED", 8), jsonEvent("ADDED", 9)}
+	for i, want := range want {
+		if event, err := events.ReadString('\n'); event != want {
+			t.Fatalf("%q, %v, want %q", event, err, want)
+		}
+		if i < 4 {
+			read <- struct{}{}
+		}
+	}
+	if rest, err := io.ReadAll(events); len(rest) > 0 || err != nil {
+		t.Errorf("%q, %v at the end", rest, err)
 	}
 }
 

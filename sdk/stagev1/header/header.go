@@ -43,6 +43,8 @@ const (
 	// WatchResumable promises that the events are Kubernetes' own, of objects in the server's etcd, in its order, so another
 	// process of the stage can go on after the resourceVersion of each of them.
 	WatchResumable = "resumable"
+	// WatchGzip is WatchResumable, and leaves it to the host to compress the events, which the client accepts.
+	WatchGzip = "resumable; gzip"
 	// WatchBookmarks says that there are bookmarks for the host, and promises nothing else.
 	WatchBookmarks = "bookmarks"
 	// WatchDraining says that such a watch has ended because the stage gets no new requests, and for no other reason.
