@@ -16,8 +16,9 @@ import (
 )
 
 // watch is a watch of a client. Where its stage promises that (see header.Watch), it outlives the process that serves
-// it: when that drains, another one responds to the same request with what follows the last event that the client has
-// got. Each response is a leg of the watch. Without the promise, the first is the only one.
+// it: when that drains or dies, or another takes its part of the requests, the one that is there then responds to the
+// same request with what follows the last event that the client has got. Each response is a leg of the watch. Without
+// the promise, the first is the only one.
 //
 // It is the sink of the legs: the client gets whole events, each once and in the order of their revisions.
 type watch struct {
@@ -48,10 +49,9 @@ type watch struct {
 	pause time.Duration
 }
 
-// newWatch returns the watch of a request, as it came from a client; nil if it is for none. What a stage hands on of
-// one ends with it.
+// newWatch returns the watch of a request, as it came from a client, or as a stage hands it on; nil if it is for none.
 func newWatch(x *request) *watch {
-	if x.after != "" || !x.chain.config.Watch(x.r) || h1.UpgradeOf(x.r) != "" || callFrom(x.r.Context()) != nil {
+	if !x.chain.config.Watch(x.r) || h1.UpgradeOf(x.r) != "" || callFrom(x.r.Context()) != nil {
 		return nil
 	}
 	w := &watch{x: x, began: time.Now()}
@@ -167,8 +167,12 @@ const (
 // goOn begins the next leg, after one that has ended in that way, and reports whether there is one.
 func (w *watch) goOn(outcome Outcome) bool {
 	x, before := w.x, w.x.endpoint
+	if x.chain.watches.lasting.Err() != nil {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(x.r.Context(), goOnTime)
 	defer cancel()
+	defer context.AfterFunc(x.chain.watches.lasting, cancel)()
 	w.from = w.position
 	w.events = frames.Splitter{Encoding: w.events.Encoding, Max: w.events.Max} // without the beginning of an event
 	w.settle(0)
@@ -202,7 +206,7 @@ func (w *watch) goOn(outcome Outcome) bool {
 // the one that the watch was with, if it is not known to be there still: it is given a moment to be replaced.
 func (w *watch) next(ctx context.Context, left *endpoint) *endpoint {
 	x, waited := w.x, false
-	for ctx.Err() == nil && !x.chain.watches.ending.Load() {
+	for ctx.Err() == nil {
 		s := x.chain.state.Load().side(x.r)
 		i := s.index(x.stage)
 		if i < 0 || w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout {

@@ -232,7 +232,7 @@ func TestWatchOutlivesItsTrailer(t *testing.T) {
 // A watch whose process has died waits until another can serve, or until there is none.
 func TestWatchWaits(t *testing.T) {
 	t.Parallel()
-	for name, served := range map[string]bool{"another comes": true, "none comes": false} {
+	for name, served := range map[string]bool{"another comes": true, "none comes": false, "the server ends": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var w *watched
@@ -261,8 +261,10 @@ func TestWatchWaits(t *testing.T) {
 				if served {
 					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1], Held: true}})
 					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1]}})
-				} else {
+				} else if name == "none comes" {
 					w.chain.Set(Tables{}, nil)
+				} else {
+					w.chain.EndWatches()
 				}
 			}()
 			want := jsonEvent("MODIFIED", 1)
@@ -325,6 +327,45 @@ func TestWatchMovesWithItsSide(t *testing.T) {
 			t.Errorf("then: %q, %v", rest, err)
 		}
 		resp.Body.Close()
+	}
+}
+
+// What a stage hands on of a watch goes on, too: the stage sees one body.
+func TestHandedOnWatchGoesOn(t *testing.T) {
+	t.Parallel()
+	var h *host
+	front := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(header.Request)
+		resp, err := h.send(r.Context(), http.MethodGet, "token-a", header.Next, id, r.RequestURI, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		if resp.Header.Get(header.Watch) != "" {
+			t.Error("the stage sees what is for the host")
+		}
+		_, _ = io.Copy(rw, resp.Body)
+	}))
+	behind := func(does func(*leg)) string {
+		return serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set(header.Watch, header.WatchResumable)
+			rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
+			does(&leg{ResponseWriter: rw, r: r})
+		}))
+	}
+	next := behind(func(l *leg) { l.send(jsonEvent("ADDED", 7)) })
+	first := behind(func(l *leg) {
+		h.chain.Set(Tables{All: order(2)}, []Stage{{Name: "a", Socket: front}, {Name: "b", Socket: next}})
+		l.send(jsonEvent("ADDED", 6))
+		l.drain()
+	})
+	h = newHost(t, front, first)
+	h.chain.config.Watch = func(*http.Request) bool { return true }
+	w := httptest.NewRecorder()
+	h.chain.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/watch?resourceVersion=5", nil))
+	if got := w.Body.String(); got != jsonEvent("ADDED", 6)+jsonEvent("ADDED", 7) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -1,9 +1,9 @@
 package relay
 
 import (
+	"context"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -13,8 +13,9 @@ import (
 
 // watches are those of clients that stages are serving, by the ids of their requests.
 type watches struct {
-	// ending says that no other process goes on with one.
-	ending atomic.Bool
+	// lasting is over when no other process is to go on with one.
+	lasting context.Context
+	end     context.CancelFunc
 
 	mu sync.Mutex
 	m  map[uint64]openWatch
@@ -37,7 +38,7 @@ func (o openWatch) moved(s *snapshot) bool {
 
 // EndWatches has watches end with the processes that serve them, from now on. It is called before the server, and not
 // only a process, drains.
-func (c *Chain) EndWatches() { c.watches.ending.Store(true) }
+func (c *Chain) EndWatches() { c.watches.end() }
 
 // addWatch adds a watch that begins. The sides may have changed on its way.
 func (c *Chain) addWatch(id uint64, o openWatch) {
