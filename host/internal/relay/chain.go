@@ -243,7 +243,7 @@ func NewChain(config Config) *Chain {
 	c.heads.stage, c.heads.all, c.heads.wait = bounds.StageHeads, bounds.TotalHeads, bounds.HeadWait
 	c.chunks.stage, c.chunks.all = bounds.StageChunks, bounds.TotalChunks
 	c.ended, c.end = context.WithCancel(context.Background())
-	c.watches.lasting, c.watches.end = context.WithCancel(context.Background())
+	c.watches.lasting.Store(newLasting())
 	c.hold.Store(&config.Hold)
 	return c
 }

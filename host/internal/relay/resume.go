@@ -25,6 +25,8 @@ type watch struct {
 	x     *request
 	query watchQuery
 	began time.Time
+	// lasting ends when it is to end with its process.
+	lasting *lasting
 	// contentType is that of all legs.
 	contentType string
 	events      frames.Splitter
@@ -54,7 +56,7 @@ func newWatch(x *request) *watch {
 	if !x.chain.config.Watch(x.r) || h1.UpgradeOf(x.r) != "" || callFrom(x.r.Context()) != nil {
 		return nil
 	}
-	w := &watch{x: x, began: time.Now()}
+	w := &watch{x: x, began: time.Now(), lasting: x.chain.watches.lasting.Load()}
 	if x.r.Method == http.MethodGet && !hasBody(x.r) {
 		w.query = parseWatchQuery(x.r.URL.RawQuery)
 	}
@@ -167,12 +169,12 @@ const (
 // goOn begins the next leg, after one that has ended in that way, and reports whether there is one.
 func (w *watch) goOn(outcome Outcome) bool {
 	x, before := w.x, w.x.endpoint
-	if x.chain.watches.lasting.Err() != nil {
+	if w.lasting.Err() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(x.r.Context(), goOnTime)
 	defer cancel()
-	defer context.AfterFunc(x.chain.watches.lasting, cancel)()
+	defer context.AfterFunc(w.lasting, cancel)()
 	w.from = w.position
 	w.events = frames.Splitter{Encoding: w.events.Encoding, Max: w.events.Max} // without the beginning of an event
 	w.settle(0)

@@ -469,6 +469,7 @@ func TestWatchIsCompressed(t *testing.T) {
 		send(jsonEvent("ADDED", 8))
 		l.send(jsonEvent("ADDED", 9))
 	})
+	w.chain.EndWatches() // is about those that there are
 	srv := serve(t, w.chain)
 	r, err := http.NewRequest(http.MethodGet, srv.URL+"/watch?sendInitialEvents=true&allowWatchBookmarks=true", nil)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -13,9 +14,8 @@ import (
 
 // watches are those of clients that stages are serving, by the ids of their requests.
 type watches struct {
-	// lasting is over when no other process is to go on with one.
-	lasting context.Context
-	end     context.CancelFunc
+	// lasting ends for those that there are when no other process is to go on with them.
+	lasting atomic.Pointer[lasting]
 
 	mu sync.Mutex
 	m  map[uint64]openWatch
@@ -36,9 +36,20 @@ func (o openWatch) moved(s *snapshot) bool {
 	return s.canary != nil && s.side(o.r).isCanary != (o.canary && o.round == s.round)
 }
 
-// EndWatches has watches end with the processes that serve them, from now on. It is called before the server, and not
-// only a process, drains.
-func (c *Chain) EndWatches() { c.watches.end() }
+// lasting is how long other processes may go on with a watch.
+type lasting struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func newLasting() *lasting {
+	ctx, end := context.WithCancel(context.Background())
+	return &lasting{ctx, end}
+}
+
+// EndWatches has the watches that there are end with the processes that serve them. It is called before the server, and
+// not only a process, drains, and when the revisions that clients know mean something else.
+func (c *Chain) EndWatches() { c.watches.lasting.Swap(newLasting()).end() }
 
 // addWatch adds a watch that begins. The sides may have changed on its way.
 func (c *Chain) addWatch(id uint64, o openWatch) {

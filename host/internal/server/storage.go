@@ -51,6 +51,7 @@ func (r *run) monitorStore(ctx context.Context) {
 		},
 		Restored: func(was, is int64) {
 			log.Warn("etcd has been restored from a backup: the stages are swapped, since they know what it does not have any more", "revision", is, "before", was)
+			r.chain.relay.EndWatches()
 			r.background(ctx, r.swapAll)
 		},
 	}
