@@ -219,9 +219,9 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 		ctx = context.WithValue(ctx, duplexKey{}, true)
 		_ = http.NewResponseController(w).EnableFullDuplex() // the body is not waited for, nor is its end
 	}
-	stop := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
-	defer stop()
 	socket := r.Context()
+	stop := context.AfterFunc(socket, func() { cancel(context.Cause(socket)) })
+	defer stop()
 	r = h1.WithTrailers(r.WithContext(ctx))
 	r.RemoteAddr, r.TLS = original.RemoteAddr, original.TLS
 	h.restoreHeaders(r, original)
