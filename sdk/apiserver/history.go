@@ -75,9 +75,9 @@ func newHistory(env *sdk.Env) *history {
 
 // WithHistory returns a getter, of Kubernetes' EtcdOptions, whose watch caches know what changed before this process
 // was there: with etcd of the flag etcd-servers, they begin with the objects of the revision that the host gives (see
-// [sdk.Host]), so clients that watched another process of the stage need not list anew. Reads wait until a cache has
-// come up to the revision of its start, for 3 s at most: nothing goes back in time. The storage is ready from then on.
-// Storage in other servers is left as it is.
+// [sdk.Host]), so clients that watched another process of the stage need not list anew. Reads and watches wait until a
+// cache has come up to the revision of its start, for 3 s at most: nothing goes back in time. The storage is ready from
+// then on. Storage in other servers is left as it is.
 func (a *Adapter) WithHistory(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return historyGetter{getter, a.history}
 }

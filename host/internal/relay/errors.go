@@ -95,7 +95,7 @@ const (
 	Declined    Outcome = "declined"    // the stage does not serve the request
 	Upgraded    Outcome = "upgraded"    // the protocol was switched
 	Replayed    Outcome = "replayed"    // sent again; the outcome of that follows
-	Resumed     Outcome = "resumed"     // the stage drained, and another process goes on with the watch
+	Resumed     Outcome = "resumed"     // a watch has left the process, and goes on with another
 	NotReached  Outcome = "unavailable" // see Unavailable
 	NoResponse  Outcome = "lost"        // see Lost and LostTwice
 	Malformed   Outcome = "bad_answer"  // see BadResponse

@@ -113,6 +113,7 @@ func (w *watch) copy() error {
 	}
 	for {
 		err := w.copyLeg(sink)
+		w.drained = w.drained && err == nil
 		if !w.hasPosition() || errors.Is(err, errClientGone) || x.r.Context().Err() != nil {
 			return err
 		}
@@ -146,8 +147,10 @@ func fieldOf(resp *h1.Response, key string) string {
 func (w *watch) copyLeg(sink h1.Sink) error {
 	x := w.x
 	w.drained = false
-	x.chain.addWatch(x.id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
-	defer x.chain.watches.remove(x.id)
+	if x.after == "" { // what a stage hands on moves with what it has
+		x.chain.addWatch(x.id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
+		defer x.chain.watches.remove(x.id)
+	}
 	if x.r.ProtoMajor == 1 { // no other version has chunks
 		x.response.Whole = x.endpoint.chunks
 	}

@@ -80,22 +80,32 @@ func watchChain(t *testing.T, contentType string, serveLeg func(*leg)) *watched 
 	t.Helper()
 	w := &watched{hops: &observed{}}
 	for i := range w.sockets {
-		w.sockets[i] = serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			n := int(w.legs.Add(1)) - 1
+		w.sockets[i] = legStage(t, func(l *leg) {
+			l.number = int(w.legs.Add(1)) - 1
 			w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1-i]}})
-			l := &leg{ResponseWriter: rw, r: r, number: n}
-			l.revision, _ = strconv.Atoi(r.URL.Query().Get(queryRevision))
-			rw.Header().Set("Content-Type", contentType)
-			if r.Header.Get(header.Watch) != "" {
-				rw.Header().Set(header.Watch, header.WatchResumable)
-			}
+			l.Header().Set("Content-Type", contentType)
 			serveLeg(l)
-		}))
+		})
 	}
-	every := func(*http.Request) bool { return true }
-	w.chain = newChain(t, Config{Watch: every, Observe: w.hops.observe}, w.sockets[0])
+	w.chain = newChain(t, Config{Watch: everyRequest, Observe: w.hops.observe}, w.sockets[0])
 	return w
 }
+
+// legStage is a stage that promises to whoever asks, and sends JSON.
+func legStage(t *testing.T, serveLeg func(*leg)) (socket string) {
+	t.Helper()
+	return serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		l := &leg{ResponseWriter: rw, r: r}
+		l.revision, _ = strconv.Atoi(r.URL.Query().Get(queryRevision))
+		l.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		if r.Header.Get(header.Watch) != "" {
+			l.Header().Set(header.Watch, header.WatchResumable)
+		}
+		serveLeg(l)
+	}))
+}
+
+func everyRequest(*http.Request) bool { return true }
 
 // get returns the body of a watch.
 func (w *watched) get(t *testing.T, start startServer, query string) string {
@@ -200,30 +210,26 @@ func TestWatchOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// So it does when the end of a body comes in part.
+// So it does when the end of a body comes in part, and the next process has the socket of the one before.
 func TestWatchOutlivesItsTrailer(t *testing.T) {
 	t.Parallel()
-	event := jsonEvent("MODIFIED", 1)
 	for _, end := range []string{"", "0", "0\r\n", "0\r\nX-Catena-Watch: drain", "0\r\nX-Catena-Watch: draining\r\n"} {
-		var chain *Chain
-		next := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			rw.Header().Set(header.Watch, header.WatchResumable)
-			rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
-			rw.(http.Flusher).Flush()
-			_, _ = io.WriteString(rw, jsonEvent("MODIFIED", 2))
-		}))
-		first := scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
+		socket := scriptStage(t, func(n int, c *net.UnixConn, r *bufio.Reader) {
 			if _, err := http.ReadRequest(r); err != nil {
 				return
 			}
-			chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: next}})
+			rest := end
+			if n > 0 {
+				rest = "0\r\n\r\n"
+			}
+			event := jsonEvent("MODIFIED", n+1)
 			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Catena-Watch: resumable\r\n"+
-				"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n%s", len(event), event, end)
+				"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n%s", len(event), event, rest)
 		})
-		chain = newChain(t, Config{Watch: func(*http.Request) bool { return true }}, first)
+		chain := newChain(t, Config{Watch: everyRequest}, socket)
 		w := httptest.NewRecorder()
 		chain.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/watch?resourceVersion=0&sendInitialEvents=false", nil))
-		if got := w.Body.String(); got != event+jsonEvent("MODIFIED", 2) {
+		if got := w.Body.String(); got != jsonEvent("MODIFIED", 1)+jsonEvent("MODIFIED", 2) {
 			t.Errorf("%q: %q", end, got)
 		}
 	}
@@ -283,25 +289,16 @@ func TestWatchMovesWithItsSide(t *testing.T) {
 	t.Parallel()
 	for _, part := range []int{0, 20} {
 		var chain *Chain
-		stage := func(serveLeg func(l *leg)) string {
-			return serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				rw.Header().Set(header.Watch, header.WatchResumable)
-				rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
-				l := &leg{ResponseWriter: rw, r: r}
-				l.revision, _ = strconv.Atoi(r.URL.Query().Get(queryRevision))
-				serveLeg(l)
-			}))
-		}
-		old := stage(func(l *leg) {
+		old := legStage(t, func(l *leg) {
 			l.send(jsonEvent("ADDED", 6) + jsonEvent("ADDED", 7)[:part])
 			<-l.r.Context().Done()
 		})
 		more := make(chan struct{})
-		next := stage(func(l *leg) {
+		next := legStage(t, func(l *leg) {
 			l.send(jsonEvent("ADDED", l.revision+1))
 			<-more
 		})
-		chain = newChain(t, Config{Watch: func(*http.Request) bool { return true }}, old)
+		chain = newChain(t, Config{Watch: everyRequest}, old)
 		srv := serve(t, chain)
 		resp, err := srv.Client().Get(srv.URL + "/watch?new&resourceVersion=5")
 		if err != nil {
@@ -347,21 +344,14 @@ func TestHandedOnWatchGoesOn(t *testing.T) {
 		}
 		_, _ = io.Copy(rw, resp.Body)
 	}))
-	behind := func(does func(*leg)) string {
-		return serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			rw.Header().Set(header.Watch, header.WatchResumable)
-			rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
-			does(&leg{ResponseWriter: rw, r: r})
-		}))
-	}
-	next := behind(func(l *leg) { l.send(jsonEvent("ADDED", 7)) })
-	first := behind(func(l *leg) {
+	next := legStage(t, func(l *leg) { l.send(jsonEvent("ADDED", 7)) })
+	first := legStage(t, func(l *leg) {
 		h.chain.Set(Tables{All: order(2)}, []Stage{{Name: "a", Socket: front}, {Name: "b", Socket: next}})
 		l.send(jsonEvent("ADDED", 6))
 		l.drain()
 	})
 	h = newHost(t, front, first)
-	h.chain.config.Watch = func(*http.Request) bool { return true }
+	h.chain.config.Watch = everyRequest
 	w := httptest.NewRecorder()
 	h.chain.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/watch?resourceVersion=5", nil))
 	if got := w.Body.String(); got != jsonEvent("ADDED", 6)+jsonEvent("ADDED", 7) {
@@ -375,7 +365,7 @@ func TestWatchesComeOneBehindTheOther(t *testing.T) {
 	const watches = 3 * legsAtOnce
 	var begun, at, most atomic.Int32
 	together := make(chan struct{})
-	next := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	next := legStage(t, func(l *leg) {
 		now := at.Add(1)
 		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
 		}
@@ -384,20 +374,16 @@ func TestWatchesComeOneBehindTheOther(t *testing.T) {
 		}
 		<-together
 		at.Add(-1)
-		rw.Header().Set(header.Watch, header.WatchResumable)
-		rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		rw.(http.Flusher).Flush()
-	}))
+		l.send("")
+	})
 	gone := make(chan struct{})
-	first := serveStage(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set(header.Watch, header.WatchResumable)
-		rw.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		rw.(http.Flusher).Flush()
+	first := legStage(t, func(l *leg) {
+		l.send("")
 		begun.Add(1)
 		<-gone
 		panic(http.ErrAbortHandler)
-	}))
-	chain := newChain(t, Config{Watch: func(*http.Request) bool { return true }}, first)
+	})
+	chain := newChain(t, Config{Watch: everyRequest}, first)
 	var pending sync.WaitGroup
 	for range watches {
 		pending.Go(func() {

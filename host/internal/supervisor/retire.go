@@ -51,8 +51,8 @@ func (l live) retire(why string) {
 	l.stop(why)
 }
 
-// hurry has the generations of a stage that drain end their watches now: a process that is launched makes as many connections as
-// each of them has, and the host has descriptors for two.
+// hurry has the generations of a stage that drain end their watches now: a process that is launched makes as many
+// connections as each of them has, and the host has descriptors for two.
 func (now *state) hurry(st *stage) {
 	for _, g := range st.generations {
 		if st.state.State(g.ID()) == lifecycle.Draining {
