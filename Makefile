@@ -18,18 +18,20 @@ KUBE_TIME    := $(word 1,$(KUBE_ORIGIN))
 KUBE_COMMIT_v1.37.0 := f54c212e3a2f75d674b717a9b29052b20b60aefc
 KUBE_COMMIT  := $(or $(word 2,$(KUBE_ORIGIN)),$(KUBE_COMMIT_$(KUBE_VERSION)))
 VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# What k8s.io/component-base/version reports. The build date is that of the release, so that
+# What k8s.io/component-base/version reports, and client-go's user agents. The build date is that of the release, so that
 # the same sources give the same binaries.
-TOOL_LDFLAGS := -s -w $(addprefix -X k8s.io/component-base/version., \
+TOOL_LDFLAGS := -s -w $(foreach package,component-base/version client-go/pkg/version,$(addprefix -X k8s.io/$(package)., \
 	gitVersion=$(KUBE_VERSION) \
 	gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBE_VERSION)))) \
 	gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION))) \
 	gitCommit=$(KUBE_COMMIT) $(if $(KUBE_COMMIT),gitTreeState=clean) \
-	$(if $(KUBE_TIME),buildDate=$(KUBE_TIME)))
+	$(if $(KUBE_TIME),buildDate=$(KUBE_TIME))))
 LDFLAGS      := $(TOOL_LDFLAGS) -X main.version=$(VERSION)
 
 STAGES := aggregator core extensions
 BUILTIN := $(STAGES) controllers
+STAGES_DIR = bin/kube-$(KUBE_MINOR)
+OTHER_KUBES := $(notdir $(wildcard versions/*))
 comma  := ,
 CONTROL_PLANE := $(addprefix kubernetes/cmd/,kube-apiserver kube-controller-manager kube-scheduler)
 TOOLS  := $(CONTROL_PLANE) $(if $(KUBE_FLAGS),,kubernetes/cmd/kubectl sample-apiserver)
@@ -58,7 +60,7 @@ UNIT_CHANGED = $(filter ./host/% ./sdk ./sdk/% ./internal/% ./plugins/% ./exampl
 FAST_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-v))
 SLOW_CHANGED = $(if $(UNIT_CHANGED),$(call tests,$(UNIT_CHANGED),-e))
 
-.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build $(BUILTIN) versions run demo-upgrade kubectl examples tools cross dist dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser test-kubernetes chaos chaos-upgrade chaos-hosts rest fuzz-stage \
+.PHONY: all help slowest unit-fast unit-slow test-busy test-system programs go-examples python test-all test-other-release test-thirdparty test-languages build stages $(BUILTIN) versions run demo-upgrade demo-watch kubectl examples tools cross dist dist-program dist-check clean test lint check test-unit test-packaging test-e2e test-conformance test-clients test-alerts test-browser test-kubernetes chaos chaos-upgrade chaos-hosts rest fuzz-stage \
 	bench bench-lifecycle bench-apiserver pgo generate generate-python
 
 all: build
@@ -74,13 +76,16 @@ build: ## bin/catena, and bin/plugins/catena-stage-*, which are links to it
 	@mkdir -p bin/plugins
 	@for s in $(BUILTIN); do ln -f bin/catena bin/plugins/catena-stage-$$s || exit 1; done
 
-core: ## bin/kube-1.36/catena-stage-core with KUBE=1.36, each release with KUBE=all; aggregator, extensions and controllers likewise
-$(BUILTIN):
+$(BUILTIN): stages
+
+# The first of them is the program, which is each of them by its name.
+stages: ## bin/kube-1.36/catena-stage-* with KUBE=1.36: all stages of another release of Kubernetes; each release with KUBE=all
 ifeq ($(KUBE),all)
-	@for k in '' $(notdir $(wildcard versions/*)); do $(MAKE) --no-print-directory $@ KUBE=$$k || exit 1; done
+	@for k in '' $(OTHER_KUBES); do $(MAKE) --no-print-directory $@ KUBE=$$k || exit 1; done
 else
-	@[ -z '$(KUBE)' ] || [ '$(KUBE)' = '$(KUBE_MINOR)' ] || { echo "KUBE=$(KUBE): there are $(KUBE_MINOR) $(notdir $(wildcard versions/*))"; exit 1; }
-	$(GO) build $(KUBE_FLAGS) -ldflags '$(LDFLAGS)' -o bin/kube-$(KUBE_MINOR)/catena-stage-$@ ./plugins/$@
+	@[ -z '$(KUBE)' ] || [ '$(KUBE)' = '$(KUBE_MINOR)' ] || { echo "KUBE=$(KUBE): there are $(KUBE_MINOR) $(OTHER_KUBES)"; exit 1; }
+	$(GO) build $(KUBE_FLAGS) -ldflags '$(LDFLAGS)' -o $(STAGES_DIR)/catena-stage-$(firstword $(BUILTIN)) ./plugins/kubernetes
+	@for s in $(wordlist 2,9,$(BUILTIN)); do ln -f $(STAGES_DIR)/catena-stage-$(firstword $(BUILTIN)) $(STAGES_DIR)/catena-stage-$$s || exit 1; done
 endif
 
 run: ## serves the chain of configs/catena.yaml in the foreground, data in ./data
@@ -90,9 +95,12 @@ run: ## serves the chain of configs/catena.yaml in the foreground, data in ./dat
 	@bin/catena serve --config configs/catena.yaml
 
 demo-upgrade: build ## core goes to another release and back, while clients use it and their failures are counted
-	@$(MAKE) --no-print-directory core KUBE=1.36
+	@$(MAKE) --no-print-directory stages KUBE=1.36
 	$(GO) build -o bin/demo-load ./examples/upgrade/load
 	@examples/upgrade/demo.sh
+
+demo-watch: build kubectl ## one "kubectl get --watch" goes on while the process that serves it is replaced, killed and shares its clients
+	@examples/watch/demo.sh
 
 kubectl: ## bin/tools/kubectl, of the same release
 	@mkdir -p bin/tools
@@ -142,7 +150,7 @@ endif
 
 tools: programs ## bin/tools: the programs of Kubernetes, and etcd, that the tests run; bin/kube-1.36: those of another release; KUBE=1.36 for all of them
 ifeq ($(KUBE_FLAGS),)
-	@$(MAKE) --no-print-directory core KUBE=1.36
+	@$(MAKE) --no-print-directory stages KUBE=1.36
 	@$(MAKE) --no-print-directory programs KUBE=1.36 TOOLS=kubernetes/cmd/kube-apiserver
 endif
 
@@ -156,14 +164,18 @@ ARCHS ?= amd64 arm64
 
 dist: ## bin/dist: archives, packages for Debian and Fedora, an image, SBOMs and checksums; ARCHS=amd64 for one architecture
 	rm -rf bin/dist
-	@for a in $(ARCHS); do \
-		echo "$(GO) build -o bin/dist/build/$$a/catena ./host"; \
-		GOOS=linux GOARCH=$$a CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/dist/build/$$a/catena ./host || exit 1; \
-	done
+	@$(MAKE) --no-print-directory dist-program PROGRAM=host NAME=catena
+	@for k in $(OTHER_KUBES); do $(MAKE) --no-print-directory dist-program KUBE=$$k PROGRAM=plugins/kubernetes NAME=kube-$$k || exit 1; done
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) run ./host/internal/cli/clidocs $(VERSION) bin/dist/build
-	cd packaging && SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) run . -version $(VERSION) $(ARCHS)
+	cd packaging && SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) run . -version $(VERSION) -releases '$(OTHER_KUBES)' $(ARCHS)
 	rm -rf bin/dist/build
 	@cat bin/dist/SHA256SUMS
+
+dist-program:
+	@for a in $(ARCHS); do \
+		echo "$(GO) build -o bin/dist/build/$$a/$(NAME) ./$(PROGRAM)"; \
+		GOOS=linux GOARCH=$$a CGO_ENABLED=0 $(GO) build $(KUBE_FLAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/dist/build/$$a/$(NAME) ./$(PROGRAM) || exit 1; \
+	done
 
 dist-check: test-packaging ## makes bin/dist twice, from copies of the last commit in other directories, and compares
 	rm -rf bin/dist-check
@@ -199,10 +211,11 @@ check: build kubectl ## minutes, before each commit: format, go vet, staticcheck
 # staticcheck's results are cached beside those of the Go compiler: what keeps one cache keeps both.
 STATICCHECK = STATICCHECK_CACHE=$${STATICCHECK_CACHE:-$$($(GO) env GOCACHE)/staticcheck} $(GO) tool staticcheck
 
-lint: ## gofmt, go vet and staticcheck
+lint: ## gofmt, go vet, staticcheck, and actionlint for .github/workflows
 	@test -z "$$(gofmt -l $(SOURCES))" || { gofmt -d $(SOURCES); exit 1; }
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 test-unit: unit-fast unit-slow ## the tests of all packages, without those in test; what compiles quickly under the race detector
 
@@ -233,14 +246,15 @@ unless-tested-%:
 slowest: ## the thirty longest tests of the last "make test"
 	@cat bin/tests/*.json | $(GO) tool gotestsum tool slowest --num 30 --threshold 1s | awk '{ print $$3, $$2, $$1 }'
 
-test-packaging: ## what is in the archives, packages, image and SBOM of a release
+test-packaging: build programs ## what is in the archives, packages, images and SBOMs of a release, and kubeadm's static pod with its image
 	cd packaging && $(GO) vet . && $(GO) test -count=1 .
+	CATENA_BIN=$(CURDIR)/bin $(GO) test -vet=off -count=1 ./test/system -run '$(OF_THE_IMAGE)'
 
 # What a history of test/chaos, or a stage at random of test/fuzz, shows is not asked twice.
 test-e2e: ## the tests in test: real processes, kubectl, controllers, comparison with kube-apiserver, crashes
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,e2e) --packages='$(addprefix ./test/,e2e conformance rules smoke)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 2
-	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -skip '$(OTHER_RELEASE)'
-	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos) --packages='$(addprefix ./test/,chaos fuzz)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 2 -skip '$(OTHER_RELEASE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages='$(addprefix ./test/,hostile system)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -skip '$(OTHER_RELEASE)|$(OF_THE_IMAGE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,chaos) --packages='$(addprefix ./test/,chaos fuzz)' -- -vet=off -count=1 -timeout $(TIMEOUT) -p 2 -skip '$(OTHER_RELEASE)|$(OF_THE_IMAGE)'
 
 # No test may fail because a machine is slow.
 test-busy: build programs go-examples python ## test-unit and test/system beside six busy loops, which have most of the machine
@@ -248,10 +262,13 @@ test-busy: build programs go-examples python ## test-unit and test/system beside
 	$(MAKE) --no-print-directory -k test-unit test-system TIMEOUT=90m
 
 test-system: build programs
-	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages=./test/system -- -vet=off -count=1 -timeout $(TIMEOUT) -skip '$(OTHER_RELEASE)'
+	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,system) --packages=./test/system -- -vet=off -count=1 -timeout $(TIMEOUT) -skip '$(OTHER_RELEASE)|$(OF_THE_IMAGE)'
+
+# The test of the image of a release.
+OF_THE_IMAGE := ^TestStaticPodOfTheImage$$
 
 # The tests that need stages of another release of Kubernetes.
-OTHER_RELEASE := ^(TestCanary|TestUpgrade|TestUpgradeEmulated|TestUpgradeVersion|TestEveryMove)$$
+OTHER_RELEASE := ^(TestCanary|TestUpgradesDocument|TestUpgrade|TestUpgradeEmulated|TestUpgradeVersion|TestEveryMove)$$
 
 test-other-release: build tools ## core, and the moves to and from it, of another release of Kubernetes
 	export CATENA_BIN=$(CURDIR)/bin; $(call gotestsum,conformance-1.36) --packages=./test/conformance -- -vet=off -count=1 -args -kube=1.36
@@ -280,7 +297,7 @@ test-languages: examples ## the stages in TypeScript and Python
 test-conformance: ## test/conformance; with KUBE=1.36 core, and then all stages, and kube-apiserver are of that release
 	@$(MAKE) --no-print-directory build tools KUBE=
 ifneq ($(KUBE_FLAGS),)
-	@$(MAKE) --no-print-directory tools $(STAGES) KUBE=$(KUBE)
+	@$(MAKE) --no-print-directory tools stages KUBE=$(KUBE)
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 ./test/conformance -kube=$(KUBE)
 	CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 ./test/conformance -kube=$(KUBE) -stages $(subst $() $(),$(comma),$(STAGES))
 else
@@ -301,8 +318,11 @@ test-browser: build ## the page at /debug/catena/ in Chromium, and by the rules 
 		[ node_modules/.package-lock.json -nt package-lock.json ] || $(NPM_CI) || echo "npm cannot download axe-core: it is not run"; fi
 	cd test/browser && $(GO) vet . && CATENA_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 10m .
 
+PROMTOOL := $(GO) run -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0
+
 test-alerts: ## promtool's tests of the alert rules in configs/prometheus
-	cd test/prometheus && $(GO) run -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0 test rules rules_test.yaml
+	cd test/prometheus && $(PROMTOOL) test rules rules_test.yaml
+	$(PROMTOOL) check config --syntax-only configs/prometheus/prometheus.yaml
 
 chaos: build ## half an hour of random faults and changes under load; SEED=7 repeats a run's choices
 	CATENA_BIN=$(CURDIR)/bin $(GO) test ./test/chaos -run RandomEvents -v -count=1 -timeout 90m -chaos.for=30m $(if $(SEED),-chaos.seed=$(SEED))

@@ -7,12 +7,10 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 
 	"github.com/catena-dev/catena/host/internal/cli"
 	_ "github.com/catena-dev/catena/host/internal/hangup"
 	"github.com/catena-dev/catena/host/internal/isolation"
-	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/internal/gctune/startgc"
 	"github.com/catena-dev/catena/plugins/builtin"
 	"github.com/catena-dev/catena/sdk"
@@ -23,11 +21,9 @@ var version = "unknown"
 
 func main() {
 	isolation.Dispatch()
-	for _, stage := range builtin.Stages() {
-		if filepath.Base(os.Args[0]) == process.BinaryPrefix+stage.Name {
-			sdk.Main(stage)
-			return
-		}
+	if stage, ok := builtin.Named(os.Args[0]); ok {
+		sdk.Main(stage)
+		return
 	}
 	startgc.End()
 	os.Exit(cli.Main(version))

@@ -46,13 +46,13 @@ func (t tarball) addFile(name string, f file) error {
 }
 
 // archive writes an archive that can be extracted anywhere, below /usr/local for example.
-func (r release) archive(arch string, tree []file) error {
-	path := r.name("linux_" + arch + ".tar.gz")
+func (r release) archive(arch string, p product) error {
+	path := r.name(p.name, "linux_"+arch+".tar.gz")
 	top := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
 	return write(path, func(w io.Writer) error {
 		gz := gzip.NewWriter(w)
 		t := tarball{tar.NewWriter(gz), r.date}
-		for _, f := range tree {
+		for _, f := range p.files {
 			name := top + strings.TrimPrefix(strings.TrimPrefix(f.path, "/usr"), "/")
 			if err := t.addFile(name, f); err != nil {
 				return err

@@ -21,10 +21,20 @@ import (
 // release is what is to be packaged.
 type release struct {
 	source  string // the directory of the repository
-	build   string // has ARCH/catena, and share with the manual pages
+	build   string // has ARCH/catena and ARCH/kube-1.36, and share with the manual pages
 	out     string
 	version string
+	others  []string  // minor releases of Kubernetes whose stages can take the place of those in the program
 	date    time.Time // of all files
+}
+
+// product is what is installed, and comes and goes, as one.
+type product struct {
+	name, summary, description string
+	program                    string // path of the file that the list of modules is about
+	files                      []file // in the order of their paths
+	service                    bool   // systemd has a unit of it
+	recommends                 []string
 }
 
 func main() {
@@ -34,13 +44,20 @@ func main() {
 	flag.StringVar(&r.build, "build", "../bin/dist/build", "`directory` of what has been built")
 	flag.StringVar(&r.out, "out", "../bin/dist", "`directory` to write to")
 	flag.StringVar(&r.version, "version", "", "`version` of the release, as git describe prints it")
+	others := flag.String("releases", "", "other minor `releases` of Kubernetes that have packages, with spaces")
+	onlyImages := flag.Bool("images", false, "make nothing but the images")
 	flag.Parse()
+	r.others = strings.Fields(*others)
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
 		log.Fatal("SOURCE_DATE_EPOCH: ", err)
 	}
 	r.date = time.Unix(seconds, 0).UTC()
-	if err := r.make(flag.Args()); err != nil {
+	step := r.make
+	if *onlyImages {
+		step = r.images
+	}
+	if err := step(flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -48,25 +65,27 @@ func main() {
 // make makes all files of the release.
 func (r release) make(archs []string) error {
 	for _, arch := range archs {
-		tree, err := r.tree(arch)
+		products, err := r.products(arch)
 		if err != nil {
 			return err
 		}
-		for _, step := range []func(arch string, tree []file) error{r.archive, r.packages, r.sbom} {
-			if err := step(arch, tree); err != nil {
-				return fmt.Errorf("%s: %w", arch, err)
+		for _, p := range products {
+			for _, step := range []func(string, product) error{r.archive, r.packages, r.sbom} {
+				if err := step(arch, p); err != nil {
+					return fmt.Errorf("%s: %s: %w", arch, p.name, err)
+				}
 			}
 		}
 	}
-	if err := r.image(archs); err != nil {
+	if err := r.images(archs); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
 	return r.checksums()
 }
 
 // name returns the name of a file of the release.
-func (r release) name(suffix string) string {
-	return filepath.Join(r.out, "catena_"+strings.TrimPrefix(r.version, "v")+"_"+suffix)
+func (r release) name(product, suffix string) string {
+	return filepath.Join(r.out, product+"_"+strings.TrimPrefix(r.version, "v")+"_"+suffix)
 }
 
 // write makes a file of the release.
@@ -83,7 +102,7 @@ func write(path string, content func(io.Writer) error) error {
 
 // checksums writes SHA256SUMS, which sha256sum -c reads.
 func (r release) checksums() error {
-	files, err := filepath.Glob(r.name("*"))
+	files, err := filepath.Glob(r.name("catena*", "*"))
 	if err != nil {
 		return err
 	}

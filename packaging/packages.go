@@ -29,13 +29,15 @@ func packageVersion(version string, date time.Time) string {
 }
 
 // packages writes the packages for Debian and Fedora, and the systems that go by them.
-func (r release) packages(arch string, tree []file) error {
+func (r release) packages(arch string, p product) error {
 	for kind, suffix := range map[string]string{"deb": ".deb", "rpm": ".rpm"} {
 		packager, err := nfpm.Get(kind)
 		if err != nil {
 			return err
 		}
-		err = write(r.name("linux_"+arch+suffix), func(w io.Writer) error { return packager.Package(r.info(arch, tree), w) })
+		err = write(r.name(p.name, "linux_"+arch+suffix), func(w io.Writer) error {
+			return packager.Package(r.info(arch, p), w)
+		})
 		if err != nil {
 			return err
 		}
@@ -44,22 +46,28 @@ func (r release) packages(arch string, tree []file) error {
 }
 
 // info describes a package.
-func (r release) info(arch string, tree []file) *nfpm.Info {
+func (r release) info(arch string, p product) *nfpm.Info {
 	script := func(name string) string { return filepath.Join(r.source, "packaging", "scripts", name) }
 	info := &nfpm.Info{
-		Name: "catena", Arch: arch, Platform: "linux", Version: packageVersion(r.version, r.date), VersionSchema: "none", Release: "1",
+		Name: p.name, Arch: arch, Platform: "linux",
+		Version: packageVersion(r.version, r.date), VersionSchema: "none", Release: "1",
 		Section: "admin", Priority: "optional", Maintainer: "The Catena authors <catena@catena.dev>", License: "Apache-2.0",
 		Homepage:    "https://github.com/catena-dev/catena",
-		Description: "Kubernetes API server as a chain of processes\nA small host relays each request to the stage that owns its path. Each stage is a\nplugin, which can crash, be replaced and be limited on its own.",
+		Description: p.summary + "\n" + p.description,
 		MTime:       r.date, DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
-			Recommends: []string{"ca-certificates"},
-			Scripts:    nfpm.Scripts{PostInstall: script("postinstall.sh"), PreRemove: script("preremove.sh"), PostRemove: script("postremove.sh")},
+			Recommends: p.recommends,
 			// The name of the machine that builds is none of the package's.
-			RPM: nfpm.RPM{BuildHost: "catena.dev", Summary: "Kubernetes API server as a chain of processes"},
+			RPM: nfpm.RPM{BuildHost: "catena.dev", Summary: p.summary},
 		},
 	}
-	for _, f := range tree {
+	if p.service {
+		info.Scripts = nfpm.Scripts{
+			PostInstall: script("postinstall.sh"), PreRemove: script("preremove.sh"),
+			PostRemove: script("postremove.sh"),
+		}
+	}
+	for _, f := range p.files {
 		content := &files.Content{
 			Source: f.source, Destination: f.path,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.date},

@@ -24,12 +24,18 @@ import (
 func built(t *testing.T) release {
 	t.Helper()
 	dir := t.TempDir()
-	r := release{source: "..", build: filepath.Join(dir, "build"), out: dir, version: "v1.2.3", date: time.Unix(1700000000, 0).UTC()}
+	r := release{
+		source: "..", build: filepath.Join(dir, "build"), out: dir,
+		version: "v1.2.3", others: []string{"1.36"}, date: time.Unix(1700000000, 0).UTC(),
+	}
 	program, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, content := range map[string][]byte{"amd64/catena": program, "arm64/catena": program, "share/man/man1/catena.1": []byte("page")} {
+	for path, content := range map[string][]byte{
+		"amd64/catena": program, "arm64/catena": program, "amd64/kube-1.36": program, "arm64/kube-1.36": program,
+		"share/man/man1/catena.1": []byte("page"),
+	} {
 		path = filepath.Join(r.build, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
 			t.Fatal(err)
@@ -52,18 +58,31 @@ func TestRelease(t *testing.T) {
 	for line := range strings.Lines(string(sums)) {
 		names = append(names, strings.Fields(line)[1])
 	}
-	want := []string{"catena_1.2.3_linux_amd64.deb", "catena_1.2.3_linux_amd64.rpm", "catena_1.2.3_linux_amd64.spdx.json", "catena_1.2.3_linux_amd64.tar.gz",
-		"catena_1.2.3_linux_arm64.deb", "catena_1.2.3_linux_arm64.rpm", "catena_1.2.3_linux_arm64.spdx.json", "catena_1.2.3_linux_arm64.tar.gz", "catena_1.2.3_oci.tar"}
+	var want []string
+	for _, product := range []string{"catena-core-1.36", "catena"} {
+		for _, arch := range []string{"amd64", "arm64"} {
+			for _, suffix := range []string{".deb", ".rpm", ".spdx.json", ".tar.gz"} {
+				want = append(want, product+"_1.2.3_linux_"+arch+suffix)
+			}
+		}
+	}
+	want = append(want, "catena_1.2.3_kube-apiserver_oci.tar", "catena_1.2.3_oci.tar")
+	slices.Sort(want)
 	if !slices.Equal(names, want) {
 		t.Errorf("files of the release: %q", names)
 	}
 	if other, _ := os.ReadFile(filepath.Join(again.out, "SHA256SUMS")); !bytes.Equal(sums, other) {
 		t.Errorf("the same input gives other files:\n%s\n%s", sums, other)
 	}
-	testArchive(t, filepath.Join(r.out, want[3]))
-	testImage(t, filepath.Join(r.out, want[8]))
-	testSBOM(t, filepath.Join(r.out, want[2]))
-	testDeb(t, filepath.Join(r.out, want[0]))
+	file := func(name string) string { return filepath.Join(r.out, name) }
+	testStages(t, file("catena-core-1.36_1.2.3_linux_amd64.tar.gz"))
+	testSBOM(t, file("catena-core-1.36_1.2.3_linux_amd64.spdx.json"))
+	testDeb(t, file("catena-core-1.36_1.2.3_linux_amd64.deb"), "")
+	testArchive(t, file("catena_1.2.3_linux_amd64.tar.gz"))
+	testImage(t, file("catena_1.2.3_kube-apiserver_oci.tar"), "", "/usr/bin/kube-apiserver")
+	testImage(t, file("catena_1.2.3_oci.tar"), "65532:65532", "/usr/bin/catena")
+	testSBOM(t, file("catena_1.2.3_linux_amd64.spdx.json"))
+	testDeb(t, file("catena_1.2.3_linux_amd64.deb"), "/etc/catena/catena.yaml\n")
 }
 
 // entries are the headers of an archive by name.
@@ -112,7 +131,25 @@ func testArchive(t *testing.T, path string) {
 	}
 }
 
-func testImage(t *testing.T, path string) {
+// testStages looks at the stages of another release, which are one program under four names.
+func testStages(t *testing.T, path string) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers, _ := entries(t, unzipped(t, content))
+	const dir = "catena-core-1.36_1.2.3_linux_amd64/lib/catena/kube-1.36/catena-stage-"
+	if h := headers[dir+"core"]; h == nil || h.Mode != 0o755 || h.Size == 0 {
+		t.Errorf("core in the archive: %+v", h)
+	}
+	for _, stage := range []string{"aggregator", "extensions", "controllers"} {
+		if h := headers[dir+stage]; h == nil || h.Linkname != "catena-stage-core" {
+			t.Errorf("%s in the archive: %+v", stage, h)
+		}
+	}
+}
+
+func testImage(t *testing.T, path, user, entrypoint string) {
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -147,14 +184,18 @@ func testImage(t *testing.T, path string) {
 		}
 	}
 	read(blob(manifest.Config.Digest), &config)
-	if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/usr/bin/catena" {
+	if c := config.Config; c.User != user || len(c.Entrypoint) != 1 || c.Entrypoint[0] != entrypoint {
 		t.Errorf("configuration of the image: %+v", c)
 	}
 	headers, _ := entries(t, unzipped(t, files[blob(manifest.Layers[0].Digest)]))
-	if h := headers["var/lib/catena/"]; h == nil || h.Uid != user || h.Mode != 0o700 {
+	if h := headers["var/lib/catena/"]; h == nil || h.Uid != 65532 || h.Mode != 0o700 {
 		t.Errorf("/var/lib/catena: %+v", h)
 	}
-	for _, name := range []string{"usr/bin/catena", "usr/lib/catena/plugins/catena-stage-core", "etc/ssl/certs/ca-certificates.crt", "etc/catena/catena.yaml"} {
+	for _, name := range []string{
+		"usr/bin/catena", "usr/bin/kube-apiserver", "usr/local/bin/kube-apiserver",
+		"usr/lib/catena/plugins/catena-stage-core",
+		"etc/ssl/certs/ca-certificates.crt", "etc/catena/catena.yaml",
+	} {
 		if headers[name] == nil {
 			t.Errorf("the image has no %s", name)
 		}
@@ -189,14 +230,14 @@ func testSBOM(t *testing.T, path string) {
 	}
 }
 
-func testDeb(t *testing.T, path string) {
+func testDeb(t *testing.T, path, conffiles string) {
 	tool, err := exec.LookPath("dpkg-deb")
 	if err != nil {
 		t.Log("no dpkg-deb")
 		return
 	}
 	out, err := exec.Command(tool, "--info", path, "conffiles").CombinedOutput()
-	if err != nil || string(out) != "/etc/catena/catena.yaml\n" {
+	if conffiles != "" && (err != nil || string(out) != conffiles) {
 		t.Errorf("files that an upgrade keeps: %q, %v", out, err)
 	}
 	out, err = exec.Command(tool, "--field", path, "Version").CombinedOutput()

@@ -17,9 +17,9 @@ import (
 const noAssertion = "NOASSERTION"
 
 // sbom writes what the program was built from, as the Go compiler has recorded it, as SPDX 2.3: https://spdx.github.io/spdx-spec/v2.3
-func (r release) sbom(arch string, tree []file) error {
-	for _, f := range tree {
-		if f.path != "/usr/bin/catena" {
+func (r release) sbom(arch string, p product) error {
+	for _, f := range p.files {
+		if f.path != p.program {
 			continue
 		}
 		info, err := buildinfo.ReadFile(f.source)
@@ -30,19 +30,20 @@ func (r release) sbom(arch string, tree []file) error {
 		if err != nil {
 			return err
 		}
-		return write(r.name("linux_"+arch+".spdx.json"), func(w io.Writer) error {
-			return spdxjson.Write(r.document(arch, sum, info), w, spdxjson.Indent("  "))
+		return write(r.name(p.name, "linux_"+arch+".spdx.json"), func(w io.Writer) error {
+			return spdxjson.Write(r.document(p.name, arch, sum, info), w, spdxjson.Indent("  "))
 		})
 	}
 	return fmt.Errorf("no program")
 }
 
-func (r release) document(arch, sum string, info *debug.BuildInfo) *spdx.Document {
+func (r release) document(name, arch, sum string, info *debug.BuildInfo) *spdx.Document {
 	program := module(0, info.Main.Path, r.version)
 	program.PackageLicenseConcluded, program.PackageLicenseDeclared, program.PrimaryPackagePurpose = "Apache-2.0", "Apache-2.0", "APPLICATION"
 	program.PackageChecksums = []spdx.Checksum{{Algorithm: spdx.SHA256, Value: sum}}
 	doc := &spdx.Document{
-		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "catena " + r.version + " linux/" + arch,
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
+		DocumentName:      name + " " + r.version + " linux/" + arch,
 		DocumentNamespace: "https://" + info.Main.Path + "/spdx/" + r.version + "/linux/" + arch + "/" + sum,
 		CreationInfo:      &spdx.CreationInfo{Created: r.date.Format(time.RFC3339), Creators: []spdx.Creator{{CreatorType: "Tool", Creator: "catena-packaging"}}},
 		Packages:          []*spdx.Package{program, module(1, "stdlib", strings.TrimPrefix(info.GoVersion, "go"))},

@@ -19,6 +19,49 @@ type file struct {
 // stages are those that come with Catena. Under these names the program is the stage.
 var stages = []string{"aggregator", "core", "extensions", "controllers"}
 
+// products are what is installed by itself.
+func (r release) products(arch string) ([]product, error) {
+	tree, err := r.tree(arch)
+	if err != nil {
+		return nil, err
+	}
+	all := []product{{
+		name: "catena", summary: "Kubernetes API server as a chain of processes",
+		program: "/usr/bin/catena", files: tree, service: true,
+		description: "A small host relays each request to the stage that owns its path. Each stage is a\n" +
+			"plugin, which can crash, be replaced and be limited on its own.",
+		recommends: []string{"ca-certificates"},
+	}}
+	for _, minor := range r.others {
+		all = append(all, r.stagesOf(arch, minor))
+	}
+	return all, nil
+}
+
+// stagesOf are the stages of another minor release of Kubernetes: one program, which is each of them by its name.
+func (r release) stagesOf(arch, minor string) product {
+	dir := "/usr/lib/catena/kube-" + minor + "/catena-stage-"
+	p := product{
+		name: "catena-core-" + minor, summary: "Kubernetes " + minor + " as stages of Catena", program: dir + "core",
+		description: "\"catena swap core --binary " + dir + "core\" takes a running\n" +
+			"server to this release, without a failed request; \"--binary builtin\" is the way back.",
+		recommends: []string{"catena"},
+	}
+	for _, stage := range stages {
+		f := file{path: dir + stage, link: "catena-stage-core", mode: 0o777}
+		if f.path == p.program {
+			f = file{path: dir + stage, source: filepath.Join(r.build, arch, "kube-"+minor), mode: 0o755}
+		}
+		p.files = append(p.files, f)
+	}
+	doc := "/usr/share/doc/" + p.name
+	p.files = append(p.files, file{path: doc + "/LICENSE", source: filepath.Join(r.source, "LICENSE"), mode: 0o644})
+	slices.SortFunc(p.files, byPath)
+	return p
+}
+
+func byPath(a, b file) int { return strings.Compare(a.path, b.path) }
+
 // tree returns the files of an installed Catena, in the order of their paths.
 func (r release) tree(arch string) ([]file, error) {
 	all := []file{
@@ -53,6 +96,6 @@ func (r release) tree(arch string) ([]file, error) {
 			all[i].mode = 0o644
 		}
 	}
-	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(all, byPath)
 	return all, nil
 }

@@ -31,13 +31,9 @@ func (e *Env) Initializing(w http.ResponseWriter) (initialized func()) {
 func (e *Env) sendInitialized(id string) {
 	ctx, cancel := context.WithTimeout(e.ctx, initializedTimeout)
 	defer cancel()
-	if err := e.trySendInitialized(ctx, id); err != nil && e.ctx.Err() == nil {
+	if err := tellHost(ctx, e, stagev1.HeaderInitialized, id, nil); err != nil && e.ctx.Err() == nil {
 		e.Log.Warn("a watch keeps its seats of priority and fairness: the host did not learn that it has begun", "error", err)
 	}
-}
-
-func (e *Env) trySendInitialized(ctx context.Context, id string) error {
-	return tellHost(ctx, e, stagev1.HeaderInitialized, id, nil)
 }
 
 // tellHost sends a message about a request in flight.

@@ -72,9 +72,10 @@ func withHostHeader(r *http.Request, key, value string) *http.Request {
 // cancellation.
 func newProxy(transport http.RoundTripper, token string, log hclog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport:    transport,
-		Rewrite:      func(r *httputil.ProxyRequest) { rewrite(r, token) },
-		ErrorLog:     log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		Transport: transport,
+		Rewrite:   func(r *httputil.ProxyRequest) { rewrite(r, token) },
+		// It gets responses that break off: the client has gone, or a stage, of which the host tells.
+		ErrorLog:     log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { callFailed(w, r, err, log) },
 	}
 }

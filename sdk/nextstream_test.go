@@ -94,3 +94,25 @@ func TestNextUpgrade(t *testing.T) {
 		}
 	})
 }
+
+// A response that breaks off downstream does so for the client, and the host tells of it: the stage does not.
+func TestNextBreaksOff(t *testing.T) {
+	both(t, func(t *testing.T, start start) {
+		stage := start(t, stagetest.Options{Next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "part")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})})
+		resp, err := http.Get(stage.URL + "/wrapped")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); string(text) != "part" || err == nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		if log := stage.Log(); strings.Contains(log, `"warn"`) || strings.Contains(log, `"error"`) {
+			t.Error(log)
+		}
+	})
+}

@@ -35,7 +35,7 @@ var topics = []topic{
 	{"Requests", []string{"Env.Next", "Env.Call", "Decline", "UserFrom", "User.In", "Error", "AuditAnnotation", "Warn", "DrainingFrom", "Env.Initializing"}},
 	{"The server and other stages", []string{"Env.Client", "Env.Host", "Env.Delegates"}},
 	{"What operators see", []string{"Env.Log", "Env.Metrics", "Env.AddMetrics", "Env.Tracer", "Env.HealthCheck", "Env.DebugPage"}},
-	{"Its life", []string{"Env.OnPrepareRun", "Env.PostStartHook", "Env.PreShutdownHook", "Env.OnDestroy", "Env.Signal", "Env.Context", "Env.Draining"}},
+	{"Its life", []string{"Env.OnPrepareRun", "Env.PostStartHook", "Env.Lead", "Env.PreShutdownHook", "Env.OnDestroy", "Env.Signal", "Env.Context", "Env.Draining"}},
 }
 
 // unlisted need no words in the reference.

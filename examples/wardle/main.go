@@ -20,13 +20,13 @@ func main() { sdk.Main(group().Stage()) }
 func group() apistage.Group {
 	ban := &ban{}
 	return apistage.Group{
-		Name:        "wardle",
-		Summary:     "serves flunders and fischers",
-		APIVersion:  "wardle.example.com/v1alpha1",
-		AddToScheme: func(scheme *runtime.Scheme) error { install.Install(scheme); return nil },
-		Definitions: openapi.GetOpenAPIDefinitions,
-		Admission:   ban.admission,
-		Start:       ban.start,
+		Name:            "wardle",
+		Summary:         "serves flunders and fischers",
+		APIVersion:      "wardle.example.com/v1alpha1",
+		AddToScheme:     func(scheme *runtime.Scheme) error { install.Install(scheme); return nil },
+		Definitions:     openapi.GetOpenAPIDefinitions,
+		Admission:       ban.admission,
+		StartEverywhere: ban.start,
 		Resources: []apistage.Resource{
 			apistage.Kind[*wardle.Flunder]{
 				List:     &wardle.FlunderList{},

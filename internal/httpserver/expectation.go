@@ -44,10 +44,11 @@ func (e *expectation) cease() {
 	}
 }
 
-// answered is called when the handler itself asks.
+// answered is called when the handler itself asks. Who reads the body at the same time, as a proxy does, reads what
+// comes.
 func (e *expectation) answered() {
-	e.cease()
 	e.asked.Store(true)
+	e.cease()
 }
 
 // sends reports whether the host sends the body: it does not wait to be asked, or has been.

@@ -297,15 +297,15 @@ func sniff(a, b []byte) string {
 	return http.DetectContentType(append(a[:len(a):len(a)], b[:min(len(b), enough)]...))
 }
 
-// settleBody receives what the handler has not read of the request's body, so that a client which sends all before it reads is
-// not waited for, and the connection can take another request. It is what net/http does.
+// settleBody receives what the handler has not read of the request's body, so that a client which sends all before it
+// reads is not waited for, and the connection can take another request. It is what net/http does, which does not say in
+// a full duplex that the connection ends.
 func (w *Response) settleBody() {
 	x := w.x
 	switch {
 	case x.length == 0 || w.last:
-	case w.expectation.expects:
+	case w.expectation.expects, w.fullDuplex: // the rest is not waited for
 		w.last = !x.body.ended.Load()
-	case w.fullDuplex:
 	default:
 		w.last = !x.body.settle()
 	}

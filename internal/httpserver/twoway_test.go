@@ -179,3 +179,65 @@ func TestReaderLeftBehind(t *testing.T) {
 		t.Errorf("the read: %v", err)
 	}
 }
+
+// A response in a full duplex begins before the body has come to its end, and says that the connection ends, or after
+// it.
+func TestConnectionOfFullDuplex(t *testing.T) {
+	t.Parallel()
+	s := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		if r.Header.Get("X-Read") != "" {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+	}))
+	for head, closes := range map[string]bool{posted + "\r\n": true, posted + "X-Read: yes\r\n\r\n": false} {
+		for _, sent := range []string{"3\r\nabc", "50000\r\n" + strings.Repeat("a", 0x50000)} {
+			sent += "\r\n0\r\n\r\n"
+			conn := dial(t, s.path)
+			sending := make(chan struct{})
+			go func() {
+				defer close(sending)
+				_, _ = io.WriteString(conn, head+sent)
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || resp.Close != closes {
+				t.Errorf("%q, %d bytes: %v, closes: %v, want %v", head, len(sent), err, resp.Close, closes)
+			}
+			<-sending
+		}
+	}
+}
+
+// A proxy passes 100 Continue on in one goroutine, and reads the body in another: whichever is first, the body is read.
+func TestContinueByHandlerDuringRead(t *testing.T) {
+	t.Parallel()
+	s := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin, read := make(chan struct{}), make(chan error)
+		go func() {
+			<-begin
+			_, err := io.ReadAll(r.Body)
+			read <- err
+		}()
+		close(begin)
+		w.WriteHeader(http.StatusContinue)
+		if err := <-read; err != nil {
+			t.Error(err)
+		}
+	}))
+	for range 3000 {
+		conn := dial(t, s.path)
+		send(t, conn, posted+"Expect: 100-continue\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+		in := bufio.NewReader(conn)
+		for status := http.StatusContinue; status == http.StatusContinue; {
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status = resp.StatusCode
+		}
+		_ = conn.Close()
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -2,6 +2,7 @@
 package builtin
 
 import (
+	"path/filepath"
 	_ "time/tzdata" // for the time zones of CronJobs, where the machine has none
 
 	"github.com/catena-dev/catena/plugins/internal/controllers"
@@ -27,3 +28,14 @@ func Controllers() sdk.Stage { return controllers.Stage() }
 
 // Stages are all of them.
 func Stages() []sdk.Stage { return []sdk.Stage{Aggregator(), Core(), Extensions(), Controllers()} }
+
+// Named returns the stage whose plugin has the name of a file, such as /usr/lib/catena/plugins/catena-stage-core.
+func Named(file string) (stage sdk.Stage, ok bool) {
+	const prefix = "catena-stage-"
+	for _, stage := range Stages() {
+		if filepath.Base(file) == prefix+stage.Name {
+			return stage, true
+		}
+	}
+	return sdk.Stage{}, false
+}

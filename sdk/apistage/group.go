@@ -59,9 +59,14 @@ type Group struct {
 	Definitions common.GetOpenAPIDefinitions
 	// Admission returns plugins that run after those of Kubernetes.
 	Admission func(*Setup) ([]admission.Interface, error)
-	// Start runs in the background once the server serves; its context ends with the
-	// stage. An error, and an end before that, are logged.
+	// Start runs in the background once the server serves, in the process that leads: in one of those that a swap has
+	// beside each other, and on one of the hosts that share a store, as with sdk.Env.Lead by the name start. Its
+	// context ends when the stage drains, and another process begins when it has returned. An error, and an end before
+	// that, are logged.
 	Start func(context.Context, *Setup) error
+	// StartEverywhere is like Start, but runs in each process, until the stage stops: for what fills a cache, and not
+	// for a worker.
+	StartEverywhere func(context.Context, *Setup) error
 }
 
 // Setup is what functions of a group get to work with.

@@ -1,6 +1,7 @@
 package apistage
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,16 +179,24 @@ func (b *groupBuilder) addHooks() error {
 				b.setup.Informers.Start(hook.Done())
 			}
 		}()
-		if b.group.Start == nil {
-			return nil
+		if start := b.group.Start; start != nil {
+			b.inBackground(hook, "Start", func(ctx context.Context) error {
+				return b.env.Lead(ctx, "start", func(ctx context.Context) error { return start(ctx, b.setup) })
+			})
 		}
-		go func() {
-			if err := b.group.Start(hook, b.setup); err != nil {
-				b.env.Log.Error("the group's Start has failed", "error", err)
-			} else if hook.Err() == nil {
-				b.env.Log.Debug("the group's Start has ended")
-			}
-		}()
+		if start := b.group.StartEverywhere; start != nil {
+			b.inBackground(hook, "StartEverywhere", func(ctx context.Context) error { return start(ctx, b.setup) })
+		}
 		return nil
 	})
+}
+
+func (b *groupBuilder) inBackground(ctx context.Context, what string, f func(context.Context) error) {
+	go func() {
+		if err := f(ctx); err != nil {
+			b.env.Log.Error("the group's "+what+" has failed", "error", err)
+		} else if ctx.Err() == nil {
+			b.env.Log.Debug("the group's " + what + " has ended")
+		}
+	}()
 }

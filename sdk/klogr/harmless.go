@@ -17,8 +17,8 @@ import (
 // rule names lines that Kubernetes' code logs as warnings or errors while nothing is
 // wrong, or that say what another line says. They are logged at level Info, or at a lower one.
 type rule struct {
-	// file is the base name of the source file, or what its path contains if there is a slash in it; message is what the
-	// line begins with, and text what else is in it.
+	// file is the base name of the source file, or what its path contains if there is a slash in it, and any if it is
+	// empty; message is what the line begins with, and text what else is in it. Warnings have no path.
 	file, message, text string
 	// cause, if not nil, is what the error of the line has to be.
 	cause func(error) bool
@@ -32,8 +32,15 @@ type rule struct {
 var harmless = []rule{
 	// A group that has versions of which none is enabled, as most beta versions.
 	{file: "genericapiserver.go", message: "Skipping API "},
+	// A resource whose feature gate is off, as in each release before the one that switches it on, and in one that is
+	// emulated.
+	{text: " storage is disabled because the "},
 	// The address of this server comes to the Service kubernetes, or leaves it.
 	{file: "lease.go", message: `Resetting endpoints for master service "kubernetes" to `},
+	// It was killed before, and finds its own address, or no other's; or it has no endpoints at all.
+	{file: "controller.go", message: "Found stale data, removed previous endpoints on kubernetes service"},
+	{file: "controller.go", message: "Error removing old endpoints from kubernetes service: ",
+		text: "refusing to erase all endpoints for the kubernetes Service"},
 	// Two processes of a stage renew the lease of their server for as long as both run;
 	// the one that was overtaken reads it again, and the one that ends leaves it.
 	{file: "controller.go", message: "Failed to update lease", cause: func(err error) bool { return isCanceled(err) || apierrors.IsConflict(err) }},
@@ -105,7 +112,7 @@ func (r rule) isOf(path string) bool {
 	if strings.Contains(r.file, "/") {
 		return strings.Contains(path, r.file)
 	}
-	return filepath.Base(path) == r.file
+	return r.file == "" || filepath.Base(path) == r.file
 }
 
 // lowered returns the level of a line that has a higher one than Info in Kubernetes' code.

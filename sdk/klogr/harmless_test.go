@@ -37,11 +37,24 @@ func TestHarmlessLines(t *testing.T) {
 		write       func()
 	}{
 		{"skipped version", "INFO", func() { fromGenericAPIServer("Skipping API batch/v1beta1 because it has no resources.") }},
+		{"resource without its gate", "INFO", func() {
+			klog.Warning("PodGroup storage is disabled because the GenericWorkload feature gate is disabled")
+		}},
 		{"other warning of the file", "WARN", func() { fromGenericAPIServer("Careful: Skipping API") }},
 		{"same warning of another file", "WARN", func() { klog.Warning("Skipping API batch/v1beta1 because it has no resources.") }},
 		{"endpoints", "INFO", func() { fromLease(`Resetting endpoints for master service "kubernetes" to [192.0.2.1]`) }},
 		{"stopped early", "INFO", func() {
 			warnFromController("Unable to remove endpoints from kubernetes service: StorageError: key not found, Code: 1")
+		}},
+		{"killed before", "INFO", func() {
+			warnFromController("Found stale data, removed previous endpoints on kubernetes service, apiserver didn't exit")
+		}},
+		{"killed before it was entered", "INFO", func() {
+			warnFromController("Error removing old endpoints from kubernetes service: no API server IP addresses were listed " +
+				"in storage, refusing to erase all endpoints for the kubernetes Service")
+		}},
+		{"old address not removed", "WARN", func() {
+			warnFromController("Error removing old endpoints from kubernetes service: refused")
 		}},
 		{"address not removed", "WARN", func() { warnFromController("Unable to remove endpoints from kubernetes service: refused") }},
 		{"stage that has ended", "DEBUG", func() {

@@ -18,6 +18,11 @@ func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wrong token", http.StatusUnauthorized)
 		return
 	}
+	if r.Header.Get(stagev1.HeaderLead) != "" { // there is no other process that could
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return
+	}
 	next, delegate := r.Header.Get(stagev1.HeaderNext), r.Header.Get(stagev1.HeaderDelegate)
 	for _, key := range []string{"Authorization", stagev1.HeaderNext, stagev1.HeaderDelegate} {
 		r.Header.Del(key)

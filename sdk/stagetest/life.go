@@ -111,7 +111,7 @@ func (s *Stage) Drain(t testing.TB, wait time.Duration) int {
 		if status.Code(err) != codes.DeadlineExceeded || wait > timeout {
 			t.Fatalf("Drain: %v", err)
 		}
-		wait *= 2
+		wait = max(2*wait, time.Millisecond)
 	}
 }
 

@@ -129,7 +129,10 @@ func (s *Stage) serve(t testing.TB) {
 	}
 	host := &httptest.Server{Listener: ln, Config: &http.Server{Handler: hostHandler{s}}}
 	host.Start()
-	t.Cleanup(host.Close)
+	t.Cleanup(func() {
+		host.CloseClientConnections() // a stage that does not stop what it leads has one
+		host.Close()
+	})
 	relay := newRelay(s)
 	front := httptest.NewServer(relay)
 	s.client = &http.Client{

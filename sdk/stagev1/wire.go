@@ -52,4 +52,5 @@ const (
 	HeaderDelegate     = header.Delegate
 	HeaderInitialized  = header.Initialized
 	HeaderAuditPart    = header.AuditPart
+	HeaderLead         = header.Lead
 )

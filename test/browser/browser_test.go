@@ -358,7 +358,7 @@ func TestPageFollowsTheChain(t *testing.T) {
 	p.picture("dashboard-dark.png")
 	p.prefer("light")
 	h.run("swap", "extensions", "--rollback")
-	p.awaitText(".events", "extensions rolled back")
+	p.awaitText(".events", "extensions reverted")
 	h.run("reload")
 	p.awaitText(".events", "configuration applied, nothing has changed")
 	if !eval[bool](p, `document.querySelector("#stage-core").kept === true`) {

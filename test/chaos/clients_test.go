@@ -59,6 +59,7 @@ type clients struct {
 	last     map[string]time.Time // latest begin of a success, by client
 	failed   []failure
 	breaks   []request // the times of the sessions, and watches of an aggregated server, that broke
+	ends     []failure // the watches of the informers that have ended
 	node     *kubelet.Kubelet
 	history  *history
 	// fleet is set if there are several hosts: clients are told to try another one, and a request that has failed at a host
@@ -295,10 +296,10 @@ func (c *clients) longest(from, to time.Time) (longest time.Duration, whose stri
 	return longest, whose
 }
 
-func (c *clients) failures() ([]failure, []request) {
+func (c *clients) failures() (failed []failure, breaks []request, ends []failure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed, c.breaks
+	return c.failed, c.breaks, c.ends
 }
 
 // stop ends the clients, but not the informers. It can be called more than once.

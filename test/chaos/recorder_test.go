@@ -99,10 +99,17 @@ func (c *clients) record(f failure) {
 	c.failed = append(c.failed, f)
 }
 
+// watchEnded records a watch that the server has ended.
+func (c *clients) watchEnded(f failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends = append(c.ends, f)
+}
+
 func (c *clients) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed, c.breaks = nil, nil
+	c.failed, c.breaks, c.ends = nil, nil, nil
 }
 
 // forger sends headers that claim another identity.

@@ -10,8 +10,8 @@ import (
 // report sums up the events.
 type report struct {
 	windows []window
-	// judged and excused are how many failures, and broken streams, judge has seen.
-	judged, excused int
+	// judged, excused and ended are how many failures, broken streams, and ends of watches judge has seen.
+	judged, excused, ended int
 	// strict is set if not even a crash excuses the failure of a safe request.
 	strict bool
 }
@@ -46,7 +46,7 @@ func (r *report) during(end time.Time) *window {
 // judge reports the failures since its last call that no event excuses.
 func (r *report) judge(t *testing.T, c *clients) {
 	t.Helper()
-	failures, breaks := c.failures()
+	failures, breaks, ends := c.failures()
 	for _, f := range failures[r.judged:] {
 		w := r.during(f.to)
 		if !f.wrong && w != nil && w.class.failsRequests() && !(f.safe && r.strict) {
@@ -66,7 +66,12 @@ func (r *report) judge(t *testing.T, c *clients) {
 			t.Errorf("%s a stream, %s old, has broken without a reason", b.at(), b.to.Sub(b.from).Round(time.Millisecond))
 		}
 	}
-	r.judged, r.excused = len(failures), len(breaks)
+	for _, e := range ends[r.ended:] {
+		if !r.endsWatch(e) {
+			t.Errorf("%s a watch of %s, %s old, has ended", e.at(), e.what, e.to.Sub(e.from).Round(time.Millisecond))
+		}
+	}
+	r.judged, r.excused, r.ended = len(failures), len(breaks), len(ends)
 }
 
 // excuses reports whether a stream was allowed to break when it did: because its
@@ -77,6 +82,23 @@ func (r *report) excuses(b request) bool {
 		replaced := since >= drainTimeout && b.from.Before(w.to)
 		within := since >= 0 && !b.to.After(w.to)
 		return w.class != crash && replaced || w.class.failsRequests() && within && w.stage == "core" || w.class == restart && within
+	})
+}
+
+// informerPause is how long an informer waits at most before it watches again.
+const informerPause = 30 * time.Second
+
+// endsWatch reports whether a watch was allowed to end when it did: the host was replaced, which has the connections of the
+// clients, or has been, so that its stages do not know what was before, and do not even begin the watch. One of an aggregated
+// server is in the hands of the aggregator, and breaks off with its process, which is swapped together with core.
+func (r *report) endsWatch(e failure) bool {
+	return slices.ContainsFunc(r.windows, func(w window) bool {
+		within := !e.to.Before(w.from) && !e.to.After(w.to)
+		after := e.from.After(w.from) && e.to.Sub(w.to) < informerPause && e.to.Sub(e.from) < time.Second
+		if e.what == flunders.Resource {
+			return within || e.to.After(w.to) && e.to.Sub(w.to) < 2*drainTimeout
+		}
+		return w.class == restart && (within || after)
 	})
 }
 

@@ -56,6 +56,9 @@ func (c chain) String() string {
 		if i+1 < len(c.order) {
 			fmt.Fprintf(&b, "    delegate: %s\n", c.order[i+1])
 		}
+		if name == "core" {
+			b.WriteString("    watches: verify\n")
+		}
 		if slices.Contains(c.standby, name) {
 			b.WriteString("    standby: true\n")
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,8 @@ type stream struct {
 	deleted  map[string]uint64 // the version of the deletion event, by name
 	problems []error
 	partial  listing // a list whose end has not come yet
+	// ended is called when the server ends a watch before its timeout; it may be nil.
+	ended func(request)
 	// listedOnly is how many writes missed has found in a list and in no event.
 	listedOnly int
 }
@@ -67,7 +70,7 @@ func (s *stream) listWatch(client dynamic.ResourceInterface) *cache.ListWatch {
 			if err != nil {
 				return nil, err
 			}
-			return s.tap(w, o), nil
+			return s.tap(ctx, w, o), nil
 		},
 	}
 }
@@ -100,9 +103,10 @@ func (s *stream) endList(at uint64) {
 	s.lists = append(s.lists, s.partial)
 }
 
-// tap records the events of a watch as they are delivered.
-func (s *stream) tap(from watch.Interface, o metav1.ListOptions) watch.Interface {
+// tap records the events of a watch as they are delivered, and its end.
+func (s *stream) tap(ctx context.Context, from watch.Interface, o metav1.ListOptions) watch.Interface {
 	listing, number := s.began(o)
+	began, timeout := time.Now(), time.Duration(*o.TimeoutSeconds)*time.Second
 	events := make(chan watch.Event)
 	to := watch.NewProxyWatcher(events)
 	go func() {
@@ -111,6 +115,9 @@ func (s *stream) tap(from watch.Interface, o metav1.ListOptions) watch.Interface
 		for {
 			select {
 			case e, ok := <-from.ResultChan():
+				if lasted := time.Since(began); !ok && s.ended != nil && ctx.Err() == nil && lasted < timeout-time.Second {
+					s.ended(request{began, time.Now()})
+				}
 				if !ok {
 					return
 				}

@@ -17,6 +17,9 @@ import (
 func (c *clients) watch(ctx context.Context) error {
 	for _, gvr := range c.written {
 		s := newStream()
+		if !c.fleet { // whose hosts die
+			s.ended = func(r request) { c.watchEnded(failure{request: r, what: gvr.Resource}) }
+		}
 		lw := s.listWatch(c.informed.Resource(gvr).Namespace(namespace))
 		informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, c.informed), &unstructured.Unstructured{}, 0, nil)
 		c.stores[gvr], c.streams[gvr] = informer.GetStore(), s

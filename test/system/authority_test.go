@@ -111,11 +111,25 @@ func TestAuthorityEnds(t *testing.T) {
 		t.Errorf("the metric says that it ends at %s, it is %s", got, soon)
 	}
 
+	// A host that runs takes note of it with the next reload.
+	h := s.start(t, s.args()...)
+	h.awaitReady(t)
 	for _, name := range []string{"ca", "front-proxy-ca"} {
 		file := filepath.Join(s.data, "pki", name)
 		signAnew(t, file+".crt", file+".key", time.Now().Add(tenYears))
 	}
-	h := s.start(t, s.args()...)
+	const both = "set apiserver.client-ca-file, apiserver.requestheader-client-ca-file"
+	for _, want := range []string{both, "nothing has changed"} {
+		if r := runCatena(t, "reload", "--data-dir", s.data); r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("reload: %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+	}
+	if r := runCatena(t, "status", "--data-dir", s.data); r.code != 0 || strings.Contains(r.stdout, "certificate") {
+		t.Errorf("after the reload, the status is %d\n%s", r.code, r.stdout)
+	}
+	h.stop(t)
+
+	h = s.start(t, s.args()...)
 	h.awaitReady(t)
 	after, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

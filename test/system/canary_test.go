@@ -88,7 +88,8 @@ func TestCanary(t *testing.T) {
 		t.Helper()
 		r := command("swap", "core", "--binary", filepath.Join(bin, "kube-1.36", "catena-stage-core"), "--allow", vanishing+"/v1",
 			"--canary", share, "--by", "user", "--for", "1h", "--rollback-on", "errors=1%,latency=10000%,health")
-		if !strings.Contains(r.stdout, share+" of the requests, by user, go to ") || !strings.Contains(r.stdout, "and with it aggregator") {
+		if !strings.Contains(r.stdout, share+" of the users go to ") ||
+			!strings.Contains(r.stdout, "and with it aggregator") {
 			t.Errorf("%s", r.stdout)
 		}
 	}
@@ -113,7 +114,8 @@ func TestCanary(t *testing.T) {
 			t.Errorf("%s has Kubernetes %s; /version: %v (%v)", user, release, version, err)
 		}
 	}
-	if r := command("status", "core"); !strings.Contains(r.stdout, "core is a canary: 40% of the requests, by user") || !strings.Contains(r.stdout, "create  configmaps") {
+	if r := command("status", "core"); !strings.Contains(r.stdout, "core is a canary: 40% of the users go to ") ||
+		!strings.Contains(r.stdout, "create  configmaps ") {
 		t.Errorf("status:\n%s", r.stdout)
 	}
 	refused := func(args ...string) {

@@ -119,3 +119,31 @@ func doWhatOneTriesFirst(t *testing.T, dir string) {
 	})
 	kubectlOf(t, dir, "delete", "namespace", "demo", "--timeout=2m")
 }
+
+// A machine may have no network but its own loopback: the server starts without a complaint, and has no endpoint for others.
+func TestWithoutANetwork(t *testing.T) {
+	t.Parallel()
+	const alone = `ip link set lo up && cd "$0" && exec "$@"`
+	if out, err := exec.Command("unshare", "--net", "sh", "-c", alone, "/", "true").CombinedOutput(); err != nil {
+		t.Skipf("a network of one's own takes root and iproute2: %v %s", err, out)
+	}
+	bin, err := cluster.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"0.0.0.0", "127.0.0.1"} {
+		dir := t.TempDir()
+		p, err := cluster.StartProcess(t.TempDir(), "catena", "unshare", "--net", "sh", "-c", alone, dir, filepath.Join(bin, "catena"), "serve",
+			"--secure-port", "0", "--bind-address", address, "--set", "log.format=json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		h := &host{Process: p}
+		h.awaitReady(t)
+		for _, line := range complaints(t, p.Log) {
+			t.Errorf("%s: %s", address, line)
+		}
+		h.stop(t)
+	}
+}

@@ -241,3 +241,18 @@ func TestUnreadableForThisUser(t *testing.T) {
 		}
 	}
 }
+
+// A data directory of another user is named with its owner, before anything in it is missed.
+func TestDataDirOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	dir := sharedDir(t)
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := asOtherUser(t, dir, "serve", "--secure-port", "0")
+	const want = "catena: default: dataDir: ./data belongs to root, and this is nobody, who may not read it: run it as root, " +
+		"or name another data directory\n"
+	if r.code != 1 || !strings.HasSuffix(r.stderr, want) {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+}

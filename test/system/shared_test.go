@@ -23,7 +23,7 @@ import (
 // own, and a third-party API group. The order of the lines does not matter.
 const longChain = `apiVersion: catena.dev/v1alpha1
 kind: HostConfiguration
-log: {stageLevel: error}
+log: {stageLevel: warn}
 stages:
   extensions: {delegate: behind}
   wardle: {lock: off, delegate: extensions, grants: {claims: [/apis, /apis/, "/openapi/**"], store: registry, network: true}}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -61,7 +60,7 @@ func TestFewDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range regexp.MustCompile(`(?m)^.*(?:\[WARN\]|\[ERROR\]|too many open files).*$`).FindAllString(string(text), -1) {
-		if !slices.ContainsFunc(slowMachine, func(warning string) bool { return strings.Contains(line, warning) }) {
+		if !strings.Contains(line, slowMachine) {
 			t.Error(line)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/faults"
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/shadow"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
@@ -66,6 +67,8 @@ type Status struct {
 	Claims map[string][]string `json:"claims"`
 	// Traffic is what each stage has done in the last minute, from head to tail.
 	Traffic []traffic.Stage `json:"traffic"`
+	// Load has the requests that the stages have now, from head to tail.
+	Load []relay.Load `json:"load"`
 	// Checks are the health checks of the host and of all stages.
 	Checks []Check `json:"checks"`
 	// Events are the latest events, the newest last.

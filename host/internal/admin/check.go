@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/catena-dev/catena/host/internal/config"
 )
 
 // MaxBudget is how many CPUs comparing may take at most.
 const MaxBudget = 8
 
 func (r *SwapRequest) check() error {
-	errs := []error{checkStage(r.Stage), checkBinary(r.Binary, r.SHA256)}
+	errs := []error{checkStage(r.Stage), checkStageBinary(r.Binary, r.SHA256)}
 	if e := r.Rollback.ErrorRate; !(e >= 0 && e <= 1) { // NaN too
 		errs = append(errs, fmt.Errorf("rollback.ErrorRate: want a number from 0 to 1, have %g", e))
 	}
@@ -30,7 +32,7 @@ func (r *SwapRequest) check() error {
 func (r *ConcludeRequest) check() error { return checkStage(r.Stage) }
 
 func (r *PlanRequest) check() error {
-	errs := []error{checkStage(r.Stage), checkBinary(r.Binary, r.SHA256)}
+	errs := []error{checkStage(r.Stage), checkStageBinary(r.Binary, r.SHA256)}
 	if r.Binary == "" {
 		errs = append(errs, errors.New("binary: a path is required"))
 	}
@@ -45,7 +47,7 @@ func (l *LogLevel) check() error { return nil } // SetLogLevel knows the names a
 func (r *HostUpgradeRequest) check() error { return checkBinary(r.Binary, "") }
 
 func (r *ShadowRequest) check() error {
-	errs := []error{checkStage(r.Stage), checkBinary(r.Binary, r.SHA256)}
+	errs := []error{checkStage(r.Stage), checkStageBinary(r.Binary, r.SHA256)}
 	if r.Binary == "" {
 		errs = append(errs, errors.New("binary: a path is required"))
 	}
@@ -66,6 +68,14 @@ func checkStage(name string) error {
 		return errors.New("stage: a name is required")
 	}
 	return nil
+}
+
+// checkStageBinary checks the binary of a stage, which may be the one in the program of the host.
+func checkStageBinary(binary, digest string) error {
+	if binary == config.BuiltinBinary {
+		binary = ""
+	}
+	return checkBinary(binary, digest)
 }
 
 // checkBinary checks a path, which may be empty, and the digest that the file must have, which may be too.

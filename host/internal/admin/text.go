@@ -9,6 +9,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -42,14 +43,8 @@ func Remarks(s supervisor.Status) []string {
 	if s.Attached {
 		lines = append(lines, s.Stage+" is a process that was started by hand; this host never kills it")
 	}
-	if granted := s.Grants.String(); granted != "{}" {
-		lines = append(lines, s.Stage+" is granted "+granted)
-	}
 	for _, lack := range s.IsolationLacks {
 		lines = append(lines, fmt.Sprintf("%s is isolated only in part: this machine lacks %s", s.Stage, lack))
-	}
-	if !s.Required {
-		lines = append(lines, s.Stage+" is not required: the server is ready without it")
 	}
 	if s.Emulates != "" {
 		lines = append(lines, fmt.Sprintf("%s serves as Kubernetes %s until catena upgrade finalize %[1]s", s.Stage, s.Emulates))
@@ -76,6 +71,26 @@ func Remarks(s supervisor.Status) []string {
 	return lines
 }
 
+// Settings are the lines about a stage that say what the configuration makes it, and never change.
+func Settings(s supervisor.Status) []string {
+	var lines []string
+	if granted := s.Grants.String(); granted != "{}" {
+		lines = append(lines, s.Stage+" is granted "+granted)
+	}
+	if !s.Required {
+		lines = append(lines, s.Stage+" is not required: the server is ready without it")
+	}
+	return lines
+}
+
+// Watches says how many watches of clients a stage serves, and how many of them do not outlive its process.
+func Watches(l relay.Load) string {
+	if l.Watches == l.Resumable {
+		return strconv.Itoa(l.Watches)
+	}
+	return fmt.Sprintf("%d (%d not resumable)", l.Watches, l.Watches-l.Resumable)
+}
+
 // canaryRemarks say how a canary goes, and how the two sides do.
 func canaryRemarks(stage string, p supervisor.Probation) []string {
 	c := p.Canary
@@ -88,27 +103,34 @@ func canaryRemarks(stage string, p supervisor.Probation) []string {
 		next = fmt.Sprintf("it waits with %s until %d more requests have come to %s, or for \"catena swap %s --promote\" or \"--rollback\"",
 			percent.Format(c.Shares[c.Step+1]), c.Difference.Lacking(), p.To, stage)
 	}
+	share := c.By.Share(c.Shares[c.Step])
 	return []string{
-		fmt.Sprintf("%s is a canary: %s of the requests, by %s, go to %s, the others to %s; %s",
-			stage, percent.Format(c.Shares[c.Step]), c.By, p.To, p.From, next),
-		fmt.Sprintf("%s in this step: %s, and %s; %s", stage, side(p.To, c.Difference.New), side(p.From, c.Difference.Old), verdict(c.Difference)),
+		fmt.Sprintf("%s is a canary: %s go to %s, the others to %s; %s", stage, share, p.To, p.From, next),
+		fmt.Sprintf("%s in this step: %s", stage, step(p.To, share, c.Difference)),
 	}
 }
 
-// side says what a process has had in a step of a canary.
-func side(generation string, c canary.Counts) string {
-	if c.Requests == 0 {
-		return "no request has come to " + generation
+// step says how the new process of a canary does, beside the old one.
+func step(generation, share string, d canary.Difference) string {
+	all := d.Old.Requests + d.New.Requests
+	if all == 0 {
+		return "no request has come yet"
 	}
-	return fmt.Sprintf("%s has had %d requests, of which %d have failed and %d were refused", generation, c.Requests, c.Failed, c.Refused)
-}
-
-// verdict says how the new process of a canary does beside the old one.
-func verdict(d canary.Difference) string {
-	if lacking := d.Lacking(); lacking > 0 {
-		return fmt.Sprintf("to compare them, the new process must have had %d more", lacking)
+	had := fmt.Sprintf("%s have made %d of %d requests (%.0f%%), of which %s has failed %d and refused %d",
+		share, d.New.Requests, all, 100*float64(d.New.Requests)/float64(all), generation, d.New.Failed, d.New.Refused)
+	lacking := d.Lacking()
+	switch {
+	case lacking > 0:
+		return fmt.Sprintf("%s; to compare them, there must be %d more", had, lacking)
+	case !d.Says():
+		return had + "; there is nothing to compare: the old process has had too few of these kinds"
 	}
-	return fmt.Sprintf("like for like, the new process has %s errors, %s refused writes and %s latency", signed(d.Failed), signed(d.Refused), signed(d.Latency))
+	compared := ""
+	if d.Compared < d.New.Requests {
+		compared = fmt.Sprintf(" (%d, the old process has had too few of the kinds of the others)", d.Compared)
+	}
+	return fmt.Sprintf("%s; like for like%s, there are %s errors, %s refused writes and %s latency",
+		had, compared, signed(d.Failed), signed(d.Refused), signed(d.Latency))
 }
 
 // signed writes a difference.

@@ -33,8 +33,12 @@ func TestCanaryInWords(t *testing.T) {
 	c.Difference.Old.Requests = 482
 	s := supervisor.Status{Stage: "core", State: "serving", PID: 1, Required: true, Probation: &supervisor.Probation{From: "a", To: "b", Canary: c}}
 	old := supervisor.Generation{Generation: "a"}
-	for i, want := range []string{"core is a canary: 5% of the requests, by user, go to b, the others to a; it waits with 25% until 20 more requests have come to b",
-		"no request has come to b, and a has had 482 requests, of which 0 have failed and 0 were refused; to compare them, the new process must have had 20 more"} {
+	for i, want := range []string{
+		"core is a canary: 5% of the users go to b, the others to a; " +
+			"it waits with 25% until 20 more requests have come to b",
+		"5% of the users have made 0 of 482 requests (0%), of which b has failed 0 and refused 0; " +
+			"to compare them, there must be 20 more",
+	} {
 		if got := Remarks(s); len(got) != 2 || !strings.Contains(got[i], want) {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -43,7 +47,25 @@ func TestCanaryInWords(t *testing.T) {
 		t.Error(got)
 	}
 	c.Waits, c.Step, c.Difference.New.Requests, c.Difference.Latency = false, 2, 20, 0.5
-	if got := strings.Join(Remarks(s), ", "); !strings.Contains(got, "the new process stays in ") || !strings.Contains(got, "+0% errors, +0% refused writes and +50% latency") {
+	d := &c.Difference
+	for _, step := range []struct {
+		old, compared int64
+		want          string
+	}{
+		{0, 0, "100% of the users have made 20 of 20 requests (100%), of which b has failed 0 and refused 0; " +
+			"there is nothing to compare"},
+		{482, 20, "(4%), of which b has failed 0 and refused 0; " +
+			"like for like, there are +0% errors, +0% refused writes and +50% latency"},
+	} {
+		d.Old.Requests, d.Compared = step.old, step.compared
+		got := strings.Join(Remarks(s), ", ")
+		if !strings.Contains(got, "the new process stays in ") || !strings.Contains(got, step.want) {
+			t.Errorf("%q, want %q", got, step.want)
+		}
+	}
+	d.New.Requests = 30
+	const some = "like for like (20, the old process has had too few of the kinds of the others), there are +0%"
+	if got := strings.Join(Remarks(s), ", "); !strings.Contains(got, some) {
 		t.Error(got)
 	}
 	if got := State(s) + ", " + Role(s, old); got != "canary 100%, kept" {

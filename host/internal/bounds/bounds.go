@@ -140,10 +140,11 @@ const (
 	HeadWait   = 10 * time.Second
 	// StageChunks and TotalChunks bound what chunks of watches hold until they have come whole, those of one stage and
 	// those of all. For one of more than Chunk bytes, and one that does not fit, nothing is held: it is passed on in
-	// pieces.
+	// pieces. So is one whose rest takes longer than ChunkWait.
 	Chunk       = 2 << 20
 	StageChunks = 32 << 20
 	TotalChunks = 64 << 20
+	ChunkWait   = 100 * time.Millisecond
 	// WatchEvent bounds the events of a watch that can go on in another process, whose beginnings count as chunks do.
 	// With a longer one, and one that does not fit, the watch ends with its process.
 	WatchEvent = 4 << 20
@@ -182,6 +183,10 @@ const (
 	Causes       = 32
 	WaitingCalls = 100
 	CallWait     = 5 * time.Second
+	// Leads is for how many leads a stage asks at a time, and has, with all its processes. LeadTime is how long a lead
+	// stays with a host that has died.
+	Leads    = 16
+	LeadTime = 10 * time.Second
 	// CallBurst is how many bytes such requests of a stage may take at once, CallRate how many a second; each counts for at
 	// least CallCost.
 	CallBurst = 256 << 20

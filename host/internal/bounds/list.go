@@ -58,8 +58,8 @@ func List() []Group {
 			{"a head, or trailers; its Connection headers", size(ResponseHead) + "; " + size(ResponseConnection)},
 			{"heads over 128 KiB, until the client has them: those of a stage; those of all stages; how long the next one waits", size(StageHeads) + "; " + size(TotalHeads) + "; " + length(HeadWait)},
 			{"the same of heads of more than " + count(HeadLines) + " lines, where each line counts", strconv.Itoa(HeadLine) + " bytes more"},
-			{"a chunk of a watch that is passed on as one; those of a stage that have come in part; those of all: more go in pieces",
-				size(Chunk) + "; " + size(StageChunks) + "; " + size(TotalChunks)},
+			{"a chunk of a watch that is passed on as one; those of a stage that have come in part; those of all; the time that the " +
+				"rest takes: more go in pieces", size(Chunk) + "; " + size(StageChunks) + "; " + size(TotalChunks) + "; " + length(ChunkWait)},
 			{"an event of a watch that outlives its process; such events that have come in part count as chunks: after a longer one, " +
 				"the watch ends with its process", size(WatchEvent)},
 			{"informational responses to one request", count(Informational)},
@@ -72,6 +72,7 @@ func List() []Group {
 			{"requests to its delegates for discovery and OpenAPI: at a time; that wait, each for " + length(CallWait), count(DelegateCalls) + "; " + count(WaitingCalls)},
 			{"requests to the server in its own name: at a time; that wait, each for " + length(CallWait) + "; watches and upgrades besides", count(OwnCalls) + "; " + count(WaitingCalls) + "; " + count(OwnStreams)},
 			{"requests that are kept of those that led to such a one, each as a digest and 200 bytes of its target", count(Causes)},
+			{"leads that it has or waits for; how long one stays with a dead host", count(Leads) + "; " + length(LeadTime)},
 			{"what requests to its delegates transfer at once, and a second", size(CallBurst) + ", " + size(CallRate)},
 		}},
 		{"Clients, whose user agents are counted by resource", "They are not counted", []Bound{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
 // By says what sticks to one side: all requests of a user, in a namespace, or of a client.
@@ -22,6 +23,9 @@ const (
 	// Client is a user with a user agent at an address.
 	Client By = "client"
 )
+
+// Share says of what a share is: 5% of the users.
+func (b By) Share(share float64) string { return percent.Format(share) + " of the " + string(b) + "s" }
 
 // All are the values that By can have.
 func All() []By { return []By{Client, User, Namespace} }
@@ -64,7 +68,8 @@ func NewPlan(first string, then []string, each time.Duration, by By) (*Plan, err
 		errs = append(errs, fmt.Errorf("--for %s: must be above 0", each))
 	}
 	if !slices.Contains(All(), by) {
-		errs = append(errs, fmt.Errorf("--by: want user, namespace or client, have %q", by))
+		hint := suggest.DidYouMean(by, All())
+		errs = append(errs, fmt.Errorf("--by: want user, namespace or client, have %q%s", by, hint))
 	}
 	if n := len(p.Shares); n > 0 && p.Shares[n-1] < 1 {
 		p.Shares = append(p.Shares, 1)

@@ -23,7 +23,8 @@ func TestPlan(t *testing.T) {
 		by    By
 		want  string
 	}{
-		{"5", nil, time.Minute, User, `--canary: want N% with a number above 0 and up to 100, have "5"`},
+		{"5", nil, time.Minute, User,
+			`--canary: want N% with a number above 0 and up to 100, have "5" (did you mean "5%"?)`},
 		{"0%", nil, time.Minute, User, "--canary: want N%"},
 		{"NaN%", nil, time.Minute, User, "--canary: want N%"},
 		{"5%", []string{"5%"}, time.Minute, User, "--then: 5% is not above the share before it"},
@@ -108,13 +109,47 @@ func TestCompareWithTooFew(t *testing.T) {
 	for range LeastRequests - 1 {
 		c.Add(New, Kind{"get", "pods"}, Outcome{Failed: true})
 	}
+	limits := Limits{Failed: 0.01, Refused: 0.01}
 	c.Add(Old, Kind{"get", "pods"}, Outcome{})
-	if d := Compare(c.Rows()); d.Failed != 0 {
+	if d := Compare(c.Rows()); limits.Exceeded(d) != "" {
 		t.Errorf("%+v", d)
 	}
 	c.Add(New, Kind{"get", "pods"}, Outcome{Failed: true})
-	if d := Compare(c.Rows()); d.Failed != 1 {
-		t.Errorf("%+v", d)
+	d := Compare(c.Rows())
+	const want = "20 of 20 requests to the new process, of kinds of which the old one has had too few, were errors " +
+		"(the limit is 1%)"
+	if d.Says() || d.Failed != 0 || limits.Exceeded(d) != want {
+		t.Errorf("%+v: %q", d, limits.Exceeded(d))
+	}
+}
+
+// What only the new side has had is compared with nothing: not with other kinds, and not with none.
+func TestCompareOnlyWhatBothHaveHad(t *testing.T) {
+	var c Comparison
+	add := func(side Side, resource string, n int, o Outcome) {
+		for range n {
+			c.Add(side, Kind{"get", resource}, o)
+		}
+	}
+	add(New, "pods", 100, Outcome{Took: time.Second})
+	if d := Compare(c.Rows()); d.Says() || d.Compared != 0 || d.Alone.Requests != 100 {
+		t.Errorf("the new side alone: %+v", d)
+	}
+	add(Old, "secrets", 100, Outcome{Failed: true, Took: time.Millisecond})
+	if d := Compare(c.Rows()); d.Says() || d.Failed != 0 {
+		t.Errorf("other kinds: %+v", d)
+	}
+	// Few of each kind on the old side, and enough of all together, of which half have failed; on the new side one in
+	// four.
+	for i := range 10 {
+		add(Old, fmt.Sprint("few", i), 2, Outcome{})
+		add(Old, fmt.Sprint("few", i), 2, Outcome{Failed: true})
+		add(New, fmt.Sprint("few", i), 3, Outcome{})
+		add(New, fmt.Sprint("few", i), 1, Outcome{Failed: true})
+	}
+	d := Compare(c.Rows())
+	if !d.Says() || d.Compared != 40 || math.Abs(d.Failed+0.25) > 1e-9 || d.Alone.Requests != 100 {
+		t.Errorf("few of each kind: %+v", d)
 	}
 }
 

@@ -149,7 +149,11 @@ func (c *Comparison) Rows() []Row {
 type Difference struct {
 	Old Counts `json:"old"`
 	New Counts `json:"new"`
-	// Failed and Refused are by how much the share of such requests is larger on the new side, from -1
+	// Compared is how many requests of the new side were compared, and Alone are the others: those of kinds that the
+	// old side has not had, or too seldom.
+	Compared int64  `json:"compared"`
+	Alone    Counts `json:"alone"`
+	// Failed and Refused are by how much the share of such requests is larger among those that were compared, from -1
 	// to 1; Latency is by which part requests take longer, 0.5 is half as long again. Each is 0 as long as
 	// that is not known.
 	Failed  float64 `json:"failed"`
@@ -160,44 +164,56 @@ type Difference struct {
 // LeastRequests is how many requests say something: of one kind on each side, and of a new process together.
 const LeastRequests = 20
 
-// Lacking is how many more requests the new side must have had before the difference says something.
+// Lacking is how many more requests the new side must have had before the next step.
 func (d Difference) Lacking() int64 { return max(0, LeastRequests-d.New.Requests) }
 
-// Compare returns how the new side does. Clients differ in what they ask for, so that each kind is compared
-// with itself: what the requests of the new side would have come to on the old one. A kind of which the old side has had
-// too few requests is expected to fail and to be refused as all others do, or not at all if these are too few, and says nothing of how long
-// requests take.
+// Says reports whether enough was compared for the difference to say something.
+func (d Difference) Says() bool { return d.Compared >= LeastRequests }
+
+// Compare returns how the new side does. Clients differ in what they ask for, so that each kind is compared with
+// itself: what the requests of the new side would have come to on the old one. Kinds of which the old side has had few
+// requests are compared together, if that makes enough of them, and say nothing of how long requests take.
 func Compare(rows []Row) Difference {
 	var d Difference
+	var few Row
+	var failed, refused int64
+	var failures, refusals float64 // that were expected
+	var took, expected time.Duration
+	compare := func(r Row) bool {
+		if r.Old.Requests < LeastRequests {
+			return false
+		}
+		n := float64(r.New.Requests) / float64(r.Old.Requests)
+		failed, failures = failed+r.New.Failed, failures+n*float64(r.Old.Failed)
+		refused, refusals = refused+r.New.Refused, refusals+n*float64(r.Old.Refused)
+		d.Compared += r.New.Requests
+		return true
+	}
 	for _, r := range rows {
 		d.Old.sum(r.Old)
 		d.New.sum(r.New)
+		switch {
+		case compare(r):
+			if r.Old.Timed >= LeastRequests && r.New.Timed >= LeastRequests {
+				took += r.New.Took
+				expected += r.Old.Mean() * time.Duration(r.New.Timed)
+			}
+		case r.Old.Requests == 0:
+			d.Alone.sum(r.New)
+		case r.New.Requests > 0:
+			few.Old.sum(r.Old)
+			few.New.sum(r.New)
+		}
 	}
-	if d.Lacking() > 0 {
+	if !compare(few) {
+		d.Alone.sum(few.New)
+	}
+	if !d.Says() {
 		return d
 	}
-	var failed, refused float64 // that were expected
-	var took, expected time.Duration
-	var timed int64
-	for _, r := range rows {
-		like := r.Old
-		if like.Requests < LeastRequests {
-			like = d.Old
-		}
-		if like.Requests >= LeastRequests {
-			n := float64(r.New.Requests) / float64(like.Requests)
-			failed += n * float64(like.Failed)
-			refused += n * float64(like.Refused)
-		}
-		if r.Old.Timed >= LeastRequests && r.New.Timed >= LeastRequests {
-			took += r.New.Took
-			expected += r.Old.Mean() * time.Duration(r.New.Timed)
-			timed += r.New.Timed
-		}
-	}
-	n := float64(d.New.Requests)
-	d.Failed, d.Refused = (float64(d.New.Failed)-failed)/n, (float64(d.New.Refused)-refused)/n
-	if timed > 0 && expected > 0 {
+	n := float64(d.Compared)
+	d.Failed, d.Refused = (float64(failed)-failures)/n, (float64(refused)-refusals)/n
+	if expected > 0 {
 		d.Latency = float64(took)/float64(expected) - 1
 	}
 	return d
@@ -228,15 +244,20 @@ func (l *Limits) Parse(condition string) (bool, error) {
 	return true, nil
 }
 
-// Exceeded says which limit the new side is beyond; empty if none.
+// Exceeded says which limit the new side is beyond; empty if none. Requests that were not compared may not fail either;
+// whether they are refused is up to their clients.
 func (l Limits) Exceeded(d Difference) string {
 	share := func(what string, of, all int64, difference, limit float64) string {
 		return fmt.Sprintf("%d of %d requests to the new process were %s, which is %s more than those to the old one (the limit is %s)",
 			of, all, what, percent.Format(difference), percent.Format(limit))
 	}
+	alone := d.Alone
 	switch {
 	case l.Failed > 0 && d.Failed > l.Failed:
 		return share("errors", d.New.Failed, d.New.Requests, d.Failed, l.Failed)
+	case l.Failed > 0 && alone.Requests >= LeastRequests && float64(alone.Failed) > l.Failed*float64(alone.Requests):
+		return fmt.Sprintf("%d of %d requests to the new process, of kinds of which the old one has had too few, were "+
+			"errors (the limit is %s)", alone.Failed, alone.Requests, percent.Format(l.Failed))
 	case l.Refused > 0 && d.Refused > l.Refused:
 		return share("refused", d.New.Refused, d.New.Requests, d.Refused, l.Refused)
 	case l.Latency > 0 && d.Latency > l.Latency:

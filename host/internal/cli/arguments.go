@@ -101,12 +101,15 @@ func help(cmd *cobra.Command, args []string) error {
 func unknownCommand(parent *cobra.Command, name string) error {
 	var names []string
 	for _, c := range parent.Commands() {
-		if c.IsAvailableCommand() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
 			names = append(names, c.Name())
 		}
 	}
 	if len(names) == 0 {
 		return fmt.Errorf("%s has no subcommands, and got %q", parent.CommandPath(), name)
+	}
+	if meant, ok := meantCommands[name]; ok && !parent.HasParent() {
+		return fmt.Errorf("%s has no subcommand %q: that is %s", parent.CommandPath(), name, meant)
 	}
 	if best := suggest.DidYouMean(name, names); best != "" {
 		return fmt.Errorf("%s has no subcommand %q%s", parent.CommandPath(), name, best)
@@ -117,13 +120,28 @@ func unknownCommand(parent *cobra.Command, name string) error {
 // badFlag explains an error of the flags.
 func badFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+	case errors.As(err, &invalid):
+		name, want := invalid.GetFlag().Name, suggest.Value(invalid.Unwrap())
+		return fmt.Errorf("%s: --%s: invalid value %q: %w", called(cmd), name, invalid.GetValue(), want)
+	default:
 		return fmt.Errorf("%s: %w", called(cmd), err)
 	}
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the flag is one of the command that was meant
 		return unknownCommand(cmd, cmd.Flags().Arg(0))
 	}
+	if meant, ok := meantFlags[unknown.GetSpecifiedName()]; ok && hasFlag(cmd, meant) {
+		return fmt.Errorf("%s: %w: that is %s", called(cmd), err, meant)
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 	return fmt.Errorf("%s: %w%s", called(cmd), err, suggest.DidYouMean("--"+unknown.GetSpecifiedName(), names))
+}
+
+// hasFlag reports whether a command has the flag with which a text begins, as "--set" of "--set KEY=VALUE".
+func hasFlag(cmd *cobra.Command, text string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(text, "-"), " ")
+	return cmd.Flags().Lookup(name) != nil || len(name) == 1 && cmd.Flags().ShorthandLookup(name) != nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/catena-dev/catena/host/internal/config"
 )
 
 // eachCommand calls do with every command, also those that cobra adds.
@@ -26,6 +29,8 @@ func TestUnknownCommands(t *testing.T) {
 		"config shwo --config catena.yml": `catena config has no subcommand "shwo" (did you mean "show"?)`,
 		"config everything":               `catena config has no subcommand "everything"; it has init, schema, show, validate`,
 		"stage nwe hello":                 `catena stage has no subcommand "nwe" (did you mean "new"?)`,
+		"start":                           `catena has no subcommand "start": that is "catena serve"`,
+		"rollback core":                   `catena has no subcommand "rollback": that is "catena swap STAGE --rollback"`,
 		"help confg":                      `catena has no subcommand "confg" (did you mean "config"?)`,
 		"help config shwo":                `catena config has no subcommand "shwo" (did you mean "show"?)`,
 		"help status now":                 `catena status has no subcommands, and got "now"`,
@@ -58,7 +63,10 @@ func TestWrongArguments(t *testing.T) {
 		"version 2":                  `version takes no arguments, and got "2"`,
 		"kubeconfig":                 "kubeconfig needs a user: catena kubeconfig --user NAME [--group NAME]... [--out FILE]",
 		"status --dat-dir x":         `status: unknown flag: --dat-dir (did you mean "--data-dir"?)`,
-		"swap core --probation soon": `swap: invalid argument "soon" for "--probation" flag: time: invalid duration "soon"`,
+		"serve --port 7":             "serve: unknown flag: --port: that is --secure-port",
+		"serve --etcd-servers x":     "serve: unknown flag: --etcd-servers: that is --set store.endpoints=URL",
+		"version --port 7":           "version: unknown flag: --port",
+		"swap core --probation soon": `swap: --probation: invalid value "soon": want a duration, such as 90s or 5m`,
 	} {
 		if _, _, err := run(t, strings.Fields(args)...); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", args, err, want)
@@ -114,4 +122,78 @@ func TestEverythingCompletes(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Whatever is misspelt, a command, a flag or one of several values: the error says what was meant.
+func TestMisspelt(t *testing.T) {
+	t.Parallel()
+	// misspell swaps the last two letters, or adds one if they are alike.
+	misspell := func(word string) string {
+		n := len(word)
+		if n < 3 || word[n-1] == word[n-2] {
+			return word + "x"
+		}
+		return word[:n-2] + word[n-1:] + word[n-2:n-1]
+	}
+	fails := func(want string, args ...string) {
+		t.Helper()
+		out, problems, err := run(t, args...)
+		if text := fmt.Sprint(out, problems, err); err == nil || !strings.Contains(text, want) {
+			t.Errorf("catena %s: %s, want %s", strings.Join(args, " "), text, want)
+		}
+	}
+	eachCommand(rootCommand("unknown"), func(cmd *cobra.Command) {
+		path := strings.Fields(called(cmd))
+		switch {
+		case !cmd.HasParent():
+			path = nil
+		case cmd.Hidden:
+			return
+		case !strings.Contains(cmd.Parent().Use, " "): // which is a stage's name otherwise
+			args := append(path[:len(path)-1:len(path)-1], misspell(cmd.Name()))
+			fails(fmt.Sprintf("(did you mean %q?)", cmd.Name()), args...)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if cmd.HasSubCommands() || cmd.DisableFlagParsing || f.Hidden || len(f.Name) < 3 {
+				return
+			}
+			fails(fmt.Sprintf("(did you mean %q?)", "--"+f.Name), append(slices.Clone(path), "--"+misspell(f.Name))...)
+		})
+		if f := cmd.Flags().Lookup("output"); f != nil {
+			args := strings.Fields(called(cmd) + " --output " + misspell(f.DefValue))
+			for len(args) < 6 && cmd.ValidateArgs(args[len(path)+2:]) != nil {
+				args = append(args, "x")
+			}
+			fails(fmt.Sprintf("(did you mean %q?)", f.DefValue), args...)
+		}
+	})
+	for _, key := range config.Keys() {
+		for _, value := range key.Choices {
+			name := strings.ReplaceAll(key.Path, "*", "core")
+			fails(fmt.Sprintf("(did you mean %q?)", value), "config", "validate", "--set", name+"="+misspell(value))
+		}
+	}
+}
+
+// What is meant by other programs' words is there, and is called that here.
+func TestMeantIsThere(t *testing.T) {
+	t.Parallel()
+	root := rootCommand("unknown")
+	for word, meant := range meantCommands {
+		for _, line := range regexp.MustCompile(`"catena ([a-z ]+)`).FindAllStringSubmatch(meant, -1) {
+			if cmd, rest, err := root.Find(strings.Fields(line[1])); err != nil || !cmd.Runnable() || len(rest) > 0 {
+				t.Errorf("%s: there is no %q", word, line[1])
+			}
+		}
+		if cmd, _, err := root.Find([]string{word}); err == nil && cmd != root {
+			t.Errorf("%s is a command", word)
+		}
+	}
+	for word, meant := range meantFlags {
+		found := false
+		eachCommand(root, func(cmd *cobra.Command) { found = found || hasFlag(cmd, meant) })
+		if !found {
+			t.Errorf("--%s: no command has %s", word, meant)
+		}
+	}
 }

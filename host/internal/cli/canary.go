@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -28,7 +27,7 @@ type moveFlags struct {
 const defaultStep = 10 * time.Minute
 
 func (f *moveFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.share, "canary", "", "`share` of the requests that goes to the new process at first, such as 5%")
+	cmd.Flags().StringVar(&f.share, "canary", "", "`share` of the clients that have the new process first, such as 5%")
 	cmd.Flags().StringSliceVar(&f.then, "then", nil, "larger `shares` that follow, separated by commas; 100% comes last in any case")
 	cmd.Flags().StringVar(&f.by, "by", string(canary.Client), "what stays on one side of a canary: client (a user with a user agent at an address), `user` or namespace")
 	cmd.Flags().DurationVar(&f.each, "for", defaultStep, "`time` of each step of a canary")
@@ -102,11 +101,14 @@ const maxRows = 15
 // printCanary compares the two sides of a canary.
 func printCanary(out io.Writer, c *supervisor.CanaryStatus) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	printable.Fprintf(w, "  VERB\tRESOURCE\tREQUESTS\t\tERRORS\t\tREFUSED\t\tMEAN\t\tLONGEST\t\n")
-	printable.Fprintln(w, "  \t"+strings.Repeat("\told\tnew", 5))
+	printable.Fprintf(w, "  VERB\tRESOURCE\tPROCESS\tREQUESTS\tERRORS\tREFUSED\tMEAN\tLONGEST\n")
 	row := func(verb, resource string, old, next canary.Counts) {
-		printable.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", verb, resource, old.Requests, next.Requests, old.Failed, next.Failed,
-			old.Refused, next.Refused, short(old.Mean()), short(next.Mean()), short(old.Longest), short(next.Longest))
+		side := func(verb, resource, process string, c canary.Counts) {
+			printable.Fprintf(w, "  %s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", verb, resource, process,
+				c.Requests, c.Failed, c.Refused, short(c.Mean()), short(c.Longest))
+		}
+		side(verb, resource, "new", next)
+		side("", "", "old", old)
 	}
 	row("all", "", c.Difference.Old, c.Difference.New)
 	for i, r := range c.Rows {

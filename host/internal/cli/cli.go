@@ -68,7 +68,9 @@ func Command(version string) *cobra.Command { return wholeCommand(version, pflag
 // wholeCommand returns the command line. The flags are those that libraries of Kubernetes register for every program.
 func wholeCommand(version string, libraries *pflag.FlagSet) *cobra.Command {
 	root := rootCommand(version)
-	root.AddCommand(apiserverCommand(version, libraries))
+	apiserver := apiserverCommand(version, libraries)
+	apiserver.GroupID = root.Groups()[0].ID
+	root.AddCommand(apiserver)
 	return root
 }
 
@@ -97,15 +99,14 @@ func withCode(code int, f func() error) error {
 func rootCommand(version string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "catena",
-		Short: "An API server that is a chain of plugin processes",
-		Long: `Catena is an API server built as a chain of processes. A small host terminates
-TLS, authenticates, authorizes and audits each request once, and relays it to the
-stage that owns its path. Every stage is a plugin binary, catena-stage-NAME, in a
-plugin directory; the configuration says which stage delegates to which.
+		Short: "A Kubernetes API server whose parts are processes of their own",
+		Long: `Catena is a Kubernetes API server whose parts, the stages, are processes of their own: each can
+crash, be limited, upgraded or replaced by itself, while clients go on.
 
-A first session:
+A first session, in two terminals:
 
-  catena serve --config configs/catena.yaml
+  catena serve
+
   export KUBECONFIG=$PWD/data/admin.kubeconfig
   kubectl get namespaces`,
 		Version:       version,
@@ -115,11 +116,39 @@ A first session:
 	root.SetOut(os.Stdout)
 	root.SetVersionTemplate(versionsOf(version).String())
 	root.SetFlagErrorFunc(badFlag)
-	root.AddCommand(serveCommand(version), statusCommand(), uiCommand(), swapCommand(), upgradeCommand(), shadowCommand(), reloadCommand(), logsCommand(), chainCommand(), explainCommand(), devCommand(), configCommand(), pluginsCommand(), lockCommand(),
-		kubeconfigCommand(), joinCommand(), tokenCommand(), snapshotCommand(), stageCommand(version), supportCommand(version), versionCommand(version))
+	addGroups(root, []group{
+		{"Run a server:", []*cobra.Command{
+			serveCommand(version), configCommand(), kubeconfigCommand(), joinCommand(), tokenCommand(),
+		}},
+		{"Look at a running server:", []*cobra.Command{
+			statusCommand(), uiCommand(), logsCommand(), chainCommand(), explainCommand(), supportCommand(version),
+		}},
+		{"Change a running server:", []*cobra.Command{
+			swapCommand(), reloadCommand(), upgradeCommand(), shadowCommand(),
+		}},
+		{"Back up:", []*cobra.Command{snapshotCommand()}},
+		{"Write stages:", []*cobra.Command{stageCommand(version), devCommand(), pluginsCommand(), lockCommand()}},
+	})
+	root.AddCommand(versionCommand(version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	completeNothingElse(root)
 	refuseUnknown(root)
 	return root
+}
+
+// group are commands that the help has below a title.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+func addGroups(root *cobra.Command, groups []group) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
 }

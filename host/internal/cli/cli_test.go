@@ -121,6 +121,28 @@ func TestChainNamesEachMissingBinary(t *testing.T) {
 	}
 }
 
+func TestBuiltinIsForStagesOfTheProgram(t *testing.T) {
+	file := write(t, "  new: {delegate: front, binary: builtin}\n")
+	_, _, err := run(t, "chain", "--config", file)
+	if err == nil || !strings.Contains(err.Error(), `stages.new.binary: stage "new" is not in this program, which has aggregator, `) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEphemeralServerHasItsOwnDirectory(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	_, _, err := run(t, "serve", "--ephemeral", "--data-dir", t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "leave out --data-dir") {
+		t.Errorf("got %v", err)
+	}
+	if _, _, err := run(t, "serve", "--ephemeral", "--config", write(t, "  new: {delegate: none}\n")); err == nil {
+		t.Error("a configuration that is wrong is served")
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
 func TestUnknownOutputFormat(t *testing.T) {
 	_, _, err := run(t, "chain", "-o", "xml")
 	if err == nil || !strings.Contains(err.Error(), `"xml": this command prints text, json, dot`) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -81,10 +80,9 @@ of a script. If one is missing or wrong, nothing is executed or written.`,
 	flags.register(cmd)
 	registerOutput(cmd, &output, "text", "json")
 	cmd.ValidArgsFunction = flags.completeStages(math.MaxInt)
-	cmd.Flags().StringVar(&o.binary, "binary", "", "`file` to add for the one stage that is named")
+	registerBinary(cmd, &o.binary, "`file` to add for the one stage that is named")
 	cmd.Flags().StringVar(&keyFile, "verify-key", "", "`file` with the Ed25519 public key, PEM, that must have signed each binary")
 	cmd.Flags().BoolVar(&o.check, "check", false, "execute and write nothing; exit with 1 if something would change")
-	_ = cmd.MarkFlagFilename("binary")
 	_ = cmd.MarkFlagFilename("verify-key", "pem", "pub")
 	return cmd
 }
@@ -100,13 +98,9 @@ type lockOptions struct {
 // complete reads arguments and flags. Paths are relative to the working directory of the command.
 func (o *lockOptions) complete(args []string, keyFile string) (err error) {
 	o.stages = args
-	if o.binary != "" {
-		if len(args) != 1 {
-			return errors.New("lock --binary needs the name of the one stage that the file is for: catena lock STAGE --binary FILE")
-		}
-		if o.binary, err = filepath.Abs(o.binary); err != nil {
-			return err
-		}
+	if o.binary != "" && len(args) != 1 {
+		return errors.New("lock --binary needs the name of the one stage that the file is for: " +
+			"catena lock STAGE --binary FILE")
 	}
 	if keyFile != "" {
 		if o.key, err = lockfile.ReadKey(keyFile); err != nil {
@@ -207,8 +201,7 @@ type plugged struct {
 
 func findPlugged(cfg *config.Config, name string, o lockOptions) (p plugged, err error) {
 	if o.binary != "" {
-		p.binary, err = process.Check(o.binary)
-		p.binary.Name = name // the file may have another
+		p.binary, err = server.NamedBinary(name, o.binary)
 	} else {
 		p.binary, err = pluginOf(cfg, name)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/printable"
+	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
 // registerOutput adds the flag --output with its values, for people and for shells.
@@ -31,7 +32,8 @@ func checkOutput(format string, formats ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("--output %q: this command prints %s", format, strings.Join(formats, ", "))
+	hint := suggest.DidYouMean(format, formats)
+	return fmt.Errorf("--output %q: this command prints %s%s", format, strings.Join(formats, ", "), hint)
 }
 
 func printJSON(out io.Writer, v any) error {

@@ -11,7 +11,7 @@ func TestBadFlagsOfSwap(t *testing.T) {
 		{"swap core --rollback-on errors=5", `--rollback-on: errors: want N% with a number above 0 and up to 100, have "5"`},
 		{"swap core --rollback-on crash", `--rollback-on: want errors=N% or health, have "crash"`},
 		{"swap core --probation -1s", "--probation -1s: must not be negative"},
-		{"swap core --probation soon", "invalid argument"},
+		{"swap core --probation soon", "want a duration"},
 		{"reload now", "reload takes no arguments"},
 		{"status -o xml", `--output "xml": this command prints text, json`},
 	} {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -32,7 +33,7 @@ var servingFlags = map[string]string{
 func serveCommand(version string) *cobra.Command {
 	var flags configFlags
 	var attached []string
-	var replaceKeys bool
+	var replaceKeys, ephemeral bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server in the foreground",
@@ -47,15 +48,20 @@ Without a configuration, the chain is that of Kubernetes: its stages come with t
 embedded etcd and all other state are in ./data, and plugins are looked for in ./plugins. With
 a package, the configuration is /etc/catena/catena.yaml where there is no ./data.
 
+With --ephemeral, for tests, all state is in a directory that goes with the server, on a free port
+of this machine alone unless --secure-port and --bind-address say which. Nothing is synced to the
+disk, and the server ends when the process that has started it does, however that ends.
+
 Messages go to standard error. Standard output gets one line for each stage that
 comes up and, when the server is ready, the lines to paste for a first session.`,
 		Example: `  catena serve
   catena serve --config configs/catena.yaml
   catena serve --config configs/catena.yaml --secure-port 7443 --data-dir /var/lib/catena
   catena serve --config configs/catena.yaml --set apiserver.audit-policy-file=audit.yaml
-  catena serve --config configs/hello.yaml --attach hello`,
+  catena serve --config configs/hello.yaml --attach hello
+  catena serve --ephemeral`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			reload, stopReload := hangups() // before the configuration is read
 			defer stopReload()
 			for _, name := range slices.Sorted(maps.Keys(servingFlags)) {
@@ -67,6 +73,19 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return err
 			}
+			inherited := handover.FromContext(cmd.Context())
+			ctx := cmd.Context()
+			if ephemeral {
+				remove, failed := flags.makeEphemeral(cmd.Flags().Changed)
+				if failed != nil {
+					return failed
+				}
+				defer func() { err = errors.Join(err, remove()) }()
+				inherited = &handover.Inherited{} // it is no other program's, whose directory would be another
+				var stopLooking context.CancelFunc
+				ctx, stopLooking = withParent(ctx)
+				defer stopLooking()
+			}
 			if err := flags.settle(installed); err != nil {
 				return err
 			}
@@ -74,11 +93,10 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if err != nil {
 				return problems.List(errors.Join(validate(cmd.Context(), &flags, attach, false)...))
 			}
-			inherited := handover.FromContext(cmd.Context())
 			if inherited.OnlyCheck {
 				return problems.List(errors.Join(validate(cmd.Context(), &flags, attach, true)...))
 			}
-			ctx, force, stop := shutdownContext(cmd.Context())
+			ctx, force, stop := shutdownContext(ctx)
 			defer stop()
 			source, err := flags.source()
 			if err != nil {
@@ -95,7 +113,8 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 				printDefault(cmd.OutOrStdout(), cfg)
 			}
 			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force,
-				Systemd: service, Handover: inherited, ReplaceKeys: replaceKeys, Version: version})
+				Systemd: service, Handover: inherited, ReplaceKeys: replaceKeys, Ephemeral: ephemeral, Version: version,
+			})
 		},
 	}
 	flags.register(cmd)
@@ -103,6 +122,8 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 		"use the running process of a stage that was started with --debug instead of starting one: `NAME`, or NAME=DIRECTORY if --debug has a directory")
 	cmd.Flags().BoolVar(&replaceKeys, "replace-cluster-keys", false,
 		"make the keys of this host those of the cluster in etcd; what other keys have signed is not accepted any more")
+	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false,
+		"for tests: state in a directory that goes with the server, a free port, an end with the process that has started it")
 	_ = cmd.RegisterFlagCompletionFunc("attach", flags.completeStages(math.MaxInt))
 	for name, usage := range servingFlags {
 		cmd.Flags().String(name, "", usage)

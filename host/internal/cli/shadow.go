@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,9 +64,6 @@ stage is swapped. One stage can be shadowed at a time.`,
 				return err
 			}
 			req.Stage = args[0]
-			if req.Binary, err = filepath.Abs(req.Binary); err != nil {
-				return err
-			}
 			var s *shadow.Summary
 			err = within(cmd.Context(), timeout, fmt.Sprintf("stage %q is not shadowed: nothing has come up", req.Stage), func(ctx context.Context) (err error) {
 				s, err = client.Shadow(ctx, req)
@@ -87,13 +83,12 @@ stage is swapped. One stage can be shadowed at a time.`,
 	registerOutput(cmd, &output, "text", "json")
 	registerTimeout(cmd, &timeout)
 	cmd.ValidArgsFunction = flags.completeStages(1)
-	cmd.Flags().StringVar(&req.Binary, "binary", "", "`file` whose responses are compared")
+	registerBinary(cmd, &req.Binary, "`file` whose responses are compared")
 	cmd.Flags().StringVar(&req.SHA256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")
 	cmd.Flags().DurationVar(&req.For, "for", time.Hour, "`time` for which requests are compared")
 	cmd.Flags().StringVar(&sample, "sample", "10%", "`share` of the requests that are compared")
 	cmd.Flags().StringVar(&budget, "budget", "50%", "`share` of one CPU that comparing may take, over 100% for more than one")
 	cmd.Flags().BoolVar(&req.Writes, "writes", true, "compare writes too, as dry runs")
-	_ = cmd.MarkFlagFilename("binary")
 	cmd.AddCommand(shadowReportCommand(), shadowStopCommand())
 	return cmd
 }

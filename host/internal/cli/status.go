@@ -22,6 +22,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/printable"
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
@@ -39,7 +40,8 @@ stages that are named: since when, its process with the memory and the CPU time 
 uses, the requests per second, the share that failed and the latency of the last minute,
 its version, how often it was restarted, its standby, how the latest swap ended and what
 it is on probation for, why the latest process that failed did, and how the latest reload
-of the configuration went. A stage without a process shows when the next start is tried.
+of the configuration went; of stages that are named, what they are granted, too. A stage
+without a process shows when the next start is tried.
 What is wrong stands first: etcd that does not respond or is full, a stage that does not
 come up, a certificate that ends, a server that is not ready; the exit code is 1 then.
 Memory does not include the pages of files, such as the binary. With -o json in bytes and
@@ -114,7 +116,7 @@ func pick(all []supervisor.Status, names []string) ([]supervisor.Status, error) 
 
 // fingerprint is the same for two states that look the same to an operator.
 func fingerprint(all admin.Status) string {
-	all.Stages, all.Traffic, all.Checks = slices.Clone(all.Stages), nil, nil
+	all.Stages, all.Traffic, all.Load, all.Checks = slices.Clone(all.Stages), nil, nil, nil
 	for i, st := range all.Stages {
 		all.Stages[i] = withoutUsage(st)
 		if st.Probation != nil {
@@ -163,21 +165,21 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// printStatus prints the comparison of a canary, too, if that is wanted.
-func printStatus(out io.Writer, format string, all admin.Status, compare bool) error {
+// printStatus prints of stages that were named what they are, too, and the comparison of a canary.
+func printStatus(out io.Writer, format string, all admin.Status, named bool) error {
 	switch format {
 	case "json":
 		return printJSON(out, all)
 	case "pid":
 		return printPIDs(out, all.Stages)
 	}
-	return printStatusText(out, coloursOf(out), all, compare)
+	return printStatusText(out, coloursOf(out), all, named)
 }
 
 // statusHeader is that of the table, without STATE.
 const statusHeader = "STAGE\t%s\tFOR\tGENERATION\tPID\tMEMORY\tCPU\tRPS\tERRORS\tP99\tVERSION\tRESTARTS\tCLAIMS\tISOLATION\n"
 
-func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) error {
+func printStatusText(out io.Writer, on colours, all admin.Status, named bool) error {
 	for _, f := range all.Faults {
 		if _, err := printable.Fprintln(out, on.paint(red, f.String())); err != nil {
 			return err
@@ -208,16 +210,23 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 		return err
 	}
 	for _, s := range all.Stages {
-		for _, line := range admin.Remarks(s) {
+		lines := admin.Remarks(s)
+		if named {
+			lines = append(admin.Settings(s), lines...)
+		}
+		for _, line := range lines {
 			if _, err := printable.Fprintln(out, printable.Safe(printable.Lines(line))); err != nil {
 				return err
 			}
 		}
-		if p := s.Probation; p != nil && p.Canary != nil && compare {
+		if p := s.Probation; p != nil && p.Canary != nil && named {
 			if err := printCanary(out, p.Canary); err != nil {
 				return err
 			}
 		}
+	}
+	if err := printWatches(out, all.Load); err != nil {
+		return err
 	}
 	if s := all.Shadow; s != nil {
 		if _, err := printable.Fprintf(out, "%s is shadowed by %s for another %s: %d requests compared, %d different\n",
@@ -232,8 +241,24 @@ func printStatusText(out io.Writer, on colours, all admin.Status, compare bool) 
 	return err
 }
 
+// printWatches prints a line, if clients watch.
+func printWatches(out io.Writer, all []relay.Load) error {
+	var of []string
+	for _, l := range all {
+		if l.Watches > 0 {
+			of = append(of, l.Stage+" "+admin.Watches(l))
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	_, err := printable.Fprintln(out, "watches of clients: "+strings.Join(of, "; "))
+	return err
+}
+
 func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
-	printable.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t\t\t\t\n", role, on.paint(colourOf(g.State), g.State), admin.Age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage))
+	printable.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t%s\t\t\t\n", role, on.paint(colourOf(g.State), g.State),
+		admin.Age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage), dash(g.Version))
 }
 
 func memoryOf(u *supervisor.Usage) string {
@@ -263,9 +288,9 @@ func latencyOf(seconds float64) string { return short(time.Duration(seconds * fl
 const redrawAgain = "\x1b[H\x1b[J"
 
 // redraw prints the status in the place of the one before.
-func redraw(out io.Writer, all admin.Status, compare bool) error {
+func redraw(out io.Writer, all admin.Status, named bool) error {
 	var text bytes.Buffer
-	if err := printStatusText(&text, coloursOf(out), all, compare); err != nil {
+	if err := printStatusText(&text, coloursOf(out), all, named); err != nil {
 		return err
 	}
 	_, err := io.WriteString(out, redrawAgain+text.String())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
-	"github.com/catena-dev/catena/host/internal/percent"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -54,14 +52,16 @@ its place back; both work after any swap that is on probation, too.
 
 A stage of Kubernetes goes to another minor release only if nothing is in the way that "catena
 upgrade plan" would tell of: objects that one of the two cannot read, a client that uses what goes,
-settings that the new one does not know. --allow names what is not to matter. With --emulate the new
-process serves, and writes to the store, as the minor release that serves now, until "catena upgrade
-finalize": until then the way back is safe.`,
+settings that the new one does not know. --allow names what is not to matter. The stage controllers goes
+along with core, to catena-stage-controllers beside the file of --binary, and comes back with it. With
+--emulate the new process serves, and writes to the store, as the minor release that serves now, until
+"catena upgrade finalize": until then the way back is safe.`,
 		Example: `  catena swap core
   catena swap hello --binary ./catena-stage-hello-v2 --sha256 "$(sha256sum < catena-stage-hello-v2 | cut -c -64)"
   catena swap hello --rollback-on errors=5%,health --probation 30s
   catena swap core --canary 5% --by user --for 10m --then 25%
-  catena swap core --promote`,
+  catena swap core --promote
+  catena swap core --binary builtin`,
 		Args: wantArgs(1, "the name of a stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
@@ -94,11 +94,6 @@ finalize": until then the way back is safe.`,
 			if err != nil {
 				return err
 			}
-			if binary != "" {
-				if req.Binary, err = filepath.Abs(binary); err != nil {
-					return err
-				}
-			}
 			var swapped supervisor.Swapped
 			err = within(cmd.Context(), timeout, fmt.Sprintf("stage %q goes on with its old process: it has not been swapped", req.Stage), func(ctx context.Context) (err error) {
 				swapped, err = client.Swap(ctx, req)
@@ -114,14 +109,13 @@ finalize": until then the way back is safe.`,
 	registerOutput(cmd, &output, "text", "json")
 	registerTimeout(cmd, &timeout)
 	cmd.ValidArgsFunction = flags.completeStages(1)
-	cmd.Flags().StringVar(&binary, "binary", "", "`file` of the new process; the present one if not given")
+	registerBinary(cmd, &binary, "`file` of the new process, the present one if not given")
 	cmd.Flags().StringVar(&sha256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")
 	cmd.Flags().StringSliceVar(&rollbackOn, "rollback-on", nil, "go back to the old process on `errors=N%`, on health or, with --canary, on refused=N% or latency=N%, separated by commas")
 	cmd.Flags().DurationVar(&probation, "probation", 0, "`time` for which the old process is kept to go back to")
 	move.register(cmd)
 	cmd.Flags().BoolVar(&emulate, "emulate", false, "serve as the minor release of Kubernetes that serves now, until catena upgrade finalize")
 	cmd.Flags().StringSliceVar(&allow, "allow", nil, "`name` of a finding of a plan that is not to keep the stage from another release of Kubernetes")
-	_ = cmd.MarkFlagFilename("binary")
 	_ = cmd.RegisterFlagCompletionFunc("rollback-on", cobra.FixedCompletions([]string{"errors=5%", "health", "errors=5%,health", "errors=1%,refused=1%,latency=20%"}, onlyThese))
 	return cmd
 }
@@ -146,15 +140,18 @@ func printSwapped(out io.Writer, format string, s supervisor.Swapped) error {
 	if len(s.Also) > 0 {
 		also = ", and with it " + strings.Join(s.Also, ", ")
 	}
-	if s.Canary != nil {
-		_, err := printable.Fprintf(out, "stage %s: %s of the requests, by %s, go to %s (version %s, ready after %s)%s, the others to %s; catena status %[1]s shows how it goes\n",
-			s.Stage, percent.Format(s.Canary.Shares[0]), s.Canary.By, s.To, s.Version, s.Ready.Round(time.Millisecond), also, s.From)
+	ready := s.Ready.Round(time.Millisecond)
+	if c := s.Canary; c != nil {
+		_, err := printable.Fprintf(out,
+			"stage %s: %s go to %s (version %s, ready after %s)%s, the others to %s; "+
+				"catena status %[1]s shows how it goes\n",
+			s.Stage, c.By.Share(c.Shares[0]), s.To, s.Version, ready, also, s.From)
 		return err
 	}
 	if s.Probation > 0 {
 		also += fmt.Sprintf("; on probation for %s", s.Probation)
 	}
 	_, err := printable.Fprintf(out, "stage %s swapped: %s → %s (version %s, ready after %s)%s\n",
-		s.Stage, s.From, s.To, s.Version, s.Ready.Round(time.Millisecond), also)
+		s.Stage, s.From, s.To, s.Version, ready, also)
 	return err
 }

@@ -141,9 +141,6 @@ used the server or not start, and 1 if there is no plan.`,
 				return err
 			}
 			req.Stage = args[0]
-			if req.Binary, err = filepath.Abs(req.Binary); err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("no plan within %s (--timeout); nothing has moved", timeout))
 			defer cancel()
 			plan, err := client.PlanUpgrade(ctx, req)
@@ -165,12 +162,11 @@ used the server or not start, and 1 if there is no plan.`,
 	flags.registerHost(cmd)
 	registerOutput(cmd, &output, "text", "json")
 	cmd.ValidArgsFunction = flags.completeStages(1)
-	cmd.Flags().StringVar(&req.Binary, "binary", "", "`file` of the other release")
+	registerBinary(cmd, &req.Binary, "`file` of the other release")
 	cmd.Flags().StringVar(&req.SHA256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")
 	cmd.Flags().BoolVar(&req.Emulate, "emulate", false, "as catena swap --emulate")
 	cmd.Flags().IntVar(&req.Sample, "sample", 50, "`number` of objects of each resource that are compared")
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "`time` within which the plan is to be there")
-	_ = cmd.MarkFlagFilename("binary")
 	return cmd
 }
 

@@ -115,6 +115,8 @@ type Stage struct {
 	LivenessTimeout time.Duration `koanf:"livenessTimeout"`
 	DrainTimeout    time.Duration `koanf:"drainTimeout"`
 	DrainSpread     time.Duration `koanf:"drainSpread"`
+	// Watches is "resume", "verify" or "passthrough".
+	Watches string `koanf:"watches"`
 	// Required is set if the server is not ready while the stage is down.
 	Required bool `koanf:"required"`
 	Standby  bool `koanf:"standby"`

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
 // convert converts a value to the Go type of its key: string, []string, int64, bool,
@@ -63,7 +65,7 @@ func convertString(k *Key, raw any) (any, error) {
 		return nil, wrongType(String, raw)
 	}
 	if len(k.Choices) > 0 && !slices.Contains(k.Choices, s) {
-		return nil, fmt.Errorf("want %s, have %q", strings.Join(k.Choices, ", "), s)
+		return nil, fmt.Errorf("want %s, have %q%s", strings.Join(k.Choices, ", "), s, suggest.DidYouMean(s, k.Choices))
 	}
 	return s, nil
 }

@@ -89,6 +89,12 @@ func chainOf(declared bool) func(*merger) *layer {
 	}
 }
 
+// Core has the built-in resources of Kubernetes, and Controllers are the clients of it that come with Catena.
+const (
+	Core        = "core"
+	Controllers = "controllers"
+)
+
 // BuiltinStages are those that make the chain where nothing declares another, sorted.
 func BuiltinStages() []string {
 	return slices.Sorted(maps.Keys(asMap(parseLayer(chainSource, chainYAML, &problems{}).values["stages"])))

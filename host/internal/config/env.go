@@ -16,6 +16,8 @@ const (
 	flagPrefix  = "CATENA_APISERVER_"
 	// filesVariable has the files of the configuration, and is read by the commands.
 	filesVariable = "CATENA_CONFIG"
+	// binariesVariable has the programs that tests run, and is theirs.
+	binariesVariable = "CATENA_BIN"
 	// stagesPrefix begins the variables of the keys of stages.
 	stagesPrefix = "CATENA_STAGES_"
 )
@@ -44,7 +46,9 @@ func variables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if _, twice := vars[name]; !twice && strings.HasPrefix(name, envPrefix) && !strings.HasPrefix(name, stagePrefix) && name != filesVariable {
+		ours := strings.HasPrefix(name, envPrefix) && !strings.HasPrefix(name, stagePrefix) &&
+			name != filesVariable && name != binariesVariable
+		if _, twice := vars[name]; !twice && ours {
 			vars[name] = value
 		}
 	}

@@ -161,6 +161,11 @@ func stageKeys() []Key {
 			Doc: "How long a generation of the stage that has been replaced may go on serving the requests that it has."},
 		{Path: "stages.*.drainSpread", Type: Duration, Default: 5 * time.Second, check: notNegative,
 			Doc: "Time over which such a generation ends its watches, so that their clients do not all connect again at once."},
+		{Path: "stages.*.watches", Type: String, Default: "resume",
+			Choices: []string{"resume", "verify", "passthrough"},
+			Doc: "What becomes of a watch whose process is replaced or dies: `resume` has the next process go on with it, " +
+				"`verify` also has it send the latest events again, and compares them with what the client got, " +
+				"for stages in doubt; `passthrough` ends it, and its client begins another. A change is for watches that begin then."},
 		{Path: "stages.*.required", Type: Bool, Default: true,
 			Doc: "Whether the stage has to come up for the server to start, and /readyz fails while it is down. What the stage owns gets 503 either way."},
 		{Path: "stages.*.standby", Type: Bool, Default: false,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/percent"
+	"github.com/catena-dev/catena/host/internal/suggest"
 )
 
 // Rollback is what makes a swap go back to the previous generation.
@@ -35,7 +36,8 @@ func ParseRollback(conditions []string) (Rollback, error) {
 		case c == "health" || isRate:
 			errs = append(errs, fmt.Errorf("has %q after another of its kind", c))
 		default:
-			errs = append(errs, fmt.Errorf("want errors=N%% or health, have %q", c))
+			hint := suggest.DidYouMean(c, []string{"health"})
+			errs = append(errs, fmt.Errorf("want errors=N%% or health, have %q%s", c, hint))
 		}
 	}
 	return r, errors.Join(errs...)

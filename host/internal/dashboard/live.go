@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
+	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
 )
@@ -39,7 +41,9 @@ type stageView struct {
 	Name, State, Mood, Since, Version string
 	Figures                           []figure
 	Processes                         []processView
-	Remarks                           []string
+	// Sides are what the two processes of a canary have had in its present step, all requests first.
+	Sides   []sideView
+	Remarks []string
 	// Hops are where its requests come from, besides the host.
 	Hops []hopView
 	// Direct is what comes straight from the host; Passing is what goes from the host to stages downstream.
@@ -52,6 +56,9 @@ type figure struct{ Name, Value string }
 
 // processView is a process of a stage besides the one that serves.
 type processView struct{ Role, Generation, State, Mood, Since, Memory string }
+
+// sideView is what a process of a canary has had of a kind of requests.
+type sideView struct{ Kind, Process, Requests, Errors, Refused, Mean, Longest string }
 
 type hopView struct {
 	From string
@@ -122,6 +129,10 @@ func (l *live) addStages(s admin.Status) {
 	for _, t := range s.Traffic {
 		of[t.Stage] = t
 	}
+	loads := map[string]relay.Load{}
+	for _, l := range s.Load {
+		loads[l.Stage] = l
+	}
 	passing := 0.0 // from the host to this stage and those downstream
 	for _, t := range s.Traffic {
 		passing += fromHost(t)
@@ -134,6 +145,7 @@ func (l *live) addStages(s admin.Status) {
 			Direct: flowOf(fromHost(t)), Passing: flowOf(max(0, passing)), Remarks: admin.Remarks(st), Last: i == len(s.Stages)-1,
 			Figures: []figure{
 				{"Requests", rate(t.PerSecond)}, {"Errors", admin.Share(t.FailedShare)}, {"p50", seconds(t.P50)}, {"p99", seconds(t.P99)},
+				{"Watches", admin.Watches(loads[st.Stage])},
 				{"Memory", memory(st.Usage)}, {"CPU", cpu(st.Usage)}, {"Restarts", admin.Restarts(st)},
 				{"Process", process(st)}, {"Isolation", isolated(st)}, {"Claims", fmt.Sprint(st.Claims)},
 			},
@@ -149,8 +161,36 @@ func (l *live) addStages(s admin.Status) {
 		for _, g := range st.Others {
 			v.Processes = append(v.Processes, processOf(admin.Role(st, g), g))
 		}
+		if p := st.Probation; p != nil && p.Canary != nil {
+			v.Sides = sidesOf(p)
+		}
 		l.Stages = append(l.Stages, v)
 	}
+}
+
+// maxKinds is how many kinds of requests of a canary are shown; catena status has more.
+const maxKinds = 4
+
+// sidesOf are two rows for each kind, under the same headings.
+func sidesOf(p *supervisor.Probation) []sideView {
+	var all []sideView
+	add := func(kind string, old, next canary.Counts) {
+		side := func(kind, process string, c canary.Counts) {
+			all = append(all, sideView{
+				kind, process, fmt.Sprint(c.Requests), fmt.Sprint(c.Failed), fmt.Sprint(c.Refused),
+				seconds(c.Mean().Seconds()), seconds(c.Longest.Seconds()),
+			})
+		}
+		side(kind, "new "+p.To, next)
+		side("", "old "+p.From, old)
+	}
+	if d := p.Canary.Difference; d.Old.Requests+d.New.Requests > 0 {
+		add("all", d.Old, d.New)
+	}
+	for _, r := range p.Canary.Rows[:min(maxKinds, len(p.Canary.Rows))] {
+		add(r.Verb+" "+r.Resource, r.Old, r.New)
+	}
+	return all
 }
 
 func processOf(role string, g supervisor.Generation) processView {

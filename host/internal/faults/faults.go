@@ -24,6 +24,7 @@ const (
 	StoreNearlyFull = "etcd-nearly-full"
 	NoLimits        = "limits-not-in-force"
 	ClaimsVoid      = "claims-void"
+	StageRestarts   = "stage-restarts"
 	ReleaseChanged  = "release-changed"
 	CertificateEnds = "certificate-ends"
 )
@@ -31,7 +32,7 @@ const (
 // Fault is one thing that is wrong.
 type Fault struct {
 	// Kind is etcd-silent, etcd-full, stage-down, not-ready, etcd-nearly-full, limits-not-in-force, claims-void,
-	// release-changed or certificate-ends.
+	// stage-restarts, release-changed or certificate-ends.
 	Kind string `json:"kind"`
 	// Stage is empty if it is the whole host's.
 	Stage string `json:"stage,omitempty"`
@@ -57,6 +58,9 @@ const (
 	nearlyFull = 85
 	// manyStarts is how many starts in a row have to fail before a stage does not come up any more by itself.
 	manyStarts = 8
+	// manyRestarts is how many recent restarts of a stage may be chance. The alert CatenaStageRestarts has the same
+	// figure.
+	manyRestarts = 3
 )
 
 // Host keeps what is wrong with a host. Its methods may be called concurrently.
@@ -202,6 +206,13 @@ func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 		}
 	}
 	for _, st := range stages {
+		if _, down := ofStage(st); !down && !st.Attached && st.RecentRestarts > manyRestarts {
+			text := fmt.Sprintf("stage %s was started again %d times in a quarter of an hour%s",
+				st.Stage, st.RecentRestarts, cause(st))
+			list = append(list, Fault{Kind: StageRestarts, Stage: st.Stage, Text: text})
+		}
+	}
+	for _, st := range stages {
 		if st.OtherRelease != "" {
 			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})
 		}
@@ -231,10 +242,16 @@ func ofStage(st supervisor.Status) (Fault, bool) {
 	if st.Failures > 1 {
 		text += fmt.Sprintf(" after %d failed starts", st.Failures)
 	}
-	if why, _, _ := strings.Cut(st.Failure, "\n"); why != "" { // what else there is, is the output of the process
-		text += ": " + strings.TrimSuffix(why, "; the last of its output:")
+	return Fault{Kind: StageDown, Stage: st.Stage, Text: text + cause(st), Since: st.Since}, true
+}
+
+// cause says why the latest process of a stage has failed.
+func cause(st supervisor.Status) string {
+	why, _, _ := strings.Cut(st.Failure, "\n") // what else there is, is the output of the process
+	if why == "" {
+		return ""
 	}
-	return Fault{Kind: StageDown, Stage: st.Stage, Text: text, Since: st.Since}, true
+	return ": " + strings.TrimSuffix(why, "; the last of its output:")
 }
 
 func notReady(failing []Check) Fault {

@@ -74,6 +74,20 @@ func TestList(t *testing.T) {
 		"held for a moment":  {stages: []supervisor.Status{{Stage: "core", State: "backing off", Required: true, Failures: 7}}},
 		"it has come up":     {stages: []supervisor.Status{{Stage: "core", State: "serving", Required: true, Failures: 9}}},
 		"of another release": {stages: []supervisor.Status{{Stage: "core", State: "serving", OtherRelease: "v1.37.0"}}, want: []string{"stage core was v1.37.0"}},
+		"restarted by chance": {
+			stages: []supervisor.Status{{Stage: "core", State: "serving", Restarts: 9, RecentRestarts: 3}},
+		},
+		"restarted often": {
+			stages: []supervisor.Status{{Stage: "core", State: "serving", RecentRestarts: 4, Failure: "killed\noutput"}},
+			want:   []string{"stage core was started again 4 times in a quarter of an hour: killed"},
+		},
+		"restarted by hand": {
+			stages: []supervisor.Status{{Stage: "core", State: "serving", RecentRestarts: 9, Attached: true}},
+		},
+		"down, and restarted often": {
+			stages: []supervisor.Status{{Stage: "core", State: supervisor.Down, RecentRestarts: 9}},
+			want:   []string{"stage core is down"},
+		},
 		"certificates": {set: func(h *Host) {
 			h.Certificate(pki.Certificate{Flag: "tls-cert-file", File: "/a", End: time.Now().Add(29 * 24 * time.Hour), Soon: true})
 			h.Certificate(pki.Certificate{Flag: "client-ca-file", File: "/b", End: time.Now().Add(-time.Hour), Soon: true})

@@ -51,6 +51,16 @@ const (
 
 var kinds = map[string]Kind{"ADDED": Added, "MODIFIED": Modified, "DELETED": Deleted, "BOOKMARK": Bookmark, "ERROR": Error}
 
+// String returns the kind as it is written.
+func (k Kind) String() string {
+	for name, kind := range kinds {
+		if kind == k {
+			return name
+		}
+	}
+	return "OTHER"
+}
+
 // Event is what a frame says.
 type Event struct {
 	Kind Kind

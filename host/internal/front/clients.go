@@ -2,6 +2,7 @@ package front
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,13 +31,24 @@ type clients struct {
 
 type usedResource struct{ group, version, resource string }
 
-// seen counts a request. Those of Kubernetes' own servers, which follow what they serve, do not count.
+type followerKey struct{}
+
+// WithFollower returns a context whose requests are those of a stage that follows what the server serves, and do not
+// count as use of it.
+func WithFollower(ctx context.Context) context.Context {
+	return context.WithValue(ctx, followerKey{}, true)
+}
+
+// seen counts a request. Those of Kubernetes' own servers, and of stages that follow what is served, do not count.
 func (c *clients) seen(r *http.Request) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok || !info.IsResourceRequest {
 		return
 	}
 	if u, ok := request.UserFrom(r.Context()); ok && u.GetName() == user.APIServerUser {
+		return
+	}
+	if r.Context().Value(followerKey{}) != nil {
 		return
 	}
 	agent, _, _ := strings.Cut(r.UserAgent(), " ")

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"testing"
@@ -11,15 +12,22 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
-// used makes a request of a user to pods.
+// used makes a request of a user to a resource.
 func used(c *clients, agent, name, resource, subresource string) {
-	r := httptest.NewRequest("GET", "/", nil)
+	usedIn(context.Background(), c, agent, name, resource, subresource)
+}
+
+func usedIn(ctx context.Context, c *clients, agent, name, resource, subresource string) {
+	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
 	r.Header.Set("User-Agent", agent)
-	ctx := request.WithRequestInfo(r.Context(), &request.RequestInfo{IsResourceRequest: resource != "", APIVersion: "v1", Resource: resource, Subresource: subresource})
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: resource != "", APIVersion: "v1", Resource: resource, Subresource: subresource,
+	})
 	c.seen(r.WithContext(request.WithUser(ctx, &user.DefaultInfo{Name: name})))
 }
 
-// Who uses a resource is counted by the first product of the user agent; servers themselves are not.
+// Who uses a resource is counted by the first product of the user agent; servers themselves, and what follows them, are
+// not.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	f := &Frontend{}
@@ -29,6 +37,7 @@ func TestClients(t *testing.T) {
 	used(&f.clients, "manager/v1", "bob", "pods", "")
 	used(&f.clients, "manager/v1", "bob", "pods", "log")
 	used(&f.clients, "kube-apiserver/v1.37.0", user.APIServerUser, "pods", "")
+	usedIn(WithFollower(t.Context()), &f.clients, "controllers/v1", "system:kube-controller-manager", "pods", "")
 	used(&f.clients, "curl", "bob", "", "")
 	if got := fmt.Sprint(f.Clients("", "v1", "pods"), f.Clients("", "v1", "pods/log"), f.Clients("", "v1", "secrets")); got != "[{kubectl/v1.37.0 2} {manager/v1 1}] [{manager/v1 1}] []" {
 		t.Error(got)

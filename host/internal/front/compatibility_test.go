@@ -59,12 +59,14 @@ var flagNotes = map[string]struct{ by, difference string }{
 	"proxy-client-cert-file":                      {by: "stages"},
 	"proxy-client-key-file":                       {by: "stages"},
 	"peer-ca-file":                                {by: "aggregator", difference: "Has no effect in a chain without aggregator, core or extensions."},
-	"peer-advertise-ip":                           {by: byCore, difference: "Advertised to the other servers of the cluster. kube-apiserver 1.37 advertises --advertise-address in its place."},
-	"peer-advertise-port":                         {by: byCore, difference: "As peer-advertise-ip."},
-	"service-cluster-ip-range":                    {by: "host, core"},
-	"service-account-signing-key-file":            {by: "host, core"},
-	"service-account-signing-endpoint":            {by: "host, core"},
-	"enable-logs-handler":                         {by: byHost},
+	"endpoint-reconciler-type": {by: byCore, difference: "`none` by default if nobody else can reach the address of the " +
+		"server, as on a machine without a network, where kube-apiserver does not start. Not with `catena apiserver`."},
+	"peer-advertise-ip":                {by: byCore, difference: "Advertised to the other servers of the cluster. kube-apiserver 1.37 advertises --advertise-address in its place."},
+	"peer-advertise-port":              {by: byCore, difference: "As peer-advertise-ip."},
+	"service-cluster-ip-range":         {by: "host, core"},
+	"service-account-signing-key-file": {by: "host, core"},
+	"service-account-signing-endpoint": {by: "host, core"},
+	"enable-logs-handler":              {by: byHost},
 }
 
 // docs/compatibility.md has each flag of kube-apiserver, the processes that use it, and any difference.

@@ -106,7 +106,7 @@ func (f *Flags) set(name string, values []string) error {
 	}
 	for _, value := range values {
 		if err := flag.Value.Set(value); err != nil {
-			return fmt.Errorf("%s: invalid value %q: %w", key(name), value, err)
+			return fmt.Errorf("%s: invalid value %q: %w", key(name), value, suggest.Value(err))
 		}
 		flag.Changed = true
 	}
@@ -161,17 +161,33 @@ func (f *Flags) setDefault(d Default) error {
 
 // setAdvertiseAddress decides once for all processes under which address others
 // reach the server. Unlike kube-apiserver, this one also starts on a machine that
-// has no network.
+// has no network: then the service "kubernetes" has no endpoints.
 func (f *Flags) setAdvertiseAddress() error {
-	generic := f.options.GenericServerRunOptions
-	if generic.AdvertiseAddress != nil && !generic.AdvertiseAddress.IsUnspecified() {
+	const advertised, reconciler = "advertise-address", "endpoint-reconciler-type"
+	ip, byDefault := f.options.GenericServerRunOptions.AdvertiseAddress, false
+	if ip == nil || ip.IsUnspecified() {
+		var err error
+		if ip, err = f.options.SecureServing.DefaultExternalAddress(); err != nil {
+			ip = net.IPv4(127, 0, 0, 1)
+		}
+		if err := f.set(advertised, []string{ip.String()}); err != nil {
+			return err
+		}
+		byDefault = !f.IsSetByOperator(reconciler)
+	}
+	switch {
+	case f.kubernetes || isEndpoint(ip) || f.Value(reconciler) == "none":
 		return nil
+	case byDefault:
+		return f.set(reconciler, []string{"none"})
 	}
-	ip, err := f.options.SecureServing.DefaultExternalAddress()
-	if err != nil {
-		ip = net.IPv4(127, 0, 0, 1)
-	}
-	return f.set("advertise-address", []string{ip.String()})
+	return fmt.Errorf("%s: others cannot reach %s, so it cannot be an endpoint of the service \"kubernetes\": "+
+		"with %s: none, there is no endpoint", key(advertised), ip, key(reconciler))
+}
+
+// isEndpoint reports whether Kubernetes takes an address for that of an endpoint.
+func isEndpoint(ip net.IP) bool {
+	return !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
 }
 
 func (f *Flags) names() []string {

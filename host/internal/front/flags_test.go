@@ -235,3 +235,30 @@ func TestGivenListener(t *testing.T) {
 		})
 	}
 }
+
+// An address that nobody else can reach is no endpoint, unless the operator says that it is one.
+func TestAddressesThatAreNoEndpoints(t *testing.T) {
+	t.Parallel()
+	const reconciler = "endpoint-reconciler-type"
+	for name, c := range map[string]struct {
+		flags map[string][]string
+		want  string // the type of the reconciler, or a part of the error
+	}{
+		"others reach it":       {map[string][]string{"advertise-address": {"192.0.2.1"}}, "lease"},
+		"loopback":              {map[string][]string{"advertise-address": {"127.0.0.1"}}, "apiserver.endpoint-reconciler-type: none"},
+		"link-local":            {map[string][]string{"advertise-address": {"fe80::1"}}, "others cannot reach fe80::1"},
+		"without the service":   {map[string][]string{"advertise-address": {"127.0.0.1"}, reconciler: {"none"}}, "none"},
+		"with it, as is wanted": {map[string][]string{"advertise-address": {"127.0.0.1"}, reconciler: {"lease"}}, "apiserver.advertise-address"},
+	} {
+		f, err := front.ParseFlags(t.Context(), c.flags, defaults(t.TempDir())...)
+		if err != nil {
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if got := f.Value(reconciler); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

@@ -22,6 +22,7 @@ const (
 	Succeeded  = "success"
 	Failed     = "failure"
 	RolledBack = "rollback"
+	Reverted   = "revert"
 )
 
 // Metrics are the metrics of one server about its stages and its configuration. They are
@@ -30,10 +31,10 @@ type Metrics struct {
 	registry metrics.KubeRegistry
 	stages   *stageCollector
 
-	hops, swaps, reloads, refusals, limits, shadows, connections *metrics.CounterVec
-	starts                                                       *metrics.HistogramVec
-	configured                                                   *metrics.Gauge
-	certificates                                                 *metrics.GaugeVec
+	hops, resumes, swaps, reloads, refusals, limits, shadows, connections *metrics.CounterVec
+	starts                                                                *metrics.HistogramVec
+	configured                                                            *metrics.Gauge
+	certificates                                                          *metrics.GaugeVec
 }
 
 // newMetrics registers the metrics that the flags do not disable.
@@ -45,8 +46,15 @@ func newMetrics() *Metrics {
 			Name: "catena_relay_hops_total", Help: "Requests handed to a stage, by how that ended: docs/operations.md has the outcomes.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "outcome"}),
+		resumes: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "catena_watch_resumes_total", StabilityLevel: metrics.ALPHA,
+			Help: "Watches of clients that left the process of a stage, by cause, and by result: resumed, or why they ended. " +
+				"docs/reliability.md has both.",
+		}, []string{"stage", "cause", "result"}),
 		swaps: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "catena_swaps_total", Help: "Swaps of a stage by how they ended: success, failure (the old process stayed) or rollback. A swap that is refused because another change is under way does not count.",
+			Name: "catena_swaps_total",
+			Help: "Swaps of a stage by how they ended: success, failure (the old process stayed), rollback, or revert, " +
+				"which somebody has asked for. A swap that is refused because another change is under way does not count.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
 		limits: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -83,7 +91,8 @@ func newMetrics() *Metrics {
 		}, []string{"flag"}),
 	}
 	m.registry.CustomMustRegister(m.stages)
-	m.registry.MustRegister(m.hops, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.connections, m.starts, m.configured, m.certificates)
+	m.registry.MustRegister(m.hops, m.resumes, m.swaps, m.limits, m.reloads, m.refusals, m.shadows, m.connections)
+	m.registry.MustRegister(m.starts, m.configured, m.certificates)
 	for _, result := range []string{Succeeded, Failed} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -94,6 +103,11 @@ func newMetrics() *Metrics {
 // ObserveHop counts a request that was handed to a stage.
 func (m *Metrics) ObserveHop(stage string, outcome relay.Outcome) {
 	m.hops.WithLabelValues(stage, string(outcome)).Inc()
+}
+
+// ObserveResume counts a watch that has left a process.
+func (m *Metrics) ObserveResume(stage string, r relay.Resume) {
+	m.resumes.WithLabelValues(stage, string(r.Cause), string(r.Result)).Inc()
 }
 
 // Hops returns what ObserveHop has counted, by stage and outcome; nil if the metric is
@@ -131,7 +145,7 @@ func (m *Metrics) ObserveStart(stage string, took time.Duration) {
 	m.starts.WithLabelValues(stage).Observe(took.Seconds())
 }
 
-// ObserveSwap counts a swap: Succeeded, Failed or RolledBack.
+// ObserveSwap counts a swap: Succeeded, Failed, RolledBack or Reverted.
 func (m *Metrics) ObserveSwap(stage, result string) { m.swaps.WithLabelValues(stage, result).Inc() }
 
 // ObserveLimit counts that a stage has come to a limit.
@@ -171,8 +185,8 @@ type Supervision struct {
 	States []string
 	// Stages returns the stages of the chain as it is.
 	Stages func() []StageState
-	// Held returns how many requests wait for a stage to come back.
-	Held func() int64
+	// Loads returns the requests of each stage.
+	Loads func() []relay.Load
 	// Faults returns what is wrong with the host.
 	Faults func() []FaultState
 }
@@ -213,6 +227,7 @@ type stageCollector struct {
 	canaryRequests        *metrics.Desc
 	canaryDifference      *metrics.Desc
 	fault                 *metrics.Desc
+	watches               *metrics.Desc
 }
 
 func newStageCollector() *stageCollector {
@@ -235,6 +250,9 @@ func newStageCollector() *stageCollector {
 			[]string{"stage", "of"}, nil, metrics.ALPHA, ""),
 		fault: metrics.NewDesc("catena_fault", "1 for each thing that is wrong with the host, as catena status begins with it: docs/status.md has the kinds.",
 			[]string{"kind", "stage"}, nil, metrics.ALPHA, ""),
+		watches: metrics.NewDesc("catena_watches",
+			"Watches of clients that a stage serves, by whether another process can go on with them.",
+			[]string{"stage", "resumable"}, nil, metrics.ALPHA, ""),
 		held: metrics.NewDesc("catena_held_requests", "Requests that wait for a stage to come back.", nil, nil, metrics.ALPHA, ""),
 	}
 }
@@ -251,6 +269,7 @@ func (c *stageCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- c.canaryRequests
 	ch <- c.canaryDifference
 	ch <- c.fault
+	ch <- c.watches
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -280,10 +299,16 @@ func (c *stageCollector) CollectWithStability(ch chan<- metrics.Metric) {
 			c.collectCanary(series, st.Stage, st.Canary)
 		}
 	}
+	held := 0
+	for _, l := range source.Loads() {
+		held += l.Waiting
+		series.add(c.watches, metrics.GaugeValue, float64(l.Resumable), l.Stage, "true")
+		series.add(c.watches, metrics.GaugeValue, float64(l.Watches-l.Resumable), l.Stage, "false")
+	}
 	for _, f := range source.Faults() {
 		series.add(c.fault, metrics.GaugeValue, 1, f.Kind, f.Stage)
 	}
-	series.add(c.held, metrics.GaugeValue, float64(source.Held()))
+	series.add(c.held, metrics.GaugeValue, float64(held))
 }
 
 func (c *stageCollector) collectCanary(series seriesSet, stage string, state *CanaryState) {

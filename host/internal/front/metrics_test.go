@@ -24,10 +24,11 @@ func TestMetricsOfStages(t *testing.T) {
 	m.SetSupervision(front.Supervision{
 		States: []string{"serving", "down"},
 		Stages: func() []front.StageState { return *stages.Load() },
-		Held:   func() int64 { return 7 },
+		Loads:  func() []relay.Load { return []relay.Load{{Stage: "core", Waiting: 7, Watches: 9, Resumable: 7}} },
 		Faults: func() []front.FaultState { return []front.FaultState{{Kind: "release-changed", Stage: "core"}} },
 	})
 	m.ObserveHop("core", relay.Served)
+	m.ObserveResume("core", relay.Resume{Cause: relay.Broken, Result: relay.Expired})
 	m.ObserveStart("core", 300*time.Millisecond)
 	m.ObserveSwap("core", front.RolledBack)
 	m.ObserveReload(front.Succeeded, time.Unix(1234, 0))
@@ -38,6 +39,8 @@ func TestMetricsOfStages(t *testing.T) {
 		`catena_stage_state{stage="core",state="serving"} 1`, `catena_stage_state{stage="core",state="down"} 0`,
 		`catena_stage_state{stage="gone",state="down"} 1`,
 		`catena_stage_restarts_total{stage="core"} 2`,
+		`catena_watches{resumable="true",stage="core"} 7`, `catena_watches{resumable="false",stage="core"} 2`,
+		`catena_watch_resumes_total{cause="broken",result="expired",stage="core"} 1`,
 		`catena_held_requests 7`, `catena_fault{kind="release-changed",stage="core"} 1`,
 		`catena_relay_hops_total{outcome="served",stage="core"} 1`,
 		`catena_swaps_total{result="rollback",stage="core"} 1`,
@@ -45,7 +48,7 @@ func TestMetricsOfStages(t *testing.T) {
 		`catena_config_reloads_total{result="success"} 1`,
 		`catena_config_reloads_total{result="failure"} 1`,
 		`catena_config_last_reload_success_timestamp_seconds 1234`,
-		`# HELP catena_swaps_total [ALPHA] Swaps of a stage by how they ended: success, failure (the old process stayed) or rollback. A swap that is refused because another change is under way does not count.`,
+		`# HELP catena_swaps_total [ALPHA] Swaps of a stage by how they ended: success, failure (the old process stayed), rollback, or revert, which somebody has asked for. A swap that is refused because another change is under way does not count.`,
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("no %s", want)
@@ -79,7 +82,7 @@ func TestWhatThereIsTwiceHasOneSeries(t *testing.T) {
 	s.Metrics().SetSupervision(front.Supervision{
 		States: []string{"serving", "serving"},
 		Stages: func() []front.StageState { return []front.StageState{stage, stage} },
-		Held:   func() int64 { return 0 },
+		Loads:  func() []relay.Load { return nil },
 		Faults: func() []front.FaultState { return wrong },
 	})
 	s.admin(t).get(t, "/metrics")

@@ -26,10 +26,11 @@ func TestMetricsDocumentation(t *testing.T) {
 		Stages: func() []StageState {
 			return []StageState{{Stage: "core", State: "serving", Measured: true, Isolation: []string{"user"}, Canary: &CanaryState{}}}
 		},
-		Held:   func() int64 { return 0 },
+		Loads:  func() []relay.Load { return []relay.Load{{Stage: "core"}} },
 		Faults: func() []FaultState { return []FaultState{{"etcd-silent", ""}} },
 	})
 	m.ObserveHop("core", relay.Served)
+	m.ObserveResume("core", relay.Resume{Cause: relay.Drained, Result: relay.WatchResumed})
 	m.ObserveSwap("core", Succeeded)
 	m.ObserveLimit("core", "memory")
 	m.ObserveReload(Succeeded, time.Now())

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -119,6 +121,28 @@ func CheckEntries(dir string) error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// CheckReadable returns an error with the owner of a directory that this user may not read.
+func CheckReadable(dir string) error {
+	if _, err := os.ReadDir(dir); !errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	owner := "another user"
+	if info, err := os.Stat(dir); err == nil {
+		owner = userName(ownerOf(info))
+	}
+	this := userName(os.Geteuid())
+	return fmt.Errorf("%s belongs to %s, and this is %s, who may not read it: run it as %[2]s", dir, owner, this)
+}
+
+// userName is what people call a user.
+func userName(uid int) string {
+	number := strconv.Itoa(uid)
+	if known, err := user.LookupId(number); err == nil {
+		return known.Username
+	}
+	return "user " + number
 }
 
 func checkOwner(info fs.FileInfo, path string) error {

@@ -12,10 +12,15 @@ import (
 func Parse(text string, max float64) (float64, error) {
 	digits, ok := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(digits, 64)
-	if !ok || err != nil || !(n > 0 && n <= 100*max) { // NaN too
-		return 0, fmt.Errorf("want N%% with a number above 0 and up to %g, have %q", 100*max, text)
+	inRange := err == nil && n > 0 && n <= 100*max // NaN is not
+	if ok && inRange {
+		return n / 100, nil
 	}
-	return n / 100, nil
+	hint := ""
+	if inRange {
+		hint = fmt.Sprintf(" (did you mean %q?)", text+"%")
+	}
+	return 0, fmt.Errorf("want N%% with a number above 0 and up to %g, have %q%s", 100*max, text, hint)
 }
 
 // Format writes a share with up to two decimals.

@@ -11,10 +11,14 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %g, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "%", "5", "5 %", "0%", "-1%", "101%", "NaN%", "Inf%"} {
+	for _, text := range []string{"", "%", "5 %", "0%", "-1%", "101%", "NaN%", "Inf%"} {
 		if _, err := Parse(text, 1); err == nil || !strings.Contains(err.Error(), "above 0 and up to 100, have") {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+	const want = `want N% with a number above 0 and up to 100, have "5" (did you mean "5%"?)`
+	if _, err := Parse("5", 1); err == nil || err.Error() != want {
+		t.Error(err)
 	}
 	if got, err := Parse("250%", 4); err != nil || got != 2.5 {
 		t.Errorf("%g, %v", got, err)

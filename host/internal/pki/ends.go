@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,14 +42,16 @@ type Ends struct {
 	// Log gets one line about those that end soon. The line comes again each day, and when it changes.
 	Log hclog.Logger
 
-	said string
-	at   time.Time
+	mu    sync.Mutex // one look at a time
+	said  string
+	at    time.Time
+	known map[string]Certificate // by flag
 }
 
 // Follow looks at the certificates every hour, until ctx ends.
 func (e *Ends) Follow(ctx context.Context) {
 	for {
-		e.look(time.Now())
+		e.Look()
 		select {
 		case <-ctx.Done():
 			return
@@ -57,7 +60,14 @@ func (e *Ends) Follow(ctx context.Context) {
 	}
 }
 
-func (e *Ends) look(now time.Time) {
+// Look looks at the certificates now. It returns the flags that name another certificate than at the look before.
+func (e *Ends) Look() (changed []string) { return e.look(time.Now()) }
+
+func (e *Ends) look(now time.Time) (changed []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.known
+	e.known = map[string]Certificate{}
 	var soon []string
 	for _, flag := range []string{
 		"client-ca-file", "etcd-cafile", "etcd-certfile", "kubelet-certificate-authority", "kubelet-client-certificate", "proxy-client-cert-file",
@@ -72,6 +82,10 @@ func (e *Ends) look(now time.Time) {
 			continue // whoever uses the file says so
 		}
 		e.Observe(c)
+		e.known[flag] = c
+		if was, ok := before[flag]; ok && (was.File != c.File || !was.End.Equal(c.End)) {
+			changed = append(changed, flag)
+		}
 		if c.Soon {
 			soon = append(soon, fmt.Sprintf("%s %s (%s)", file, c.End.UTC().Format(time.RFC3339), flag))
 		}
@@ -82,6 +96,7 @@ func (e *Ends) look(now time.Time) {
 		e.at = now
 	}
 	e.said = said
+	return changed
 }
 
 func readCertificate(flag, file string, now time.Time) (Certificate, error) {

@@ -67,6 +67,10 @@ func TestEnds(t *testing.T) {
 	look(101*day, 100*day, true)
 	bundle(200 * day)
 	look(102*day, 200*day, false)
+	bundle(300 * day)
+	if first, again := e.look(now), e.look(now); len(first) != 1 || first[0] != "client-ca-file" || again != nil {
+		t.Errorf("renewed: %q, and then %q", first, again)
+	}
 	bundle(110 * day)
 	look(102*day+time.Hour, 110*day, true)
 }

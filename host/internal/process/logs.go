@@ -49,7 +49,8 @@ func (l *logs) line(line []byte) {
 	if len(l.link) > 0 && bytes.Contains(line, l.link) {
 		line = bytes.ReplaceAll(line, l.link, l.binary)
 	}
-	if !isDebug(line) {
+	planned := isPlanned(line)
+	if !planned && !isDebug(line) {
 		l.tail.add(line)
 	}
 	dropped, ok := l.admit(len(line))
@@ -60,11 +61,17 @@ func (l *logs) line(line []byte) {
 		l.logger.Warn("the stage logs too much, lines were dropped", "lines", dropped)
 	}
 	if e, ok := parseLine(line); ok {
+		if planned {
+			e.level = hclog.Debug
+		}
 		l.setPanic(false)
 		l.logger.Log(e.level, e.message, e.args...)
 		return
 	}
 	level := hclog.Info
+	if planned {
+		level = hclog.Debug
+	}
 	if startsPanic(line) {
 		l.setPanic(true)
 	}
@@ -123,6 +130,13 @@ func (l *logs) close() {
 	if dropped > 0 {
 		l.logger.Warn("the stage logs too much, lines were dropped", "lines", dropped)
 	}
+}
+
+// isPlanned recognizes what libraries of Kubernetes' stages complain of although it is planned for: etcd's client while
+// the store is not open yet, and a provider of OIDC that does not respond, which the host's own authenticator reports.
+func isPlanned(line []byte) bool {
+	return bytes.Contains(line, []byte(`"msg":"retrying of unary invoker failed"`)) ||
+		bytes.Contains(line, []byte(`"@message":"oidc authenticator: `))
 }
 
 // isDebug recognizes hclog's lines of the levels debug and trace, which no error shows.

@@ -51,6 +51,10 @@ func TestLogLine(t *testing.T) {
 		{"W1121 09:03:01.123456       1 a.go:1] hm", "[WARN]  hm: caller=a.go:1\n"},
 		{"F1121 09:03:01.123456       1 a.go:1] end", "[ERROR] end: caller=a.go:1\n"},
 		{"I1121 09:03:01.123456   12345 file.go:123", "[INFO]  I1121 09:03:01.123456   12345 file.go:123\n"},
+		{`{"level":"warn","logger":"etcd-client","msg":"retrying of unary invoker failed","attempt":0}`,
+			`[DEBUG] {"level":"warn","logger":"etcd-client","msg":"retrying of unary invoker failed","attempt":0}` + "\n"},
+		{`{"@level":"error","@message":"oidc authenticator: initializing plugin: refused"}`,
+			"[DEBUG] oidc authenticator: initializing plugin: refused\n"},
 		{"plain text \r", "[INFO]  plain text\n"},
 		{"broken \xff text", "[INFO]  broken \uFFFD text\n"},
 		{"   ", ""},
@@ -107,6 +111,7 @@ func TestTail(t *testing.T) {
 		{"panic in a panic", []string{"panic: x", "fatal error: y"}, []string{"panic: x", "fatal error: y"}},
 		{"survived panic", append(append([]string{"panic: x", `{"@level":"info","@message":"m"}`}, numbered("l", 9)...), "end"), append(numbered("l", 9), "end")},
 		{"no blank lines, no debug", []string{"a", " ", `{"@level":"debug","@message":"m"}`, "b"}, []string{"a", "b"}},
+		{"nothing planned", []string{"a", `{"level":"warn","msg":"retrying of unary invoker failed","attempt":0}`}, []string{"a"}},
 		{"long", []string{strings.Repeat("x", 2000)}, []string{strings.Repeat("x", tailWidth)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -137,7 +137,7 @@ func (x *request) prepare() error {
 	if x.streamed && duplex(x.r) {
 		out = append(out, header.Duplex+": true\r\n"...)
 	}
-	if x.watch != nil && x.watch.query.plain {
+	if x.watch != nil && x.watch.asks() {
 		out = append(out, header.Watch+": true\r\n"...)
 	}
 	if x.alone {
@@ -244,8 +244,8 @@ func (x *request) respond() verdict {
 	if x.watch != nil && x.response.Chunked {
 		x.watch.begin()
 	}
-	if x.upload != nil && x.r.ProtoMajor == 1 && !x.upload.FinishedWithin(responseGrace) {
-		x.closeClient()
+	if x.r.ProtoMajor == 1 {
+		x.closeOrKeepClient()
 	}
 	x.w.WriteHeader(x.response.Status)
 	err := x.writeBody()

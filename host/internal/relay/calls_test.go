@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -233,6 +234,77 @@ func TestCalledAndFailed(t *testing.T) {
 		})
 		if hop := to.first; hop.Outcome != Called || hop.Status != to.Code || hop.Failed() != failed {
 			t.Errorf("%d: %+v, failed: %v", to.Code, hop, hop.Failed())
+		}
+	}
+}
+
+// The response to a call tells the stage whether its connection takes another one. It does not if the body of a request
+// whose client need not end it has not come to its end: what comes of it would be taken for the next request.
+func TestConnectionOfCalls(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		status int
+		closes bool
+	}
+	echoes := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
+	forbids := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }
+	breaksOff := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for name, tc := range map[string]struct {
+		token, length string
+		next          http.HandlerFunc
+		ends          bool
+		want          answer
+	}{
+		"body that is read":     {"token-a", "", echoes, true, answer{200, false}},
+		"body of known length":  {"token-a", "4", echoes, true, answer{200, false}},
+		"body that goes on":     {"token-a", "", forbids, false, answer{403, true}},
+		"body that is not read": {"token-a", "", breaksOff, false, answer{502, true}},
+		"call that is refused":  {"token-b", "", declines, false, answer{409, true}},
+	} {
+		answers := make(chan answer, 1)
+		var h *host
+		a := serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			dial := func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) }
+			transport := &http.Transport{DialContext: dial}
+			defer transport.CloseIdleConnections()
+			req, _ := http.NewRequestWithContext(r.Context(), r.Method, "http://host/x", r.Body)
+			req.ContentLength = r.ContentLength
+			req.Header.Set("Authorization", "Bearer "+tc.token)
+			req.Header.Set(stagev1.HeaderNext, r.Header.Get(stagev1.HeaderRequest))
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			defer resp.Body.Close()
+			_, _ = io.Copy(io.Discard, resp.Body)
+			answers <- answer{resp.StatusCode, resp.Close}
+		}))
+		h = newHost(t, a, serveStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			tc.next(w, r)
+		})))
+		front, body := serveHTTP2(t, h.chain), io.NopCloser(io.Reader(strings.NewReader("body")))
+		if !tc.ends {
+			out, in := io.Pipe()
+			t.Cleanup(func() { _ = in.Close() })
+			go func() { _, _ = io.WriteString(in, "body") }()
+			body = out
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, front.URL+"/x", body)
+		if tc.length != "" {
+			req.ContentLength = 4
+		}
+		resp, err := front.Client().Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_ = resp.Body.Close()
+		if got := within(t, name, answers); got != tc.want {
+			t.Errorf("%s: the call has %+v, want %+v", name, got, tc.want)
 		}
 	}
 }

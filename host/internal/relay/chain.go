@@ -76,6 +76,8 @@ type Config struct {
 	// Watch reports whether the response to a request is a watch, which may end at any time: its client goes on with another.
 	// Without it, none is.
 	Watch func(*http.Request) bool
+	// Watches returns what becomes of the watches of a stage; those of all are resumed if it is nil.
+	Watches func(stage string) WatchMode
 	// User returns whose request that is, so that one user cannot have all the room of those
 	// that wait. It is called for requests that have to wait only.
 	User func(*http.Request) string
@@ -100,6 +102,8 @@ type Hop struct {
 	// the connection was upgraded.
 	Took    time.Duration
 	Streams bool
+	// Resume is set if a watch of a client has left the process.
+	Resume Resume
 	// Request is set while requests are split, unless a stage has made it; see Split.
 	Request *http.Request
 }
@@ -236,12 +240,18 @@ func NewChain(config Config) *Chain {
 	if config.Observe == nil {
 		config.Observe = func(Hop) {}
 	}
+	if config.System == nil {
+		config.System = func(*http.Request) bool { return false }
+	}
 	if config.Watch == nil {
 		config.Watch = func(*http.Request) bool { return false }
 	}
+	if config.Watches == nil {
+		config.Watches = func(string) WatchMode { return ResumeWatches }
+	}
 	c := &Chain{config: config, maxGiveWay: maxGiveWay, auditParts: newAuditParts()}
 	c.heads.stage, c.heads.all, c.heads.wait = bounds.StageHeads, bounds.TotalHeads, bounds.HeadWait
-	c.chunks.stage, c.chunks.all = bounds.StageChunks, bounds.TotalChunks
+	c.chunks.stage, c.chunks.all, c.chunks.wait = bounds.StageChunks, bounds.TotalChunks, bounds.ChunkWait
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.watches.lasting.Store(newLasting())
 	c.hold.Store(&config.Hold)
@@ -357,6 +367,9 @@ type Load struct {
 	// InFlight are the requests that are with the stage, Waiting those that wait for it.
 	InFlight int `json:"inFlight"`
 	Waiting  int `json:"waiting"`
+	// Watches are the clients' watches that the stage serves, Resumable those of them that do not end with its process.
+	Watches   int `json:"watches"`
+	Resumable int `json:"resumableWatches"`
 }
 
 // Loads returns the load of each stage of the chain, from head to tail.
@@ -378,6 +391,7 @@ func (c *Chain) Loads() []Load {
 			}
 		}
 	}
+	c.watches.addTo(loads, c.config.System)
 	return loads
 }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
-// HostHandler serves the socket on which stages call the host. A request with
-// header.Next goes to the rest of the chain, one with
-// header.Delegate to the stage named there, any other to the API; these may say with header.Cause why they are made. One with
-// header.Initialized is a message about a watch that the stage is serving, and one with header.AuditPart about the audit event of a request.
+// HostHandler serves the socket on which stages call the host. A request with header.Next goes to the rest of the
+// chain, one with header.Delegate to the stage named there, any other to the API; these may say with header.Cause why
+// they are made. One with header.Initialized is a message about a watch that the stage is serving, and one with
+// header.AuditPart about the audit event of a request. One with header.Lead lasts as long as the process leads.
 type HostHandler struct {
 	Chain *Chain
 	// Caller returns the process to which a token belongs, if that may make the request.
@@ -38,6 +38,8 @@ type HostHandler struct {
 	// Initialized is called with the context of a watch that has sent its initial events, if
 	// it is not nil.
 	Initialized func(ctx context.Context)
+	// Lead responds to a request for a lead of the stage when it has that, and until it has it no more. It may be nil.
+	Lead func(w http.ResponseWriter, r *http.Request, stage, name string)
 	// Refuse responds to a request that the stage is not granted to make.
 	Refuse func(w http.ResponseWriter, r *http.Request, refusal Refusal)
 
@@ -104,7 +106,7 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next, delegate, initialized, auditPart := r.Header.Get(header.Next), r.Header.Get(header.Delegate), r.Header.Get(header.Initialized), r.Header.Get(header.AuditPart)
-	cause := r.Header.Get(header.Cause)
+	cause, lead := r.Header.Get(header.Cause), r.Header.Get(header.Lead)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
 		if h1.HostOnly(key) {
@@ -113,6 +115,10 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(r.RequestURI) > bounds.CallTarget { // it is in audit events
 		http.Error(w, fmt.Sprintf("the target of the request is longer than %d bytes", bounds.CallTarget), http.StatusRequestURITooLong)
+		return
+	}
+	if lead != "" {
+		h.serveLead(w, r, caller, lead)
 		return
 	}
 	if caller.ReadOnly && initialized == "" && auditPart == "" && mayWrite(r) {
@@ -158,6 +164,15 @@ func (h *HostHandler) serveInitialized(w http.ResponseWriter, socket, id string)
 		h.Initialized(watch.r.Context())
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveLead has a process lead, unless it is one that only shows what it would respond.
+func (h *HostHandler) serveLead(w http.ResponseWriter, r *http.Request, caller Caller, name string) {
+	if caller.ReadOnly || h.Lead == nil {
+		http.Error(w, "this process does not lead", http.StatusConflict)
+		return
+	}
+	h.Lead(w, r, caller.Stage, name)
 }
 
 // call is what the context of a request has that a stage makes.
@@ -209,6 +224,7 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	n, err := strconv.ParseUint(id, 10, 64)
 	inFlight, ok := h.Chain.inFlight.call(n, caller.Socket)
 	if err != nil || !ok {
+		closeUnlessRead(w, r)
 		http.Error(w, "no request "+strconv.Quote(id)+" is in flight to this process of stage "+strconv.Quote(stage)+", or it has described in its audit event how it served it", http.StatusConflict)
 		return
 	}
@@ -218,6 +234,7 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	if duplex(original) {
 		ctx = context.WithValue(ctx, duplexKey{}, true)
 		_ = http.NewResponseController(w).EnableFullDuplex() // the body is not waited for, nor is its end
+		closeUnlessRead(w, r)
 	}
 	socket := r.Context()
 	stop := context.AfterFunc(socket, func() { cancel(context.Cause(socket)) })
@@ -252,6 +269,14 @@ func (h *HostHandler) serveNext(w http.ResponseWriter, r *http.Request, caller C
 	}
 	if original.Context().Err() != nil && socket.Err() == nil {
 		panic(http.ErrAbortHandler) // the caller has not gone, and its response may be short
+	}
+}
+
+// closeUnlessRead has the response to a call say that the connection ends, until the body is known to have come to its
+// end. The server does not wait for the rest then.
+func closeUnlessRead(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
 	}
 }
 

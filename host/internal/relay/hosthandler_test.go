@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,7 +59,7 @@ func newHost(t testing.TB, stages ...string) *host {
 	chain := newChain(t, Config{Propagator: userPropagator{}, Limited: func(stage, limit, _ string) { limited <- stage + " " + limit }}, stages...)
 	delegates := map[string][]string{"a": {"b", "c", "coming"}, "b": {"c"}}
 	h := &host{chain: chain, initialized: make(chan string, 10), limited: limited}
-	h.socket = serveStage(t, &HostHandler{
+	h.socket = serveCalls(t, &HostHandler{
 		Chain: chain,
 		Caller: func(_ *http.Request, token string) (Caller, bool) {
 			stage, ok := strings.CutPrefix(token, "token-")
@@ -103,6 +105,20 @@ func newHost(t testing.TB, stages ...string) *host {
 		chain.ServeHTTP(w, withUser(r, "alice"))
 	}))
 	return h
+}
+
+// serveCalls serves what stages ask the host for, as the host does, and returns the socket.
+func serveCalls(t testing.TB, handler http.Handler) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return socket
 }
 
 // call sends a POST to the host socket.

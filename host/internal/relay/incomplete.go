@@ -40,8 +40,8 @@ func (c *Chain) isMerged(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	call, system := callFrom(r.Context()), c.config.System
-	if call != nil && call.delegate == "" || call == nil && system != nil && system(r) {
+	call := callFrom(r.Context())
+	if call != nil && call.delegate == "" || call == nil && c.config.System(r) {
 		return false
 	}
 	return chain.IsDiscovery(r.URL.Path)

@@ -157,6 +157,18 @@ func (x *request) closeClient() {
 	}
 }
 
+// closeOrKeepClient tells an HTTP/1 client whether its connection ends with the response that begins: it does if the
+// body is still being sent. In a full duplex the server reads none of the rest, which would be taken for the next
+// request.
+func (x *request) closeOrKeepClient() {
+	switch {
+	case x.upload != nil && !x.upload.FinishedWithin(responseGrace):
+		x.closeClient()
+	case duplex(x.r) && (!x.streamed || x.upload != nil && x.upload.Sent()):
+		x.w.Header().Del("Connection")
+	}
+}
+
 // keep ends an attempt whose response has been read, and puts the connection back into
 // the pool if it can be used again.
 func (x *request) keep() {

@@ -27,11 +27,12 @@ type watch struct {
 	began time.Time
 	// lasting ends when it is to end with its process.
 	lasting *lasting
-	// contentType is that of all legs.
+	// contentType is that of all legs; empty if events are not told apart.
 	contentType string
 	events      frames.Splitter
-	// told says that events are told apart, and compresses that the client gets them in gzip.
-	told, compresses bool
+	// asked says that the stage is asked to let the host tell events apart, promised that another process can go on,
+	// and compresses that the client gets events in gzip.
+	asked, promised, compresses bool
 	// member is the one of the client's gzip that has begun; nil if none has.
 	member *gzip.Writer
 	// room is what the beginning of an event has taken of the endpoint's chunks.
@@ -39,14 +40,20 @@ type watch struct {
 
 	// position is the revision up to which the client has everything; 0 is not known.
 	position uint64
-	// from is the position at which the present leg begins; 0 for the first.
-	from uint64
-	// initial says that the events are of the objects that there are, in any order.
-	initial bool
+	// from is the position at which the present leg begins; 0 for the first. Overlap is of what it repeats before that;
+	// nil if nothing is compared.
+	from    uint64
+	overlap *overlap
+	// initial says that the events are of the objects that there are, in any order. InitialEnd is when that was over, until
+	// another event comes.
+	initial    bool
+	initialEnd time.Time
 	// unordered says that there is no position any more: the stage has sent what has none, or in another order.
 	unordered bool
 	// drained says that the stage has ended the leg because it drains.
 	drained bool
+	// resume is of the latest leg that has ended, and has a result until that is reported.
+	resume Resume
 	// pause is that before the next leg.
 	pause time.Duration
 }
@@ -73,9 +80,19 @@ func (w *watch) request() *http.Request {
 		return w.x.r
 	}
 	r, u := *w.x.r, *w.x.r.URL
-	u.RawQuery = w.query.after(w.from, time.Since(w.began))
+	u.RawQuery = w.query.after(w.overlap.begin(w.from), time.Since(w.began))
 	r.URL = &u
 	return &r
+}
+
+// asks reports whether the stage is asked for what the host can tell apart.
+func (w *watch) asks() bool {
+	mode := w.x.chain.config.Watches(w.x.stage)
+	if mode == VerifyWatches && w.overlap == nil {
+		w.overlap = &overlap{}
+	}
+	w.asked = w.query.plain && mode != PassThroughWatches
+	return w.asked
 }
 
 // errWatchOver ends a watch with which no process goes on.
@@ -84,18 +101,24 @@ var errWatchOver = errors.New("no process goes on with the watch")
 // begin prepares for the response, whose head is about to go to the client.
 func (w *watch) begin() {
 	resp := &w.x.response
-	if !w.query.plain || resp.Watch == "" || resp.Status != http.StatusOK || fieldOf(resp, "Content-Encoding") != "" {
+	if !w.asked || resp.Watch == "" || resp.Status != http.StatusOK || fieldOf(resp, "Content-Encoding") != "" {
 		return
 	}
-	w.contentType = strings.Clone(fieldOf(resp, "Content-Type")) // and not the whole head
-	w.events = frames.Splitter{Encoding: frames.EncodingOf(w.contentType), Max: bounds.WatchEvent}
-	w.told = w.events.Encoding != frames.None
-	w.unordered = !resumable(resp)
-	if w.compresses = w.told && resp.Watch == header.WatchGzip; w.compresses {
+	contentType := fieldOf(resp, "Content-Type")
+	w.events = frames.Splitter{Encoding: frames.EncodingOf(contentType), Max: bounds.WatchEvent}
+	if w.events.Encoding == frames.None {
+		return
+	}
+	w.contentType = strings.Clone(contentType) // and not the whole head
+	w.promised = resumable(resp)
+	if w.compresses = resp.Watch == header.WatchGzip; w.compresses {
 		w.x.w.Header().Set("Content-Encoding", "gzip")
 		w.x.w.Header().Add("Vary", "Accept-Encoding")
 	}
 }
+
+// isTold reports whether events are told apart.
+func (w *watch) isTold() bool { return w.contentType != "" }
 
 // resumable reports whether a stage promises that another process can go on with what it sends.
 func resumable(resp *h1.Response) bool {
@@ -104,35 +127,69 @@ func resumable(resp *h1.Response) bool {
 
 // copy passes on the body of the response, and of those of other processes that go on with it.
 func (w *watch) copy() error {
+	defer w.awaitFirstSecond()
 	defer w.settle(0)
 	defer w.endMember()
-	x := w.x
-	var sink h1.Sink = x
-	if w.told {
+	var sink h1.Sink = w.x
+	if w.isTold() {
 		sink = w
 	}
 	for {
-		err := w.copyLeg(sink)
-		w.drained = w.drained && err == nil
-		if !w.hasPosition() || errors.Is(err, errClientGone) || x.r.Context().Err() != nil {
+		cause, err := w.left(w.copyLeg(sink))
+		if cause == "" {
 			return err
 		}
-		over, outcome := errWatchOver, Resumed
-		switch {
-		case err == nil && w.drained:
-			x.keep()
-		case err == nil || errors.Is(err, errWatchOver):
+		w.resume.Cause = cause
+		if result := w.goOn(); result != WatchResumed {
+			w.resume.Result = result
 			return err
-		case errors.Is(err, h1.ErrCutOff): // its side has changed
-			x.drop()
-		default:
-			over, outcome = err, Interrupted
-			x.drop()
-		}
-		if !w.goOn(outcome) {
-			return over
 		}
 	}
+}
+
+// left takes the watch from the process of a leg that has ended, and returns why it has: nothing if that is for the
+// client to know. The error is that with which the watch ends if it does.
+func (w *watch) left(err error) (ResumeCause, error) {
+	x := w.x
+	w.drained = w.drained && err == nil
+	switch {
+	case errors.Is(err, errClientGone), x.r.Context().Err() != nil, err == nil && !w.drained:
+		return "", err
+	case errors.Is(err, errWatchOver):
+		if w.resume.Result = Expired; w.resume.Difference != "" {
+			w.resume.Result = Differs
+		}
+		return "", err
+	case err == nil:
+		x.keep()
+		return Drained, errWatchOver
+	case errors.Is(err, h1.ErrCutOff):
+		x.drop()
+		return Moved, err
+	}
+	x.drop()
+	return Broken, err
+}
+
+// leastWatch is a second, and some time for the way to the client.
+const leastWatch = 1500 * time.Millisecond
+
+// awaitFirstSecond keeps a watch from ending in its first second without an event, or in the first one after its initial
+// events: client-go takes that for a failure, and lists all objects anew (VeryShortWatchError of
+// k8s.io/client-go/tools/cache).
+func (w *watch) awaitFirstSecond() {
+	from := w.began
+	switch {
+	case w.x.response.Status != http.StatusOK:
+		return
+	case !w.initialEnd.IsZero():
+		from = w.initialEnd
+	case w.x.sent.written > 0 && w.query.initial && w.query.bookmarks && !w.isTold():
+		from = time.Now() // a bookmark may just have ended them
+	case w.x.sent.written > 0:
+		return
+	}
+	wait(w.x.r.Context(), nil, time.Until(from.Add(leastWatch)))
 }
 
 func fieldOf(resp *h1.Response, key string) string {
@@ -148,18 +205,16 @@ func (w *watch) copyLeg(sink h1.Sink) error {
 	x := w.x
 	w.drained = false
 	if x.after == "" { // what a stage hands on moves with what it has
-		x.chain.addWatch(x.id, openWatch{r: x.r, conn: x.conn, canary: x.snapshot.isCanary, round: x.snapshot.round})
+		x.chain.addWatch(x.id, openWatch{
+			r: x.r, stage: x.stage, resumable: w.promised, conn: x.conn,
+			canary: x.snapshot.isCanary, round: x.snapshot.round,
+		})
 		defer x.chain.watches.remove(x.id)
 	}
 	if x.r.ProtoMajor == 1 { // no other version has chunks
 		x.response.Whole = x.endpoint.chunks
 	}
 	return x.conn.CopyBody(x.r.Context(), sink, &x.response)
-}
-
-// hasPosition reports whether another process can go on.
-func (w *watch) hasPosition() bool {
-	return w.events.Encoding != frames.None && w.position > 0 && !w.initial && !w.unordered
 }
 
 const (
@@ -169,11 +224,16 @@ const (
 	leastPause, mostPause = 10 * time.Millisecond, time.Second
 )
 
-// goOn begins the next leg, after one that has ended in that way, and reports whether there is one.
-func (w *watch) goOn(outcome Outcome) bool {
+// goOn begins the next leg.
+func (w *watch) goOn() ResumeResult {
 	x, before := w.x, w.x.endpoint
-	if w.lasting.Err() != nil {
-		return false
+	switch {
+	case w.lasting.Err() != nil:
+		return NotWanted
+	case !w.promised:
+		return NotPromised
+	case w.position == 0 || w.initial || w.unordered:
+		return NoPosition
 	}
 	ctx, cancel := context.WithTimeout(x.r.Context(), goOnTime)
 	defer cancel()
@@ -190,22 +250,47 @@ func (w *watch) goOn(outcome Outcome) bool {
 		}
 		next := w.next(ctx, left)
 		if next == nil {
-			return false
+			return w.withoutProcess()
 		}
 		err := w.ask(ctx, next)
-		if outcome != Resumed || err != nil {
+		if w.resume.Cause == Broken || err != nil {
 			w.pause = min(max(2*w.pause, leastPause), mostPause)
 		}
 		switch {
 		case err == nil:
-			x.observe(before, outcome)
+			w.resume.Result = WatchResumed
+			x.observe(before, w.outcome())
 			x.began = time.Now()
-			return true
+			return WatchResumed
 		case errors.Is(err, errOtherWatch):
-			return false
+			return OtherWatch
 		}
 	}
 }
+
+// outcome is that of the hop to the process that the watch has left, if another goes on with it.
+func (w *watch) outcome() Outcome {
+	if w.resume.Cause == Broken {
+		return Interrupted
+	}
+	return Resumed
+}
+
+// withoutProcess is why there is no process to go on with the watch; nothing if its client has gone.
+func (w *watch) withoutProcess() ResumeResult {
+	switch {
+	case w.x.r.Context().Err() != nil:
+		return ""
+	case w.lasting.Err() != nil:
+		return NotWanted
+	case w.isOver():
+		return TimeOver
+	}
+	return NoProcess
+}
+
+// isOver reports whether the time is over that the client has given the watch.
+func (w *watch) isOver() bool { return w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout }
 
 // next waits for the process to which the watch would go if it began now, and returns it; nil if there is none. Left is
 // the one that the watch was with, if it is not known to be there still: it is given a moment to be replaced.
@@ -214,7 +299,7 @@ func (w *watch) next(ctx context.Context, left *endpoint) *endpoint {
 	for ctx.Err() == nil {
 		s := x.chain.state.Load().side(x.r)
 		i := s.index(x.stage)
-		if i < 0 || w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout {
+		if i < 0 || w.isOver() {
 			return nil
 		}
 		e := s.targets[i].endpoint
@@ -323,6 +408,9 @@ func (w *watch) Write(p []byte) (int, error) {
 			return 0, errWatchOver // it is told when it asks by itself
 		}
 		passed := w.passes(looked)
+		if w.resume.Difference != "" {
+			return 0, errWatchOver
+		}
 		if passed && run != nil {
 			run = run[:len(run)+len(event)]
 			continue
@@ -383,13 +471,21 @@ func (w *watch) passes(e frames.Event) bool {
 	switch {
 	case e.Revision == 0: // an error, or what is not known
 		w.unordered = true
-	case e.Revision <= w.from:
-		return false // the client has it
+	case e.Revision <= w.from: // the client has it
+		w.resume.Difference = w.overlap.again(e)
+		return false
 	case e.Kind == frames.Added && w.initial:
 	default:
-		w.initial = false
+		if w.resume.Difference = w.overlap.end(); w.resume.Difference != "" {
+			return false
+		}
+		w.initialEnd = time.Time{}
+		if w.initial {
+			w.initial, w.initialEnd = false, time.Now()
+		}
 		w.unordered = w.unordered || e.Revision < w.position
 		w.position = e.Revision
+		w.overlap.add(e)
 	}
 	return e.Kind != frames.Bookmark || w.query.bookmarks
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -57,6 +58,8 @@ type leg struct {
 	number int
 	// revision is what the leg is to follow.
 	revision int
+	// drains says that leave drains.
+	drains bool
 }
 
 func (l *leg) send(text string) {
@@ -67,6 +70,14 @@ func (l *leg) send(text string) {
 // drain ends the leg as a stage does that drains.
 func (l *leg) drain() { l.Header().Set(http.TrailerPrefix+header.Watch, header.WatchDraining) }
 
+// leave ends the leg because its process drains or dies.
+func (l *leg) leave() {
+	if !l.drains {
+		panic(http.ErrAbortHandler)
+	}
+	l.drain()
+}
+
 // watched serves a watch by processes of a stage: each leg by the next one, which has the place of the one before when
 // a leg begins.
 type watched struct {
@@ -74,11 +85,12 @@ type watched struct {
 	sockets [2]string
 	legs    atomic.Int32
 	hops    *observed
+	resumes chan Resume
 }
 
 func watchChain(t *testing.T, contentType string, serveLeg func(*leg)) *watched {
 	t.Helper()
-	w := &watched{hops: &observed{}}
+	w := &watched{hops: &observed{}, resumes: make(chan Resume, logLength)}
 	for i := range w.sockets {
 		w.sockets[i] = legStage(t, func(l *leg) {
 			l.number = int(w.legs.Add(1)) - 1
@@ -87,7 +99,12 @@ func watchChain(t *testing.T, contentType string, serveLeg func(*leg)) *watched 
 			serveLeg(l)
 		})
 	}
-	w.chain = newChain(t, Config{Watch: everyRequest, Observe: w.hops.observe}, w.sockets[0])
+	w.chain = newChain(t, Config{Watch: everyRequest, Observe: func(h Hop) {
+		w.hops.observe(h)
+		if h.Resume != (Resume{}) {
+			w.resumes <- h.Resume
+		}
+	}}, w.sockets[0])
 	return w
 }
 
@@ -489,7 +506,7 @@ func TestWatchIsCompressed(t *testing.T) {
 	}
 }
 
-// A watch ends, with what the client has got, if no process may go on with it.
+// A watch ends, with what the client has got, if no process may go on with it, however it leaves its process.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	const from = "resourceVersion=5"
@@ -498,22 +515,22 @@ func TestWatchEnds(t *testing.T) {
 	past := jsonEvent("ADDED", 8) + jsonEvent("ADDED", 3)
 	long := strings.Repeat("x", bounds.WatchEvent+1)
 	type before = func(*watched, *leg)
-	drains := func(text string) before {
+	leaves := func(text string) before {
 		return func(_ *watched, l *leg) {
 			l.send(text)
-			l.drain()
+			l.leave()
 		}
 	}
 	with := func(key, value, text string) before {
 		return func(w *watched, l *leg) {
 			l.Header().Set(key, value)
-			drains(text)(w, l)
+			leaves(text)(w, l)
 		}
 	}
 	after := func(do before) before {
 		return func(w *watched, l *leg) {
 			do(w, l)
-			drains(first)(w, l)
+			leaves(first)(w, l)
 		}
 	}
 	leave := func(w *watched, _ *leg) { w.chain.Set(Tables{}, nil) }
@@ -523,62 +540,234 @@ func TestWatchEnds(t *testing.T) {
 			l.send(jsonEvent("ADDED", 8))
 		}
 	}
+	// The host does not know that what it is not told apart has ended because a process drains.
+	const untold ResumeResult = "untold"
 	for name, c := range map[string]struct {
 		query string
 		first before
 		next  func(*leg) // if there is another leg
 		want  string
+		// result is that of the latest attempt to go on.
+		result ResumeResult
 	}{
-		"the stage has another reason":  {from, func(_ *watched, l *leg) { l.send(first) }, nil, first},
-		"the stage promises nothing":    {from, with(header.Watch, "", first), nil, first},
-		"it has bookmarks alone":        {from, with(header.Watch, header.WatchBookmarks, first+bookmark), nil, first},
-		"it is compressed":              {from, with("Content-Encoding", "x", first), nil, first},
-		"it is no encoding of events":   {from, with("Content-Type", "text/plain", first), nil, first},
-		"the initial events come still": {"", drains(first), nil, first},
-		"they are not over":             {"resourceVersion=5&sendInitialEvents=true", drains(first), nil, first},
-		"the order is another":          {"resourceVersion=7", drains(both + first), nil, both + first},
-		"an event is unknown":           {from, drains(first + "{}\n"), nil, first + "{}\n"},
-		"an event is too long":          {from, drains(first + long), nil, first + long},
-		"the server ends":               {from, after(func(w *watched, _ *leg) { w.chain.EndWatches() }), nil, first},
-		"the stage has left":            {from, after(leave), nil, first},
-		"the process stays": {from, after(func(w *watched, _ *leg) {
-			w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[0]}})
-		}), nil, first},
-		"the query has it twice":  {from + "&resourceVersion=6", drains(first), nil, first},
-		"the query escapes names": {from + "&timeout%53econds=1", drains(first), nil, first},
+		"the stage has another reason":  {from, func(_ *watched, l *leg) { l.send(first) }, nil, first, ""},
+		"the stage promises nothing":    {from, with(header.Watch, "", first), nil, first, untold},
+		"it has bookmarks alone":        {from, with(header.Watch, header.WatchBookmarks, first+bookmark), nil, first, NotPromised},
+		"it is compressed":              {from, with("Content-Encoding", "x", first), nil, first, untold},
+		"it is no encoding of events":   {from, with("Content-Type", "text/plain", first), nil, first, untold},
+		"the initial events come still": {"", leaves(first), nil, first, NoPosition},
+		"they are not over":             {"resourceVersion=5&sendInitialEvents=true", leaves(first), nil, first, NoPosition},
+		"the order is another":          {"resourceVersion=7", leaves(both + first), nil, both + first, NoPosition},
+		"an event is unknown":           {from, leaves(first + "{}\n"), nil, first + "{}\n", NoPosition},
+		"an event is too long":          {from, leaves(first + long), nil, first + long, NoPosition},
+		"the server ends":               {from, after(func(w *watched, _ *leg) { w.chain.EndWatches() }), nil, first, NotWanted},
+		"the stage has left":            {from, after(leave), nil, first, NoProcess},
+		"the process stays": {from, after(func(w *watched, l *leg) {
+			if l.drains {
+				w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[0]}})
+			} else {
+				leave(w, l)
+			}
+		}), nil, first, NoProcess},
+		"the query has it twice":  {from + "&resourceVersion=6", leaves(first), nil, first, untold},
+		"the query escapes names": {from + "&timeout%53econds=1", leaves(first), nil, first, untold},
 		"its time is over": {from + "&timeoutSeconds=1", after(func(*watched, *leg) {
 			time.Sleep(1100 * time.Millisecond) // what the client has given it
-		}), nil, first},
-		"the next process refuses":    {from, drains(first), func(l *leg) { l.WriteHeader(http.StatusGone) }, first},
-		"it has another encoding":     {from, drains(first), next("Content-Type", "text/plain"), first},
-		"it promises nothing":         {from, drains(first), next(header.Watch, ""), first},
-		"it compresses":               {from, drains(first), next("Content-Encoding", "x"), first},
-		"it is too late":              {from, drains(first), func(l *leg) { l.send(jsonEvent("ERROR", 9)) }, first},
-		"it declines":                 {from, drains(first), func(l *leg) { decline(l) }, first},
-		"it does not chunk its body":  {from, drains(first), next("Content-Length", strconv.Itoa(len(first))), first},
-		"what it sends later is past": {from, drains(first), func(l *leg) { drains(past)(nil, l) }, both},
+		}), nil, first, TimeOver},
+		"the next process refuses":    {from, leaves(first), func(l *leg) { l.WriteHeader(http.StatusGone) }, first, OtherWatch},
+		"it has another encoding":     {from, leaves(first), next("Content-Type", "text/plain"), first, OtherWatch},
+		"it promises nothing":         {from, leaves(first), next(header.Watch, ""), first, OtherWatch},
+		"it compresses":               {from, leaves(first), next("Content-Encoding", "x"), first, OtherWatch},
+		"it is too late":              {from, leaves(first), func(l *leg) { l.send(jsonEvent("ERROR", 9)) }, first, Expired},
+		"it declines":                 {from, leaves(first), func(l *leg) { decline(l) }, first, OtherWatch},
+		"it does not chunk its body":  {from, leaves(first), next("Content-Length", strconv.Itoa(len(first))), first, OtherWatch},
+		"what it sends later is past": {from, leaves(first), func(l *leg) { leaves(past)(nil, l) }, both, OtherWatch},
+	} {
+		for _, cause := range []ResumeCause{Drained, Broken} {
+			t.Run(name+", "+string(cause), func(t *testing.T) {
+				t.Parallel()
+				var w *watched
+				w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+					l.drains = cause == Drained
+					switch {
+					case l.number == 0:
+						c.first(w, l)
+					case c.next != nil && l.number == 1:
+						c.next(l)
+					case l.number > 1 && l.revision == 8:
+					default:
+						t.Errorf("another leg, from %d", l.revision)
+					}
+				})
+				if got := w.get(t, serve, c.query); got != c.want {
+					t.Errorf("%.200q, want %.200q", got, c.want)
+				}
+				eventually(t, "no request is in flight", func() bool {
+					loads := w.chain.Loads()
+					return len(loads) == 0 || loads[0].InFlight == 0
+				})
+				result := c.result
+				if result == untold {
+					if result = ""; cause == Broken {
+						result = NotPromised
+					}
+				}
+				w.expectResume(t, cause, result)
+			})
+		}
+	}
+}
+
+// expectResume fails the test unless a watch has left processes for that cause, and that was how it went the last time.
+func (w *watched) expectResume(t *testing.T, cause ResumeCause, want ResumeResult) {
+	t.Helper()
+	close(w.resumes)
+	latest := ResumeResult("")
+	for r := range w.resumes {
+		if r.Cause != cause || latest != "" && latest != WatchResumed {
+			t.Errorf("%v, after %q", r, latest)
+		}
+		latest = r.Result
+	}
+	if latest != want {
+		t.Errorf("it is counted as %q, want %q", latest, want)
+	}
+}
+
+// Watches are counted by whether they outlive their process, for which a stage need not be asked.
+func TestWatchesPassThrough(t *testing.T) {
+	t.Parallel()
+	for stage, want := range map[string]Load{
+		"a": {Stage: "a", InFlight: 2, Watches: 1}, "b": {Stage: "a", InFlight: 2, Watches: 1, Resumable: 1},
+	} {
+		more := make(chan struct{})
+		socket := legStage(t, func(l *leg) {
+			l.send(jsonEvent("ADDED", 7)[:20])
+			<-more
+			l.send(jsonEvent("ADDED", 7)[20:])
+		})
+		isOwn := func(r *http.Request) bool { return r.URL.Path == "/own" }
+		chain := newChain(t, Config{Watch: everyRequest, System: isOwn, Watches: func(s string) WatchMode {
+			if s == stage {
+				return PassThroughWatches
+			}
+			return ResumeWatches
+		}}, socket)
+		var pending sync.WaitGroup
+		for _, path := range []string{"/watch", "/own"} {
+			r := httptest.NewRequest(http.MethodGet, path+"?resourceVersion=5", nil)
+			pending.Go(func() { chain.ServeHTTP(httptest.NewRecorder(), r) })
+		}
+		eventually(t, "both are counted", func() bool { return chain.Loads()[0] == want })
+		close(more)
+		pending.Wait()
+		if got := chain.Loads()[0]; got != (Load{Stage: "a"}) {
+			t.Errorf("at the end: %+v", got)
+		}
+	}
+}
+
+// A stage whose processes do not send the same events is found out, where that is wanted.
+func TestWatchesAreVerified(t *testing.T) {
+	t.Parallel()
+	event := func(revision int) string { return jsonEvent("MODIFIED", revision) }
+	client := event(11) + event(12) + event(13) + event(14)
+	for name, c := range map[string]struct {
+		next string
+		want ResumeResult
+	}{
+		"the same":       {event(12) + jsonEvent("BOOKMARK", 12) + event(13) + event(14), WatchResumed},
+		"one is missing": {event(12) + event(14), Differs},
+		"the last is":    {event(12) + event(13) + jsonEvent("BOOKMARK", 15), Differs},
+		"one more":       {event(12) + event(12) + event(13), Differs},
+		"one at the end": {event(12) + event(13) + event(14) + event(14), Differs},
+		"another kind":   {jsonEvent("ADDED", 12) + event(13) + event(14), Differs},
+		"none":           {"", Differs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var w *watched
-			w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
-				switch {
-				case l.number == 0:
-					c.first(w, l)
-				case c.next != nil && l.number == 1:
-					c.next(l)
-				case l.number > 1 && l.revision == 8:
+			w := watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+				switch l.number {
+				case 0:
+					l.send(jsonEvent("ADDED", 7) + jsonEvent("BOOKMARK", 10) + client)
+					l.drain()
+				case 1:
+					if l.revision != 11 {
+						t.Errorf("it is asked for what follows %d", l.revision)
+					}
+					l.send(c.next + event(15))
 				default:
-					t.Errorf("another leg, from %d", l.revision)
+					t.Error("there is another leg")
 				}
 			})
-			if got := w.get(t, serve, c.query); got != c.want {
-				t.Errorf("%.200q, want %.200q", got, c.want)
+			w.chain.config.Watches = func(string) WatchMode { return VerifyWatches }
+			want := client
+			if c.want == WatchResumed {
+				want += event(15)
 			}
-			eventually(t, "no request is in flight", func() bool {
-				loads := w.chain.Loads()
-				return len(loads) == 0 || loads[0].InFlight == 0
-			})
+			got := w.get(t, serve, "resourceVersion=5&sendInitialEvents=true")
+			if got != jsonEvent("ADDED", 7)+want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			w.expectResume(t, Drained, c.want)
+		})
+	}
+}
+
+// A watch whose client has gone while it waits for a process counts as no other's.
+func TestWatchWhoseClientHasGone(t *testing.T) {
+	t.Parallel()
+	var w *watched
+	ctx, leave := context.WithCancel(t.Context())
+	w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
+		l.send(jsonEvent("ADDED", 7))
+		w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a"}})
+		l.drain()
+		time.AfterFunc(20*time.Millisecond, leave) // later than the watch waits
+	})
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/watch?resourceVersion=5", nil)
+	w.chain.ServeHTTP(httptest.NewRecorder(), r)
+	w.expectResume(t, Drained, "")
+	if got := w.hops.String(); got != "a canceled" {
+		t.Errorf("the hops are %s", got)
+	}
+}
+
+// For client-go, a watch that ends in its first second without an event has failed, and it lists all objects anew.
+func TestNoWatchEndsInItsFirstSecond(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leg func(*leg)
+		// later says that the end is later than the stage has it.
+		later bool
+	}{
+		"a reason of the stage": {func(l *leg) { l.send("") }, true},
+		"its process dies":      {func(l *leg) { l.send(""); panic(http.ErrAbortHandler) }, true},
+		"its process drains":    {func(l *leg) { l.send(""); l.drain() }, true},
+		"nothing is promised":   {func(l *leg) { l.Header().Del(header.Watch); l.send(""); panic(http.ErrAbortHandler) }, true},
+		"initial events":        {func(l *leg) { l.send(jsonEvent("ADDED", 7) + jsonEvent("BOOKMARK", 7)) }, true},
+		"passed through": {func(l *leg) {
+			l.Header().Del(header.Watch)
+			l.send(jsonEvent("ADDED", 7) + jsonEvent("BOOKMARK", 7))
+		}, true},
+		"an event after them": {func(l *leg) {
+			l.send(jsonEvent("ADDED", 7) + jsonEvent("BOOKMARK", 7) + jsonEvent("ADDED", 8))
+		}, false},
+		"no watch": {func(l *leg) {
+			l.WriteHeader(http.StatusNotFound)
+			l.send("")
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			socket := legStage(t, c.leg)
+			chain := newChain(t, Config{Watch: everyRequest}, socket)
+			r := httptest.NewRequest(http.MethodGet, "/watch?allowWatchBookmarks=true", nil)
+			began := time.Now()
+			chain.ServeHTTP(httptest.NewRecorder(), r)
+			if took := time.Since(began); (took >= leastWatch) != c.later {
+				t.Errorf("it ends after %s", took)
+			}
 		})
 	}
 }

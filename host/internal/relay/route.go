@@ -73,7 +73,7 @@ func (x *request) askSnapshot() (taken bool) {
 
 // table is the one of a snapshot by which the request goes.
 func (x *request) table(s *snapshot) Table {
-	if s.tables.System != nil && x.chain.config.System != nil && x.chain.config.System(x.r) {
+	if s.tables.System != nil && x.chain.config.System(x.r) {
 		return s.tables.System
 	}
 	return s.tables.All
@@ -262,6 +262,9 @@ func (x *request) observe(e *endpoint, o Outcome) {
 	// in the middle of its response, and those upstream of that one have called.
 	if (o == Served || o == Upgraded || o == GivenUp && x.begun) && x.role.hasCalled() {
 		h.Outcome = Called
+	}
+	if x.watch != nil && x.watch.resume.Result != "" && !x.chain.config.System(x.r) {
+		h.Resume, x.watch.resume.Result = x.watch.resume, ""
 	}
 	if x.logged != nil && o != Replayed && o != Resumed {
 		x.logged.end(h.Outcome)

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,11 @@ type watches struct {
 }
 
 type openWatch struct {
-	r    *http.Request
-	conn *h1.Conn
+	r     *http.Request
+	stage string
+	// resumable says that another process can go on with it.
+	resumable bool
+	conn      *h1.Conn
 	// canary and round are those of the snapshot by which the watch went.
 	canary bool
 	round  int
@@ -88,6 +92,22 @@ func (w *watches) remove(id uint64) {
 	delete(w.m, id)
 }
 
+// addTo adds the watches of clients to the loads of stages.
+func (w *watches) addTo(loads []Load, isOwn func(*http.Request) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.m {
+		i := slices.IndexFunc(loads, func(l Load) bool { return l.Stage == o.stage })
+		if i < 0 || isOwn(o.r) {
+			continue
+		}
+		loads[i].Watches++
+		if o.resumable {
+			loads[i].Resumable++
+		}
+	}
+}
+
 // cutMoved cuts a watch off if it has moved, and is not over: its connection is of another request then.
 func (w *watches) cutMoved(id uint64, s *snapshot) {
 	w.mu.Lock()
@@ -97,8 +117,8 @@ func (w *watches) cutMoved(id uint64, s *snapshot) {
 	}
 }
 
-// endMoved ends the watches whose side has changed with the share, one after the other, for as long as that lasts, or until Close. Their clients
-// begin others.
+// endMoved ends the legs of the watches whose side has changed with the share, one after the other, for as long as that
+// lasts, or until Close.
 func (c *Chain) endMoved(share float64, spread time.Duration) {
 	s := c.state.Load()
 	var moved []uint64

@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
 )
 
-// watchStage is a chain of one stage whose responses are watches, and the server of it.
-func watchStage(t *testing.T, script func(c *net.UnixConn)) *bufio.Reader {
+// watchStage is a chain of one stage whose responses are watches, and the server of it. The rest of a chunk may take
+// as long as wait.
+func watchStage(t *testing.T, wait time.Duration, script func(c *net.UnixConn)) *bufio.Reader {
 	t.Helper()
 	stage := scriptStage(t, func(_ int, c *net.UnixConn, r *bufio.Reader) {
 		if _, err := http.ReadRequest(r); err == nil {
@@ -25,7 +27,9 @@ func watchStage(t *testing.T, script func(c *net.UnixConn)) *bufio.Reader {
 			script(c)
 		}
 	})
-	chain := newChain(t, Config{Watch: func(*http.Request) bool { return true }}, stage)
+	chain := newChain(t, Config{Watch: func(*http.Request) bool { return true }})
+	chain.chunks.wait = wait
+	chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: stage}})
 	conn, err := net.Dial("tcp", serve(t, filtered(chain)).Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +75,7 @@ func TestChunksOfWatchesAreWhole(t *testing.T) {
 			total += n
 			ends[total] = true
 		}
-		in := watchStage(t, func(c *net.UnixConn) {
+		in := watchStage(t, patience, func(c *net.UnixConn) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			for rest := append(text, "0\r\n\r\n"...); len(rest) > 0; {
 				n := min(1+random.IntN(1<<random.IntN(19)), len(rest))
@@ -94,7 +98,7 @@ func TestChunksOfWatchesAreWhole(t *testing.T) {
 func TestChunksInPieces(t *testing.T) {
 	t.Parallel()
 	seen := make(chan struct{})
-	in := watchStage(t, func(c *net.UnixConn) {
+	in := watchStage(t, bounds.ChunkWait, func(c *net.UnixConn) {
 		_, _ = io.WriteString(c, "5\r\nab")
 		<-seen
 		_, _ = io.WriteString(c, "cde\r\n400000\r\n"+strings.Repeat("f", 100_000))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -19,7 +20,8 @@ type Attachments map[string]string
 func (a Attachments) check(cfg *config.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if !slices.Contains(cfg.Order, name) {
-			return fmt.Errorf("--attach: there is no stage %q in the chain, which is %s", name, strings.Join(cfg.Order, ", "))
+			return fmt.Errorf("--attach: there is no stage %q%s in the chain, which is %s", name,
+				suggest.DidYouMean(name, cfg.Order), strings.Join(cfg.Order, ", "))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/catena-dev/catena/host/internal/config"
@@ -19,13 +20,6 @@ import (
 // directories have.
 func FindBinary(cfg *config.Config, stage string) (process.Binary, error) {
 	path := cfg.Stages[stage].Binary
-	if path == config.BuiltinBinary {
-		own, err := os.Executable()
-		if err != nil {
-			return process.Binary{}, fmt.Errorf("stage %q: find this program: %w", stage, err)
-		}
-		path = own
-	}
 	if path == "" {
 		b, err := process.Find(cfg.PluginDirs, stage)
 		if err != nil {
@@ -36,13 +30,32 @@ func FindBinary(cfg *config.Config, stage string) (process.Binary, error) {
 		}
 		return b, nil
 	}
-	b, err := process.Check(path)
+	b, err := NamedBinary(stage, path)
 	if err != nil {
 		key := "stages." + stage + ".binary"
 		return process.Binary{}, fmt.Errorf("%s: %s: %w", cfg.Where(key), key, err)
 	}
-	b.Name = stage // the file may have another
 	return b, nil
+}
+
+// NamedBinary returns what an operator names as the binary of a stage: a file, or config.BuiltinBinary for this
+// program.
+func NamedBinary(stage, binary string) (process.Binary, error) {
+	if binary == config.BuiltinBinary {
+		if all := config.BuiltinStages(); !slices.Contains(all, stage) {
+			err := fmt.Errorf("stage %q is not in this program, which has %s: give a file instead of %s",
+				stage, strings.Join(all, ", "), config.BuiltinBinary)
+			return process.Binary{}, err
+		}
+		own, err := os.Executable()
+		if err != nil {
+			return process.Binary{}, fmt.Errorf("stage %q: find this program: %w", stage, err)
+		}
+		binary = own
+	}
+	b, err := process.Check(binary)
+	b.Name = stage // the file may have another
+	return b, err
 }
 
 // CheckBinaries joins what is wrong with the binaries of all stages, whether or not they

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,11 +19,12 @@ type certificates struct {
 	*pki.PKI
 	opts pki.Options
 	log  hclog.Logger
+	mu   sync.Mutex // one renewal at a time
 }
 
 func ensureCertificates(opts pki.Options, log hclog.Logger) (*certificates, error) {
 	p, err := pki.Ensure(opts)
-	return &certificates{p, opts, log}, err
+	return &certificates{PKI: p, opts: opts, log: log}, err
 }
 
 // renew renews the certificates in time, until ctx ends.
@@ -33,8 +35,18 @@ func (c *certificates) renew(ctx context.Context) {
 			return
 		case <-time.After(renewal):
 		}
-		if _, err := pki.Ensure(c.opts); err != nil {
-			c.log.Error("certificates could not be renewed", "error", err)
-		}
+		c.renewNow()
+	}
+}
+
+// renewNow renews those that are due. There are none if the operator has given all.
+func (c *certificates) renewNow() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := pki.Ensure(c.opts); err != nil {
+		c.log.Error("certificates could not be renewed", "error", err)
 	}
 }

@@ -223,15 +223,6 @@ func (c *chainState) listedPaths() []string {
 	return paths
 }
 
-// heldRequests is how many requests wait for a stage to come back.
-func (c *chainState) heldRequests() int64 {
-	var n int64
-	for _, l := range c.relay.Loads() {
-		n += int64(l.Waiting)
-	}
-	return n
-}
-
 // metricsSources are the metrics of all stages. Those of a stage that is trusted as the server is come first: what type a family has is theirs
 // to say.
 func (c *chainState) metricsSources(gather func(ctx context.Context, stage string, w io.Writer) error) []metrics.Source {

@@ -38,6 +38,7 @@ type commands struct {
 	chain    *chainState
 	reloader *reloader
 	storage  store.Options
+	releases *releases
 	flags    *front.Flags
 	shadows  *shadows
 	history  *history
@@ -67,7 +68,7 @@ func (c *commands) Status() admin.Status {
 	for i, st := range status.Stages {
 		names[i] = st.Stage
 	}
-	status.Traffic = c.traffic.Stages(names)
+	status.Traffic, status.Load = c.traffic.Stages(names), c.chain.relay.Loads()
 	for _, st := range c.chain.stages() {
 		status.Claims[st.Name] = claim.Texts(stagev1.DecodeClaims(st.Claims))
 	}
@@ -128,6 +129,7 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 		Rollback: mergeRollback(req.Rollback, req.Canary, cfg, req.Stage), Default: defaultRollback(cfg, req.Stage), Canary: req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
+		Along:  c.releases.along(cfg, req.Stage),
 	})
 	if err != nil {
 		c.log.Warn("stage not swapped", "error", err)
@@ -140,17 +142,17 @@ func (c *commands) swapped(cfg *config.Config, req admin.SwapRequest, spec *supe
 	if req.Binary == "" && spec.Attach != "" {
 		return nil // there is no file, and the swap is refused
 	}
-	serving, err := c.stages.Release(spec.Name)
+	serving, err := c.stages.Description(spec.Name)
 	if err != nil {
 		return err
 	}
-	emulates := supervisor.Emulates(spec.Process, serving) != ""
+	emulates := supervisor.Emulates(spec.Process, serving.GetKubernetes().GetRelease()) != ""
 	if err := toBinary(cfg, spec, cmp.Or(req.Binary, spec.Binary), req.SHA256); err != nil {
 		return err
 	}
 	switch configured := len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0; {
 	case req.Emulate:
-		minor, err := c.minor(spec.Name)
+		minor, err := c.releases.minor(spec.Name)
 		emulate(spec, minor)
 		return err
 	case req.Finalize && configured:
@@ -172,9 +174,9 @@ func (c *commands) Conclude(_ context.Context, req admin.ConcludeRequest) error 
 	return c.stages.Conclude(req.Stage, req.Keep)
 }
 
-// toBinary makes a stage one of the binary at path, which has been checked.
-func toBinary(cfg *config.Config, spec *supervisor.Spec, path, sha256 string) error {
-	b, err := process.Check(path)
+// toBinary makes a stage one of a binary that is named.
+func toBinary(cfg *config.Config, spec *supervisor.Spec, binary, sha256 string) error {
+	b, err := NamedBinary(spec.Name, binary)
 	if err != nil {
 		return err
 	}

@@ -136,6 +136,7 @@ func TestEventsOfKubernetes(t *testing.T) {
 		"StageSwapped":    {Kind: supervisor.SwapDone},
 		"SwapFailed":      {Kind: supervisor.SwapFailed, Reason: "boom"},
 		"SwapRolledBack":  {Kind: supervisor.SwapRolledBack},
+		"SwapReverted":    {Kind: supervisor.SwapReverted},
 		"StageAdded":      {Kind: supervisor.StageAdded},
 		"StageRemoved":    {Kind: supervisor.StageRemoved},
 		"LimitReached":    {Kind: supervisor.LimitReached, Limit: "memory"},

@@ -36,6 +36,8 @@ func (r *run) event(e supervisor.Event) {
 		r.front.Metrics().ObserveSwap(e.Stage, front.Failed) // logged by what asked for it
 	case supervisor.SwapRolledBack:
 		r.front.Metrics().ObserveSwap(e.Stage, front.RolledBack)
+	case supervisor.SwapReverted:
+		r.front.Metrics().ObserveSwap(e.Stage, front.Reverted)
 	case supervisor.LimitReached:
 		r.front.Metrics().ObserveLimit(e.Stage, e.Limit) // logged by the supervisor
 	case supervisor.LimitsNotInForce, supervisor.LimitsInForce:

@@ -63,6 +63,9 @@ func CheckFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
 	if entry, err := os.Stat(cfg.DataDir); errors.Is(err, syscall.ENOTDIR) || err == nil && !entry.IsDir() { // the flags name files in it
 		return nil, fmt.Errorf("%s: dataDir: %s is not a directory", cfg.Where("dataDir"), cfg.DataDir)
 	}
+	if err := guard.CheckReadable(cfg.DataDir); err != nil { // nor can the flags' files be read
+		return nil, fmt.Errorf("%s: dataDir: %w, or name another data directory", cfg.Where("dataDir"), err)
+	}
 	flags, err := front.ParseFlags(ctx, cfg.APIServer, flagDefaults(cfg, StoreOptions(cfg, cfg.DataDir, "/run"))...)
 	if err != nil {
 		return nil, err

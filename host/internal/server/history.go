@@ -103,6 +103,8 @@ func describe(e supervisor.Event) (admin.Event, bool) {
 		d.Text, d.Bad = "not swapped"+because, true
 	case supervisor.SwapRolledBack:
 		d.Text, d.Bad = "rolled back"+because, true
+	case supervisor.SwapReverted:
+		d.Text = "reverted" + because
 	case supervisor.SwapAccepted:
 		d.Text = "the probation of " + e.To + " is over: it stays"
 	case supervisor.CanaryStep:

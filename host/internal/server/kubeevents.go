@@ -85,6 +85,8 @@ func kubeEvent(e supervisor.Event) (kubeevents.Event, bool) {
 		return warning("SwapFailed", "the process before goes on%s", because(e.Reason))
 	case supervisor.SwapRolledBack:
 		return warning("SwapRolledBack", "the process before serves again%s", because(e.Reason))
+	case supervisor.SwapReverted:
+		return normal("SwapReverted", "the process before serves again%s", because(e.Reason))
 	case supervisor.StageAdded:
 		return normal("StageAdded", "the stage is part of the chain")
 	case supervisor.StageRemoved:

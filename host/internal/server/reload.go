@@ -31,6 +31,8 @@ type reloader struct {
 	stages   *supervisor.Supervisor
 	chain    *chainState
 	notifier *notifier
+	// certificates renews those that are due, and returns the flags that name another one now.
+	certificates func() []string
 
 	mu      sync.Mutex // one reload at a time
 	current atomic.Pointer[config.Config]
@@ -39,6 +41,16 @@ type reloader struct {
 
 // config is the configuration that is in effect.
 func (r *reloader) config() *config.Config { return r.current.Load() }
+
+// watchMode is what becomes of the watches of a stage.
+func (r *reloader) watchMode(stage string) relay.WatchMode {
+	return watchModes[r.config().Stages[stage].Watches]
+}
+
+// watchModes are by their names in the configuration.
+var watchModes = map[string]relay.WatchMode{
+	"resume": relay.ResumeWatches, "verify": relay.VerifyWatches, "passthrough": relay.PassThroughWatches,
+}
 
 // follow applies the configuration as it is by then, whenever it is asked to.
 func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal) {
@@ -96,6 +108,9 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 	result.Applied = applied
 	result.Settings = append(unattached(settings, applied), files.Changed...)
 	result.Stale = files.Stale
+	for _, flag := range r.certificates() {
+		result.Settings = append(result.Settings, "apiserver."+flag)
+	}
 	files.Apply()
 	r.current.Store(cfg)
 	for _, stage := range r.logs.apply(cfg.Log) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -26,6 +27,8 @@ type routing struct {
 	log     hclog.Logger
 	limits  bounds.LogEvery
 	level   *fairness.Level
+	// followers are the stages that follow what the server serves.
+	followers []string
 }
 
 // notFound is the end of the chain. While a stage that has been restarted is finding out
@@ -57,6 +60,9 @@ func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.
 // observe counts the requests of the stages.
 func (r *routing) observe(h relay.Hop) {
 	r.front.Metrics().ObserveHop(h.Stage, h.Outcome)
+	if h.Resume.Result != "" {
+		r.observeResume(h)
+	}
 	r.traffic.Observe(h)
 	if h.Request == nil {
 		r.stages.Observe(h.Socket, h.Failed())
@@ -76,6 +82,15 @@ func (r *routing) observe(h relay.Hop) {
 		o.Took = h.Took
 	}
 	r.stages.Compare(h.Socket, kind, o)
+}
+
+// observeResume counts what became of a watch that has left its process.
+func (r *routing) observeResume(h relay.Hop) {
+	r.front.Metrics().ObserveResume(h.Stage, h.Resume)
+	if h.Resume.Difference != "" && r.limits.Due(h.Stage+" watches") {
+		r.log.Error("a watch has ended: the next process does not have the events of the one before", "stage", h.Stage,
+			"difference", h.Resume.Difference)
+	}
 }
 
 // refused reports whether a stage has not accepted a write as it is. Who may write has been decided before.
@@ -137,7 +152,11 @@ func (r *routing) as(req *http.Request, caller relay.Caller) *http.Request {
 	if !caller.Trusted {
 		r.level.Want()
 	}
-	req = req.WithContext(front.WithLoopbackUser(req.Context(), caller.User, caller.Groups))
+	ctx := front.WithLoopbackUser(req.Context(), caller.User, caller.Groups)
+	if slices.Contains(r.followers, caller.Stage) {
+		ctx = front.WithFollower(ctx)
+	}
+	req = req.WithContext(ctx)
 	req.RemoteAddr = front.LoopbackAddress
 	return req
 }

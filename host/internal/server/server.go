@@ -55,6 +55,8 @@ type Options struct {
 	Handover *handover.Inherited
 	// ReplaceKeys makes the keys of this host those of the cluster, whichever it had.
 	ReplaceKeys bool
+	// Ephemeral does not sync the embedded etcd's files: nobody starts a server with them again.
+	Ephemeral bool
 	// Version is that of Catena.
 	Version string
 }
@@ -188,7 +190,7 @@ func (r *run) openData(context.Context) error {
 		return err
 	}
 	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
-	r.storage.Admit = r.callers.AdmitRegistry
+	r.storage.Admit, r.storage.Ephemeral = r.callers.AdmitRegistry, r.Ephemeral
 	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
@@ -228,8 +230,13 @@ func (r *run) openFront(ctx context.Context) error {
 func (r *run) openAdmin(context.Context) error {
 	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier}
 	r.reloader.current.Store(r.Config)
-	r.commands = &commands{log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage,
-		flags: r.flags, shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front}, faults: &r.faults, version: r.Version, started: r.started, upgradeHost: r.upgradeHost}
+	releases := &releases{front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage}
+	r.commands = &commands{
+		log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages,
+		chain: r.chain, reloader: r.reloader, storage: r.storage, releases: releases, flags: r.flags,
+		shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front},
+		faults: &r.faults, version: r.Version, started: r.started, upgradeHost: r.upgradeHost,
+	}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.callers.AdmitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
@@ -281,15 +288,19 @@ func (r *run) serve(ctx context.Context) error {
 	r.background(ctx, func(ctx context.Context) { r.notifier.follow(ctx, r.front) })
 	r.background(ctx, r.writeEvents)
 	r.front.Metrics().ObserveConfig(r.started)
-	r.commands.serving.Store(true)
-	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
-	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
 	ends := &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: func(c pki.Certificate) {
 		r.front.Metrics().ObserveCertificate(c.Flag, c.End)
 		if wrong := r.faults.Certificate(c); wrong != "" {
 			r.history.add(admin.Event{Kind: faults.CertificateEnds, Text: wrong, Bad: true})
 		}
 	}}
+	r.reloader.certificates = func() []string {
+		r.certificates.renewNow()
+		return ends.Look()
+	}
+	r.commands.serving.Store(true)
+	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
+	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
 	r.background(ctx, ends.Follow)
 	if r.certificates != nil {
 		r.background(ctx, r.certificates.renew)

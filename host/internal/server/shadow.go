@@ -186,7 +186,7 @@ func (c *commands) compare(req admin.ShadowRequest, trial *supervisor.Trial, gro
 	s := shadow.Start(shadow.Options{
 		Stage: req.Stage, Binary: req.Binary, From: versionOf(trial.Serving), To: versionOf(trial.Description()),
 		Sample: req.Sample, For: req.For, Budget: req.Budget, Writes: len(groups) > 0,
-		Ask: a.ask, Secret: secretResources(encryption), MayDryRun: (&webhooks{get: c.get}).mayDryRun,
+		Ask: a.ask, Secret: secretResources(encryption), MayDryRun: (&webhooks{get: c.releases.get}).mayDryRun,
 		Observe: func(result string) { c.front.Metrics().ObserveShadow(req.Stage, result) },
 	})
 	c.shadows.mu.Lock()

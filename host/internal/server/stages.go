@@ -8,8 +8,12 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/isolation"
+	"github.com/catena-dev/catena/host/internal/leaders"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
@@ -29,11 +33,14 @@ func (r *run) buildChain(ctx context.Context) error {
 		return err
 	}
 	r.background(ctx, makeLevel)
-	routing := &routing{front: r.front, log: r.logs.host, traffic: r.traffic, level: level}
+	routing := &routing{
+		front: r.front, log: r.logs.host, traffic: r.traffic, level: level, followers: config.BuiltinStages(),
+	}
 	r.chain.relay = relay.NewChain(relay.Config{
 		Dial: dialStage, NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
 		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited, Watch: front.IsWatch,
-		Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
+		Watches: func(stage string) relay.WatchMode { return r.reloader.watchMode(stage) },
+		Hold:    relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
 	r.undo.add(func() error {
 		r.chain.relay.Close()
@@ -43,8 +50,16 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.shadows = newShadows(r.runtimeDir, tapped, r.callers.AdmitRegistry)
 	r.front.SetChain(tapped)
 
+	leads := leaders.New(r.Config.Store.Prefix, func() (*clientv3.Client, error) {
+		if _, err := r.store.Await(); err != nil {
+			return nil, err
+		}
+		return r.storage.Connect()
+	})
+	r.undo.add(leads.Close)
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
-		Authorize: r.front.AuthorizeRewritten, Again: r.front.AuditAgain, Refuse: routing.refuse, Initialized: front.WatchInitialized}
+		Authorize: r.front.AuthorizeRewritten, Again: r.front.AuditAgain, Refuse: routing.refuse,
+		Initialized: front.WatchInitialized, Lead: leads.Serve}
 	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
 	r.undo.add(sockets.close)
 
@@ -70,7 +85,7 @@ func (r *run) buildChain(ctx context.Context) error {
 		},
 		HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
-		Admit: func(ctx context.Context, m supervisor.Move) error { return r.commands.admit(ctx, m) },
+		Admit: func(ctx context.Context, m supervisor.Move) error { return r.commands.releases.admit(ctx, m) },
 	})
 	if err != nil {
 		return err
@@ -81,8 +96,10 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.shutdown.relay = r.chain.relay
 	sockets.serve()
 	go r.shutdown.endByForce(r.ended, r.logs.host)
-	r.front.Metrics().SetSupervision(front.Supervision{States: supervisor.States(), Stages: r.stageStates, Held: r.chain.heldRequests,
-		Faults: func() []front.FaultState { return faultStates(r.faults.List(r.stages.Status(), nil)) }})
+	r.front.Metrics().SetSupervision(front.Supervision{
+		States: supervisor.States(), Stages: r.stageStates, Loads: r.chain.relay.Loads,
+		Faults: func() []front.FaultState { return faultStates(r.faults.List(r.stages.Status(), nil)) },
+	})
 	return nil
 }
 

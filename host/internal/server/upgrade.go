@@ -12,8 +12,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/catena-dev/catena/host/internal/admin"
+	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/upgrade"
 )
@@ -29,12 +31,14 @@ func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upg
 	}
 	defer end()
 	emulated := ""
+	var tried supervisor.Spec
 	trial, failure := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
 		err := toBinary(c.reloader.config(), spec, req.Binary, req.SHA256)
 		if err == nil && req.Emulate {
-			emulated, err = c.minor(req.Stage)
+			emulated, err = c.releases.minor(req.Stage)
 			emulate(spec, emulated)
 		}
+		tried = *spec
 		return err
 	})
 	if trial == nil {
@@ -48,18 +52,31 @@ func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upg
 	if err != nil {
 		return nil, err
 	}
-	in := c.input(supervisor.Move{Stage: req.Stage, From: trial.Serving, To: trial.Description(), Flags: flags, Emulates: emulated, Socket: trial.Socket()})
+	in := c.releases.input(supervisor.Move{
+		Stage: req.Stage, From: trial.Serving, To: trial.Description(), Flags: flags, Emulates: emulated,
+		Socket: trial.Socket(),
+	})
 	in.Sample, in.Failure = req.Sample, failure
+	in.Controllers.Along = c.releases.controllersFor(tried, trial.Description())
 	if failure != nil {
 		in.New.Get = nil
 	}
 	return upgrade.Make(ctx, in)
 }
 
+// releases know which releases of Kubernetes the parts of the server are of, and what is in the way of another.
+type releases struct {
+	front    *front.Frontend
+	stages   *supervisor.Supervisor
+	chain    *chainState
+	reloader *reloader
+	storage  store.Options
+}
+
 // admit returns why a stage cannot go to another minor release of Kubernetes: something is in the way, and is not allowed. No objects are
 // compared: how they differ does not keep a stage from another release.
-func (c *commands) admit(ctx context.Context, m supervisor.Move) error {
-	in := c.input(m)
+func (r *releases) admit(ctx context.Context, m supervisor.Move) error {
+	in := r.input(m)
 	if !in.Crosses() {
 		return nil
 	}
@@ -70,32 +87,46 @@ func (c *commands) admit(ctx context.Context, m supervisor.Move) error {
 	return plan.Check(m.Allow)
 }
 
-func (c *commands) input(m supervisor.Move) upgrade.Input {
+func (r *releases) input(m supervisor.Move) upgrade.Input {
 	return upgrade.Input{
-		Stage: m.Stage, Flags: m.Flags, Clients: c.clients, Emulated: m.Emulates,
-		Old:    upgrade.Side{Release: m.From.GetKubernetes(), Get: c.getFrom(m.Stage, "")},
-		New:    upgrade.Side{Release: m.To.GetKubernetes(), Get: c.getFrom(m.Stage, m.Socket)},
-		Beside: c.beside(m.Stage), Chain: c.get,
+		Stage: m.Stage, Flags: m.Flags, Clients: r.clients, Emulated: m.Emulates,
+		Old:    upgrade.Side{Release: m.From.GetKubernetes(), Get: r.getFrom(m.Stage, "")},
+		New:    upgrade.Side{Release: m.To.GetKubernetes(), Get: r.getFrom(m.Stage, m.Socket)},
+		Beside: r.beside(m.Stage), Controllers: r.controllers(m), Chain: r.get,
 		Stored: func(ctx context.Context, found func(string, []byte)) error {
-			return c.eachStored(ctx, c.reloader.config().Store.Prefix, found)
+			return r.eachStored(ctx, r.reloader.config().Store.Prefix, found)
 		},
 	}
 }
 
 // beside are the parts of the server that stay as they are when a stage is swapped.
-func (c *commands) beside(stage string) []upgrade.Neighbour {
-	all := []upgrade.Neighbour{{Name: "host", Release: c.front.Version()}}
-	for _, spec := range c.stages.Specs() {
-		if release, err := c.stages.Release(spec.Name); err == nil && spec.Name != stage {
-			all = append(all, upgrade.Neighbour{Name: "stage " + spec.Name, Release: release})
+func (r *releases) beside(stage string) []upgrade.Neighbour {
+	all := []upgrade.Neighbour{{Name: "host", Release: r.front.Version()}}
+	for _, spec := range r.stages.Specs() {
+		if d, err := r.stages.Description(spec.Name); err == nil && spec.Name != stage {
+			all = append(all, upgrade.Neighbour{Name: "stage " + spec.Name, Release: d.GetKubernetes().GetRelease()})
 		}
 	}
 	return all
 }
 
+// controllers are those of the chain as they will be beside core; none beside another stage.
+func (r *releases) controllers(m supervisor.Move) upgrade.Controllers {
+	d := m.With[config.Controllers]
+	if d == nil {
+		d, _ = r.stages.Description(config.Controllers) // an error is that there are none
+	}
+	if m.Stage != config.Core || d == nil {
+		return upgrade.Controllers{}
+	}
+	return upgrade.Controllers{
+		Neighbour: upgrade.Neighbour{Name: "stage " + config.Controllers, Release: d.GetVersion()},
+	}
+}
+
 // minor is the minor release that a stage serves, or serves as.
-func (c *commands) minor(stage string) (string, error) {
-	for _, st := range c.chain.stages() {
+func (r *releases) minor(stage string) (string, error) {
+	for _, st := range r.chain.stages() {
 		if st.Name == stage && st.KubernetesVersion != "" {
 			return st.KubernetesVersion, nil
 		}
@@ -114,9 +145,9 @@ func emulate(spec *supervisor.Spec, minor string) {
 	spec.Flags = flags
 }
 
-func (c *commands) clients(group, version, resource string) []upgrade.Client {
+func (r *releases) clients(group, version, resource string) []upgrade.Client {
 	var all []upgrade.Client
-	for _, client := range c.front.Clients(group, version, resource) {
+	for _, client := range r.front.Clients(group, version, resource) {
 		all = append(all, upgrade.Client(client))
 	}
 	return all
@@ -124,21 +155,21 @@ func (c *commands) clients(group, version, resource string) []upgrade.Client {
 
 // getFrom returns what makes requests to the process of a stage that has a socket, or that serves. They
 // pass all filters, as requests of the server itself.
-func (c *commands) getFrom(stage, socket string) func(context.Context, string, http.Header) ([]byte, error) {
+func (r *releases) getFrom(stage, socket string) func(context.Context, string, http.Header) ([]byte, error) {
 	return func(ctx context.Context, path string, header http.Header) ([]byte, error) {
-		return c.get(relay.WithStage(ctx, stage, socket), path, header)
+		return r.get(relay.WithStage(ctx, stage, socket), path, header)
 	}
 }
 
 // get makes a request to the chain, as the server itself.
-func (c *commands) get(ctx context.Context, path string, header http.Header) ([]byte, error) {
-	r, err := http.NewRequestWithContext(front.WithServerUser(ctx), http.MethodGet, c.front.LocalURL()+path, nil)
+func (r *releases) get(ctx context.Context, path string, header http.Header) ([]byte, error) {
+	req, err := http.NewRequestWithContext(front.WithServerUser(ctx), http.MethodGet, r.front.LocalURL()+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	r.Header, r.RequestURI = header, path
+	req.Header, req.RequestURI = header, path
 	w := &responseBuffer{header: http.Header{}, code: http.StatusOK}
-	if err := c.front.Serve(w, r); err != nil {
+	if err := r.front.Serve(w, req); err != nil {
 		return nil, fmt.Errorf("GET %s: the response breaks off: %w", path, err)
 	}
 	if w.code == http.StatusNotFound {
@@ -164,8 +195,8 @@ func (w *responseBuffer) Flush()                      {}
 func (w *responseBuffer) CloseNotify() <-chan bool    { return nil }
 
 // eachStored calls found for each object in etcd, whatever stage it belongs to.
-func (c *commands) eachStored(ctx context.Context, prefix string, found func(key string, value []byte)) (err error) {
-	client, err := c.storage.Connect()
+func (r *releases) eachStored(ctx context.Context, prefix string, found func(key string, value []byte)) (err error) {
+	client, err := r.storage.Connect()
 	if err != nil {
 		return err
 	}

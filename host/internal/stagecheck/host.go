@@ -50,8 +50,9 @@ func (st *stage) serve() error {
 		Refuse: func(w http.ResponseWriter, _ *http.Request, r relay.Refusal) {
 			http.Error(w, fmt.Sprintf("the stage does not declare to need %s, and may not %s", r.Grant, r.Reason), http.StatusForbidden)
 		},
-		API: http.HandlerFunc(serveAPI),
-		As:  func(r *http.Request, _ relay.Caller) *http.Request { return r },
+		API:  http.HandlerFunc(serveAPI),
+		Lead: serveLead,
+		As:   func(r *http.Request, _ relay.Caller) *http.Request { return r },
 	}
 	err := errors.Join(
 		st.listen(nextSocket, st.next),
@@ -68,6 +69,12 @@ func (st *stage) serve() error {
 	}
 	st.closers = append(st.closers, st.client.CloseIdleConnections)
 	return err
+}
+
+// serveLead has the stage lead for as long as it wants: there is no other process of it.
+func serveLead(w http.ResponseWriter, r *http.Request, _, _ string) {
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
 }
 
 // listen serves HTTP on a Unix socket until the stage is closed.

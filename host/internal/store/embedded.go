@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
@@ -153,10 +154,17 @@ func embeddedConfig(dir string, o Options) *embed.Config {
 	// A single member waits for no other: its election is over after one to five ticks. Shorter ones cost an idle server wakeups.
 	cfg.ElectionMs = 500
 	cfg.QuotaBackendBytes = o.QuotaBytes
+	if o.Ephemeral {
+		cfg.UnsafeNoFsync = true
+		wal.SegmentSizeBytes = ephemeralSegment
+	}
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = history
 	return cfg
 }
+
+// ephemeralSegment is what etcd's log takes in advance for a segment of it, where that is of no use. It takes two.
+const ephemeralSegment = 1 << 20
 
 // checkSocket checks that the socket can be made, and that other users cannot reach it.
 func checkSocket(path string) error {

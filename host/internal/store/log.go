@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/zap"
@@ -17,13 +20,15 @@ import (
 // warnings and errors are logged at debug: etcd logs the end of its own listener as an error.
 func newZap(log hclog.Logger, ending func() bool, fatal func(error)) *zap.Logger {
 	hook := fatalHook{fatal: fatal}
-	return zap.New(&logCore{log: log, ending: ending}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	core := &logCore{log: log, ending: ending, slow: &slowness{logged: time.Now()}}
+	return zap.New(core, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 // logCore is a zapcore.Core on an hclog.Logger.
 type logCore struct {
 	log    hclog.Logger
 	ending func() bool
+	slow   *slowness
 	fields []zapcore.Field
 }
 
@@ -41,7 +46,9 @@ func (c *logCore) Enabled(level zapcore.Level) bool {
 }
 
 func (c *logCore) With(fields []zapcore.Field) zapcore.Core {
-	return &logCore{log: c.log, ending: c.ending, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
+	with := *c
+	with.fields = append(c.fields[:len(c.fields):len(c.fields)], fields...)
+	return &with
 }
 
 func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -55,6 +62,12 @@ func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	args := hclogArgs(append(c.fields[:len(c.fields):len(c.fields)], fields...))
 	switch {
 	case entry.Level >= zapcore.WarnLevel && (c.ending() || isHarmless(entry, args)):
+		c.log.Debug(entry.Message, args...)
+	case entry.Level == zapcore.WarnLevel && slices.Contains(slowMachine, entry.Message):
+		if since, due := c.slow.complain(); due {
+			c.log.Warn("etcd is slow: its disk, or this machine, has too much to do", "etcd", entry.Message,
+				"others", since)
+		}
 		c.log.Debug(entry.Message, args...)
 	case entry.Level >= zapcore.ErrorLevel:
 		c.log.Error(entry.Message, args...)
@@ -84,6 +97,37 @@ func isHarmless(entry zapcore.Entry, args []any) bool {
 }
 
 func (c *logCore) Sync() error { return nil }
+
+// slowMachine are the warnings that etcd logs, each of them many times, when its disk or the machine is busy.
+var slowMachine = []string{
+	"apply request took too long", "request stats", "slow fdatasync", "snapshotting taking too long to transfer",
+	"timed out waiting for read index response (local node might have slow network)",
+	"waiting for ReadIndex response took too long, retrying",
+}
+
+// slowPause is how long they are one line. In the first such time, in which the server starts and the machine is likely
+// to be busy, they are none.
+const slowPause = time.Minute
+
+// slowness counts them.
+type slowness struct {
+	mu     sync.Mutex
+	logged time.Time
+	since  int
+}
+
+// complain counts one, and reports whether it is to be logged, and how many have not been since the latest that was.
+func (s *slowness) complain() (since int, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.logged) < slowPause {
+		s.since++
+		return 0, false
+	}
+	since = s.since
+	s.logged, s.since = time.Now(), 0
+	return since, true
+}
 
 // hclogArgs turns zap's fields into hclog's list of keys and values.
 func hclogArgs(fields []zapcore.Field) []any {

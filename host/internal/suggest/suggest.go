@@ -1,7 +1,11 @@
-// Package suggest finds what a misspelt word was meant to be.
+// Package suggest says what was meant: which word by a misspelt one, and what a value should be.
 package suggest
 
-import "strings"
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
 
 // maxLen bounds the work for words that are too long to be a mistyped key.
 const maxLen = 64
@@ -28,8 +32,12 @@ func Nearest(word string, candidates []string) (string, bool) {
 
 // DidYouMean is Nearest as the end of an error message: a space and a question in
 // brackets, or nothing.
-func DidYouMean(word string, candidates []string) string {
-	if best, ok := Nearest(word, candidates); ok {
+func DidYouMean[S ~string](word S, candidates []S) string {
+	words := make([]string, len(candidates))
+	for i, c := range candidates {
+		words[i] = string(c)
+	}
+	if best, ok := Nearest(string(word), words); ok {
 		return ` (did you mean "` + best + `"?)`
 	}
 	return ""
@@ -57,4 +65,20 @@ func distance(a, b string) int {
 		before, prev, cur = prev, cur, before
 	}
 	return prev[len(b)]
+}
+
+// Value says what a value should be, in the place of an error of package strconv or time.
+func Value(err error) error {
+	var number *strconv.NumError
+	switch {
+	case errors.As(err, &number) && number.Func == "ParseBool":
+		return errors.New("want true or false")
+	case errors.As(err, &number) && errors.Is(err, strconv.ErrRange):
+		return errors.New("the number is too large")
+	case errors.As(err, &number):
+		return errors.New("want a number")
+	case err != nil && strings.HasPrefix(err.Error(), "time: "):
+		return errors.New("want a duration, such as 90s or 5m")
+	}
+	return err
 }

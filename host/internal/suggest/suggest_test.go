@@ -1,8 +1,12 @@
 package suggest
 
 import (
+	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestNearest(t *testing.T) {
@@ -42,5 +46,24 @@ func TestDidYouMean(t *testing.T) {
 	}
 	if got := DidYouMean("zzz", []string{"core"}); got != "" {
 		t.Errorf("got %q, want nothing", got)
+	}
+}
+
+func TestValue(t *testing.T) {
+	t.Parallel()
+	_, notNumber := strconv.ParseInt("abc", 0, 64)
+	_, large := strconv.ParseUint("99999999999999999999", 0, 64)
+	_, notBool := strconv.ParseBool("yes")
+	_, duration := time.ParseDuration("soon")
+	for want, err := range map[string]error{
+		"want a number": notNumber, "the number is too large": large, "want true or false": notBool,
+		"want a duration, such as 90s or 5m": fmt.Errorf("%w", duration), "EOF": io.EOF,
+	} {
+		if got := Value(err); got == nil || got.Error() != want {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+	if Value(nil) != nil {
+		t.Error("of no error")
 	}
 }

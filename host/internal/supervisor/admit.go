@@ -19,6 +19,8 @@ type Move struct {
 	Emulates string
 	// Socket is the data socket of the other.
 	Socket string
+	// With describes the processes, by stage, to which others go in the same change.
+	With map[string]*stagev1.DescribeResponse
 	// Allow names what may be in the way.
 	Allow []string
 }
@@ -40,8 +42,16 @@ func (c *change) admit(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
+	with := map[string]*stagev1.DescribeResponse{}
+	for _, other := range c.members {
+		if other != m && other.generation != nil {
+			with[other.spec.Name] = other.generation.Description()
+		}
+	}
 	return s.opts.Admit(ctx, Move{
-		Stage: m.stage.name, From: from, To: to, Flags: flags, Emulates: Emulates(m.spec.Process, to.GetKubernetes().GetRelease()), Socket: m.generation.Listener().Path(), Allow: c.allow,
+		Stage: m.stage.name, From: from, To: to, Flags: flags,
+		Emulates: Emulates(m.spec.Process, to.GetKubernetes().GetRelease()),
+		Socket:   m.generation.Listener().Path(), With: with, Allow: c.allow,
 	})
 }
 

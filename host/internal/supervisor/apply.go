@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/canary"
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // Applied says what Apply has changed.
@@ -64,7 +65,13 @@ type SwapOptions struct {
 	Canary *canary.Plan
 	// Allow names what may be in the way of another release, see Move.
 	Allow []string
+	// Along, if not nil, takes other stages along.
+	Along Along
 }
+
+// Along is asked of each other stage when a new process of the swapped one, which is made from a Spec, has described
+// itself. It changes the Spec of one that is to be swapped with it, and says why; for the others it returns "".
+type Along func(swapped Spec, next *stagev1.DescribeResponse, other *Spec) (string, error)
 
 // Swapped says how a swap went.
 type Swapped struct {
@@ -75,8 +82,8 @@ type Swapped struct {
 	// Ready is the time from the beginning until the new generation was ready to
 	// take over.
 	Ready time.Duration `json:"readyNanoseconds"`
-	// Also are stages upstream that had to be swapped with it, since it lists other
-	// paths than the generation before.
+	// Also are stages that were swapped with it: those upstream, if it lists other paths than the generation before,
+	// and those that went along.
 	Also []string `json:"also,omitempty"`
 	// Probation is how long the old generation can take its place again.
 	Probation time.Duration `json:"probationNanoseconds,omitempty"`
@@ -107,7 +114,9 @@ func (s *changes) Swap(ctx context.Context, name string, opts SwapOptions) (*Swa
 		s.swapRefused(name, err)
 		return nil, err
 	}
-	r := request{specs: specs, swap: name, unasked: opts.Default, canary: opts.Canary, allow: opts.Allow}
+	r := request{
+		specs: specs, swap: name, unasked: opts.Default, canary: opts.Canary, allow: opts.Allow, along: opts.Along,
+	}
 	if opts.Canary != nil {
 		r.also = upstream(specs, name)
 	}

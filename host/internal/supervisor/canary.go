@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/canary"
-	"github.com/catena-dev/catena/host/internal/percent"
 )
 
 // canaryErrors is by how much more requests may fail on the new side of a canary for which no condition is given.
@@ -147,10 +146,11 @@ func (p *probation) announceShare(m moved) {
 		now.unlock()
 		return
 	}
-	share, until := percent.Format(r.share(now)), r.until
-	now.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share+" of the requests", 0)
+	share, until := r.plan.By.Share(r.share(now)), r.until
+	now.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share, 0)
 	now.unlock()
-	m.stage.log.Info("canary", "share", share, "by", r.plan.By, "from", m.old.ID(), "to", m.next.ID(), "version", m.next.Version(), "until", until.Format(time.TimeOnly))
+	m.stage.log.Info("canary", "share", share, "from", m.old.ID(), "to", m.next.ID(), "version", m.next.Version(),
+		"until", until.Format(time.TimeOnly))
 }
 
 // Compare counts one request that the process behind a data socket has had while a part of the requests goes to another.

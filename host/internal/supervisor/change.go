@@ -35,6 +35,8 @@ type request struct {
 	canary *canary.Plan
 	// allow names what may be in the way of another release.
 	allow []string
+	// along is that of SwapOptions.
+	along Along
 }
 
 // change is a planned change of the chain under way: a rollout of stages beside those that
@@ -156,7 +158,10 @@ func (s *changes) adopt(specs []Spec) {
 // brought up by others, until release. With an error, the change has the stages that were made and held.
 func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, error) {
 	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
-	c.rollout = &rollout{supervisor: s.of, ready: true, outdated: c.cascade, prepared: c.makeReachable, admit: c.admit, tolerate: c.tolerable}
+	c.rollout = &rollout{
+		supervisor: s.of, ready: true, launched: c.takeAlong, outdated: c.cascade, prepared: c.makeReachable,
+		admit: c.admit, tolerate: c.tolerable,
+	}
 	for _, spec := range r.specs {
 		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
 		err := c.find(m, slices.Contains(p.added, spec.Name))
@@ -268,13 +273,42 @@ func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.
 	if !outdated {
 		return nil
 	}
-	m.stage.log.Info("stage is swapped too, since stages downstream of it list other paths, or are of another release, now")
+	return c.include(ctx, m, "stages downstream of it list other paths, or are of another release")
+}
+
+// takeAlong makes stages part of a swap that go to another binary with the one that is swapped.
+func (c *change) takeAlong(ctx context.Context) error {
+	if c.along == nil {
+		return nil
+	}
+	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.spec.Name == c.swap })]
+	for _, m := range c.members {
+		if m.launching || m.spec.Attach != "" {
+			continue
+		}
+		spec := m.spec
+		spec.Process = spec.Process.Clone()
+		why, err := c.along(next.spec, next.generation.Description(), &spec)
+		if err == nil && why != "" {
+			m.spec = spec
+			err = c.include(ctx, m, why)
+		}
+		if err != nil {
+			return fmt.Errorf("stage %q, which goes along: %w", m.spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// include makes a stage part of the change that was to be left alone.
+func (c *change) include(ctx context.Context, m *member, why string) error {
+	m.stage.log.Info("stage is swapped too", "reason", why)
 	if err := c.hold(ctx, m.stage); err != nil {
 		return err
 	}
 	m.launching = true
 	c.plan.swapped = append(c.plan.swapped, m.spec.Name)
-	c.begun(m, "stages downstream of it list other paths, or are of another release")
+	c.begun(m, why)
 	return m.launch(ctx)
 }
 

@@ -8,12 +8,18 @@ import (
 	"sync"
 
 	"github.com/catena-dev/catena/host/internal/panics"
+	"github.com/catena-dev/catena/host/internal/suggest"
 	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // ErrNotInChain is why there is nothing to say of a stage.
 var ErrNotInChain = errors.New("is not in the chain")
+
+// notInChain returns the error about a stage, of those that are in the chain.
+func notInChain(name string, stages []string) error {
+	return fmt.Errorf("stage %q %w%s", name, ErrNotInChain, suggest.DidYouMean(name, stages))
+}
 
 // ErrNoProcess is why a stage has no debug pages at the moment.
 var ErrNoProcess = errors.New("it has no such process")

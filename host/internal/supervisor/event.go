@@ -15,13 +15,14 @@ const (
 	ReleaseChanged EventKind = "release-changed"
 	// TookOver: the standby, To, is in the place of a generation that has ended, after Took.
 	TookOver EventKind = "took-over"
-	// SwapBegun, SwapDone, SwapFailed and SwapRolledBack tell of a generation, To, that
+	// SwapBegun, SwapDone, SwapFailed, SwapRolledBack and SwapReverted tell of a generation, To, that
 	// is to take the place of another, From. They come for each stage of an Apply too. A
-	// swap that is refused at once fails without having begun.
+	// swap that is refused at once fails without having begun. It is reverted if somebody has asked for that.
 	SwapBegun      EventKind = "swap-begun"
 	SwapDone       EventKind = "swap-done"
 	SwapFailed     EventKind = "swap-failed"
 	SwapRolledBack EventKind = "swap-rolled-back"
+	SwapReverted   EventKind = "swap-reverted"
 	// SwapAccepted: the probation of a generation is over.
 	SwapAccepted EventKind = "swap-accepted"
 	// CanaryStep: a share of the requests, which Reason says, goes to a generation, To, from now on, the others to From.

@@ -209,7 +209,7 @@ func (s *changes) Conclude(name string, keep bool) error {
 	}
 	defer s.of.events.flush()
 	const asked = "it was asked for"
-	if keep && !p.accept(asked) || !keep && !p.rollBack(hclog.Info, asked) {
+	if keep && !p.accept(asked) || !keep && !p.goBack(SwapReverted, hclog.Info, asked) {
 		return fmt.Errorf("stage %q: it has ended already, see catena status", name)
 	}
 	return nil
@@ -289,10 +289,15 @@ func (p *probation) finish(now *state) {
 	close(p.over)
 }
 
-// rollBack lets requests go the old way again, at one point in time, and ends the new
+// rollBack goes back because the new generations do not do well.
+func (p *probation) rollBack(level hclog.Level, reason string) bool {
+	return p.goBack(SwapRolledBack, level, reason)
+}
+
+// goBack lets requests go the old way again, at one point in time, and ends the new
 // generations. It reports whether it has. A process that is not there any more cannot get
 // its place back: the new ones stay then. Level is that of the log.
-func (p *probation) rollBack(level hclog.Level, reason string) bool {
+func (p *probation) goBack(kind EventKind, level hclog.Level, reason string) bool {
 	s := p.supervisor
 	now := s.lock()
 	if now.probation.Load() != p || now.stopping {
@@ -313,7 +318,7 @@ func (p *probation) rollBack(level hclog.Level, reason string) bool {
 		if m.old != nil {
 			m.stage.spec.Process = m.process
 		}
-		now.swapEnded(m.stage, SwapRolledBack, id(m.old), id(m.next), reason, 0)
+		now.swapEnded(m.stage, kind, id(m.old), id(m.next), reason, 0)
 		back = append(back, moved{stage: m.stage, old: m.next})
 	}
 	now.chain = p.before

@@ -77,7 +77,7 @@ func (s *stage) activate(dead, g *generation.Generation) error {
 	if err := now.serve(s, g, dead.ID()); err != nil {
 		return err
 	}
-	s.restarts++
+	s.restarts.add(time.Now())
 	now.publish()
 	return nil
 }
@@ -168,7 +168,7 @@ func (s *stage) tryRestart(dead *generation.Generation) error {
 	hooksDue := now.hooksDue
 	if !overtaken && err == nil {
 		if dead != nil {
-			s.restarts++
+			s.restarts.add(time.Now())
 		}
 		now.publish()
 	}

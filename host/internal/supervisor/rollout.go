@@ -24,7 +24,7 @@ type rollout struct {
 	// they are ready; otherwise the rollout ends when they are prepared.
 	ready bool
 	// launched, if not nil, is called when all are launched, before the first is configured.
-	launched func() error
+	launched func(ctx context.Context) error
 	// outdated, if not nil, is asked for each stage of which no generation is brought up,
 	// with the reports of those downstream. It may add one.
 	outdated func(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error
@@ -79,7 +79,7 @@ func (r *rollout) run(ctx context.Context) error {
 		return err
 	}
 	if r.launched != nil {
-		if err := r.launched(); err != nil {
+		if err := r.launched(ctx); err != nil {
 			return err
 		}
 	}

@@ -36,19 +36,46 @@ type stage struct {
 	endStandby      func()
 	standbyFailure  string
 	standbyFailures int
-	// restarts is how often another generation has taken the place of one that had ended,
+	// restarts are those at which another generation has taken the place of one that had ended,
 	// failures how many ended early, or did not come up, in a row since the latest planned
 	// change, and nextStart when it is tried again.
-	restarts, failures int
-	nextStart          time.Time
-	failure            string // why the last generation ended
-	wasComplete        bool   // a generation has known all of its paths
-	lastSwap           *SwapResult
-	otherRelease       string // that it has come back from a binary of another, since the latest planned change
+	restarts     restarts
+	failures     int
+	nextStart    time.Time
+	failure      string // why the last generation ended
+	wasComplete  bool   // a generation has known all of its paths
+	lastSwap     *SwapResult
+	otherRelease string // that it has come back from a binary of another, since the latest planned change
 	// used is what was measured of the processes that have not ended, and cpu the time of
 	// those that have.
 	used map[*generation.Generation]measurement
 	cpu  time.Duration
+}
+
+// recently is the time for which each restart is remembered.
+const recently = 15 * time.Minute
+
+// restarts counts those of a stage.
+type restarts struct {
+	total  int
+	recent []time.Time
+}
+
+// add counts one at a time, which is not before the others.
+func (r *restarts) add(at time.Time) {
+	r.total++
+	r.recent = append(r.recent[len(r.recent)-r.since(at.Add(-recently)):], at)
+}
+
+// since is how many have been since a time, which is not longer ago than recently.
+func (r *restarts) since(t time.Time) int {
+	n := 0
+	for _, at := range r.recent {
+		if at.After(t) {
+			n++
+		}
+	}
+	return n
 }
 
 // newStage makes a stage that is not in the chain yet, with its directory.

@@ -13,7 +13,7 @@ func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stag
 	defer s.events.flush()
 	s.goFor(nil, s.watchLimits)
 	r := s.rolloutOf()
-	r.launched = store
+	r.launched = func(context.Context) error { return store() }
 	for _, m := range r.members {
 		m.launching = true
 	}

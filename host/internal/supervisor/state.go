@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,12 +52,14 @@ func (s *Supervisor) onProbation() *probation { return s.locked.probation.Load()
 
 // stage returns the stage of that name.
 func (now *state) stage(name string) (*stage, error) {
+	var names []string
 	for _, st := range now.chain {
 		if st.name == name {
 			return st, nil
 		}
+		names = append(names, st.name)
 	}
-	return nil, fmt.Errorf("stage %q %w", name, ErrNotInChain)
+	return nil, notInChain(name, names)
 }
 
 func (now *state) specs() []Spec {
@@ -152,7 +153,8 @@ func (now *state) decided(st *stage, g *generation.Generation, d lifecycle.Decis
 // swapEnded keeps how a swap has ended, and reports it.
 func (now *state) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
 	result := map[EventKind]string{
-		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapAccepted: "done", CanaryStep: "canary",
+		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapReverted: "reverted",
+		SwapAccepted: "done", CanaryStep: "canary",
 	}[kind]
 	at := time.Now()
 	st.lastSwap = &SwapResult{From: from, To: to, At: at, Result: result, Reason: reason}

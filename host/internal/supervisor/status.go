@@ -38,6 +38,8 @@ type Status struct {
 	Since  time.Time `json:"since,omitzero"`
 	// Restarts is how often another process has taken the place of one that had ended.
 	Restarts int `json:"restarts"`
+	// RecentRestarts are those of the last quarter of an hour.
+	RecentRestarts int `json:"recentRestarts"`
 	// Failures is how many processes in a row have ended early, or have not come up.
 	Failures int `json:"failures"`
 	// NextStart is when the next attempt is made to start a process, or the latest was
@@ -65,6 +67,7 @@ type Status struct {
 type Generation struct {
 	Generation string    `json:"generation"`
 	State      string    `json:"state"`
+	Version    string    `json:"version,omitempty"`
 	PID        int       `json:"pid"`
 	Since      time.Time `json:"since,omitzero"`
 	Usage      *Usage    `json:"usage,omitempty"`
@@ -86,7 +89,8 @@ type SwapResult struct {
 	From string    `json:"from,omitempty"`
 	To   string    `json:"to,omitempty"`
 	At   time.Time `json:"at"`
-	// Result is "done", "failed", "on probation", "canary" or "rolled back".
+	// Result is "done", "failed", "on probation", "canary", "rolled back" or, if somebody has asked for that,
+	// "reverted".
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -147,7 +151,9 @@ func (s *Supervisor) Failure(name string) string {
 // status is that of the stage without its probation.
 func (s *stage) status() Status {
 	st := Status{
-		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts, Failures: s.failures, NextStart: s.nextStart, Failure: s.failure,
+		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts.total,
+		RecentRestarts: s.restarts.since(time.Now().Add(-recently)), Failures: s.failures,
+		NextStart: s.nextStart, Failure: s.failure,
 		Isolation: []string{}, Grants: s.spec.Grants,
 		OtherRelease: s.otherRelease, Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
 	}
@@ -184,7 +190,10 @@ func (s *stage) status() Status {
 
 func (s *stage) generationStatus(g *generation.Generation) Generation {
 	last := s.state.Last(g.ID())
-	return Generation{Generation: g.ID(), State: last.To.String(), PID: g.PID(), Since: last.At, Usage: s.usageOf(g)}
+	return Generation{
+		Generation: g.ID(), State: last.To.String(), Version: g.Version(), PID: g.PID(), Since: last.At,
+		Usage: s.usageOf(g),
+	}
 }
 
 // status is that of a stage's probation, without what a canary compares; nil if it is not part of the change.

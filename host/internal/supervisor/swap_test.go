@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // TestSwapThatListsOtherPathsSwapsUpstream swaps the stages upstream of one that lists
@@ -35,6 +37,54 @@ func TestSwapThatListsOtherPathsSwapsUpstream(t *testing.T) {
 	f.settled(t)
 	if f.pid("c") != c {
 		t.Error("a stage downstream was swapped")
+	}
+}
+
+// TestSwapTakesAStageAlong swaps a stage that another goes along with: both move, and go back, at one point in time. If
+// the other does not come up, nothing has changed.
+func TestSwapTakesAStageAlong(t *testing.T) {
+	t.Parallel()
+	f := ready(t, nil)
+	a, b, c := f.pid("a"), f.pid("b"), f.pid("c")
+	along := func(change func(*Spec)) Along {
+		return func(swapped Spec, next *stagev1.DescribeResponse, other *Spec) (string, error) {
+			if swapped.Name != "b" || next.GetVersion() == "" {
+				t.Errorf("%s goes with %s %v", other.Name, swapped.Name, next)
+			}
+			if other.Name != "c" {
+				return "", nil
+			}
+			change(other)
+			return "it goes along", nil
+		}
+	}
+	for what, change := range map[string]func(*Spec){
+		"is not there":             func(s *Spec) { s.Binary = filepath.Join(t.TempDir(), "none") },
+		"refuses its own settings": func(s *Spec) { s.Config = map[string]any{"nonsense": true} },
+	} {
+		_, err := f.Swap(t.Context(), "b", SwapOptions{Along: along(change)})
+		if err == nil || !strings.Contains(err.Error(), `stage "c"`) {
+			t.Errorf("one that %s: %v", what, err)
+		}
+	}
+	if f.pid("a") != a || f.pid("b") != b || f.pid("c") != c {
+		t.Error("something has changed")
+	}
+	config := map[string]any{"log": f.log, "paths": []string{"/c", "/more"}}
+	swapped, err := f.Swap(t.Context(), "b", SwapOptions{
+		Rollback: Rollback{Health: true, Probation: time.Hour}, Along: along(func(s *Spec) { s.Config = config }),
+	})
+	if err != nil || !slices.Equal(swapped.Also, []string{"a", "c"}) {
+		t.Fatalf("%+v, %v", swapped, err)
+	}
+	if status, body := f.ask("GET", "/more", ""); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	if err := f.Conclude("b", false); err != nil {
+		t.Fatal(err)
+	}
+	if f.pid("a") != a || f.pid("b") != b || f.pid("c") != c || f.Specs()[2].Config["paths"] != nil {
+		t.Error("not all have gone back")
 	}
 }
 

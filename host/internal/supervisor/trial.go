@@ -30,13 +30,14 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 	defer context.AfterFunc(s.background, func() { cancel(errStopping) })()
 	r := s.rolloutOf()
 	var tried *member
+	var names []string
 	for _, m := range r.members {
-		if m.spec.Name == name {
+		if names = append(names, m.spec.Name); m.spec.Name == name {
 			tried = m
 		}
 	}
 	if tried == nil {
-		return nil, fmt.Errorf("stage %q is not in the chain", name)
+		return nil, notInChain(name, names)
 	}
 	if tried.spec.Attach != "" {
 		return nil, fmt.Errorf("stage %q: %w", name, errAttached)
@@ -59,19 +60,18 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 	return t, err
 }
 
-// Release is the release of Kubernetes that the process of a stage serves; empty if there is no process, or if it is
-// none of Kubernetes' stages.
-func (s *Supervisor) Release(name string) (string, error) {
+// Description is what the process of a stage describes itself as; nil if there is no process.
+func (s *Supervisor) Description(name string) (*stagev1.DescribeResponse, error) {
 	now := s.lock()
 	defer now.unlock()
 	st, err := now.stage(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if g := st.current(); g != nil {
-		return g.Description().GetKubernetes().GetRelease(), nil
+		return g.Description(), nil
 	}
-	return "", nil
+	return nil, nil
 }
 
 // Description is what the process describes itself as.

@@ -64,6 +64,46 @@ func TestPlanBeside(t *testing.T) {
 	}
 }
 
+// Controllers are not newer than what the new process serves, and at most one minor release older, unless they go
+// along.
+func TestPlanOfControllers(t *testing.T) {
+	t.Parallel()
+	of := func(release string) Controllers {
+		return Controllers{Neighbour: Neighbour{"stage controllers", release}}
+	}
+	along := of("v1.37.0")
+	along.Along = "/x"
+	for _, c := range []struct {
+		from, to, emulated string
+		controllers        Controllers
+		want               string
+	}{
+		{"v1.37.0", "v1.36.3", "", Controllers{}, ""},
+		{"v1.37.0", "v1.36.3", "", of("v1.36.9"), ""},
+		{"v1.37.0", "v1.37.0", "", of("v1.36.3"), ""},
+		{"v1.37.0", "v1.36.3", "", of("v1.37.0"), "!is of v1.37.0: controllers must not be newer"},
+		{"v1.37.0", "v1.37.0", "1.36", of("v1.37.0"), "!is of v1.37.0: controllers must not be newer"},
+		{"v1.37.0", "v1.37.0", "1.36", of("v1.36.3"), ""},
+		{"v1.36.3", "v1.37.0", "1.36", of("v1.37.0"), "is of v1.37.0: controllers must not be newer"}, // and are before
+		{"v1.36.3", "v1.37.0", "", of("v1.34.0"), "is of v1.34.0: controllers are at most"},
+		{"v1.36.3", "v1.37.0", "", of("v1.35.0"), "!is of v1.35.0: controllers are at most"},
+		{"v1.37.0", "v1.36.3", "", along, "goes along, to /x"},
+	} {
+		p, err := Make(t.Context(), Input{
+			Controllers: c.controllers, Emulated: c.emulated, Stored: stored(nil),
+			Old: Side{Release: &stagev1.Kubernetes{Release: c.from}},
+			New: Side{Release: &stagev1.Kubernetes{Release: c.to}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Replace(found(p, Skew), "release stage controllers: ", "", 1)
+		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
 // crd is the definition of gadgets in a group, each with its versions, the last of which is that of the store.
 func crd(group string, storedVersions string, versions ...string) string {
 	var all []string

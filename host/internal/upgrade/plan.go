@@ -38,6 +38,8 @@ type Input struct {
 	Emulated string
 	// Beside are the others that serve the cluster together with the new process: the host and the other stages.
 	Beside []Neighbour
+	// Controllers are those of the server, if it has any and their stage matters to them.
+	Controllers Controllers
 	// Chain makes a request to the chain as it serves, as Side.Get does; nil if there is none.
 	Chain func(ctx context.Context, path string, header http.Header) ([]byte, error)
 	// Failure is why the new process did not come up; nil if it did.
@@ -54,6 +56,13 @@ type Input struct {
 type Neighbour struct {
 	// Name is such as "stage extensions", Release its release of Kubernetes.
 	Name, Release string
+}
+
+// Controllers are clients that come with the server.
+type Controllers struct {
+	Neighbour
+	// Along is the binary to which they go together with the stage; empty if they stay as they are.
+	Along string
 }
 
 // Crosses reports whether the two are of different minor releases of Kubernetes, as far as they say.

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ func (p *Plan) compareReleases(in Input) error {
 				"is of %s: servers of one cluster, and the parts of one, are at most one minor release apart; take it to a neighbour of %s first", n.Release, p.To)})
 		}
 	}
+	if err := p.compareControllers(in, from); err != nil {
+		return err
+	}
 	p.compareSettings(in)
 	if in.Emulated != "" {
 		p.add(Finding{Topic: Back, Name: "emulation", Detail: fmt.Sprintf("%s serves, and writes, as %s until catena upgrade finalize: the way back is safe until then", p.To, in.Emulated)})
@@ -45,6 +49,43 @@ func (p *Plan) compareReleases(in Input) error {
 			p.add(Finding{Topic: Defaults, Name: name, Detail: fmt.Sprintf("feature gate: the default is %s, and was %s", on, before)})
 		}
 	}
+	return nil
+}
+
+// compareControllers finds whether the controllers fit what the new process serves: they may be one minor release
+// older, and not newer, see https://kubernetes.io/releases/version-skew-policy. What does not fit the old one either is
+// not in the way.
+func (p *Plan) compareControllers(in Input, from *version.Version) error {
+	c := in.Controllers
+	if c.Along != "" {
+		p.add(Finding{Topic: Skew, Name: c.Name, Detail: "goes along, to " + c.Along})
+		return nil
+	}
+	v, err := version.ParseSemantic(c.Release)
+	if err != nil {
+		return nil // there are none, or they are of no release
+	}
+	serves, err := version.ParseGeneric(cmp.Or(in.Emulated, p.To))
+	if err != nil {
+		return fmt.Errorf("release that is emulated: %w", err)
+	}
+	newer := func(than *version.Version) bool { return v.Minor() > than.Minor() || v.Major() != than.Major() }
+	older := func(than *version.Version) bool { return v.Minor()+1 < than.Minor() }
+	f := Finding{Topic: Skew, Name: c.Name}
+	switch {
+	case newer(serves):
+		f.Blocks = !newer(from)
+		f.Detail = fmt.Sprintf("is of %s: controllers must not be newer than what they are clients of; put those of "+
+			"%d.%d beside the binary, as catena-stage-controllers, and they go along, or swap them first",
+			c.Release, serves.Major(), serves.Minor())
+	case older(serves):
+		f.Blocks = !older(from)
+		f.Detail = fmt.Sprintf("is of %s: controllers are at most one minor release older than what they are clients "+
+			"of; swap them to those of %s first", c.Release, p.From)
+	default:
+		return nil
+	}
+	p.add(f)
 	return nil
 }
 

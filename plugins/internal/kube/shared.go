@@ -65,13 +65,15 @@ func (b *base) serviceResolver(slices proxy.EndpointSliceGetter) (aggregatorapis
 // describeSecurity puts the ways to authenticate into the OpenAPI documents.
 // Kubernetes knows them only once it has built the authenticators, so they are
 // built, with informers that are never started, and dropped. Client certificates are in no document; who
-// follows their files has queues that nobody ends.
+// follows their files has queues that nobody ends. Tokens of OIDC are bearer tokens as those of service accounts are;
+// who checks them asks their provider at once.
 func (b *base) describeSecurity() error {
 	ctx, cancel := context.WithCancel(b.env.Context())
 	defer cancel()
 	var dropped genericapiserver.AuthenticationInfo
 	described := *b.options.Authentication
 	described.ClientCert, described.RequestHeader = nil, nil
+	described.OIDC, described.AuthenticationConfigFile = nil, ""
 	return described.ApplyTo(ctx, &dropped, nil, b.generic.EgressSelector,
 		b.generic.OpenAPIConfig, b.generic.OpenAPIV3Config, b.client,
 		informers.NewSharedInformerFactory(b.client, 0), b.generic.APIServerID)

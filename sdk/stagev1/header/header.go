@@ -100,4 +100,9 @@ const (
 	// Audit, of any characters, which is too large for the head of the response. The stage sends it before its response begins; the response is 204. Only stages that are
 	// granted keys, or the store's registry, may do that.
 	AuditPart = "X-Catena-Audit-Part"
+	// Lead is a name. The response begins when the process that has made the request is the only one of its stage, on
+	// all hosts that share a store, with a request of that name whose response has begun. It goes on for as long as
+	// that is so: at its end, the process has to stop what it does as the leader. Another one can lead when the request
+	// has ended.
+	Lead = "X-Catena-Lead"
 )

@@ -58,14 +58,14 @@ func ToolOf(name, release string) (string, error) {
 	return ofRelease(release, "tools", filepath.Join("tools", name))
 }
 
-// Stage returns the binary of a stage of a minor release of Kubernetes, "" for that of go.mod. "make core
-// KUBE=1.36" builds one of another release.
+// Stage returns the binary of a stage of a minor release of Kubernetes, "" for that of go.mod. "make stages
+// KUBE=1.36" builds those of another release.
 func Stage(name, release string) (string, error) {
 	if release == "" {
 		bin, err := Bin()
 		return filepath.Join(bin, "plugins", "catena-stage-"+name), err
 	}
-	return ofRelease(release, name, "catena-stage-"+name)
+	return ofRelease(release, "stages", "catena-stage-"+name)
 }
 
 func ofRelease(release, target, path string) (string, error) {

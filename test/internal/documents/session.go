@@ -96,6 +96,14 @@ func (s *Session) Type(t *testing.T, file, from, to string) {
 	s.typed(t, filepath.Base(file), string(text), from, to)
 }
 
+// Output is what a command that stays has printed in a terminal so far.
+func (s *Session) Output(terminal string) string {
+	if term := s.terminals[terminal]; term != nil && term.running != nil {
+		return term.running.text()
+	}
+	return ""
+}
+
 // Prepare types the commands of a text that is laid out as a document.
 func (s *Session) Prepare(t *testing.T, text string) {
 	t.Helper()
@@ -178,7 +186,7 @@ func (term *terminal) run(step step, env []string) error {
 
 // reads reports whether a command only looks, so that it can be typed again.
 func reads(command string) bool {
-	for _, prefix := range []string{"kubectl get ", "catena status", "catena explain "} {
+	for _, prefix := range []string{"kubectl get ", "catena status", "catena explain ", "catena shadow report"} {
 		if strings.HasPrefix(command, prefix) {
 			return true
 		}

@@ -22,8 +22,8 @@ type Budget struct {
 	room   *semaphore.Weighted
 }
 
-// NewBudget returns a Budget of limit bytes, for which a response waits at most that long. They are also taken from parent if
-// that is not nil.
+// NewBudget returns a Budget of limit bytes. A response waits at most that long for room, and a chunk that has taken room
+// for its rest. The bytes are also taken from parent if that is not nil.
 func NewBudget(limit int64, wait time.Duration, parent *Budget) *Budget {
 	return &Budget{limit: limit, wait: wait, parent: parent, room: semaphore.NewWeighted(limit)}
 }

@@ -9,12 +9,8 @@ import (
 	"github.com/catena-dev/catena/internal/http1"
 )
 
-const (
-	// MaxChunk is the longest chunk that is passed on as a whole, with what frames it. It is more than etcd takes for an object.
-	MaxChunk = 2 << 20
-	// chunkTime is how long the rest of a chunk may be on its way before what has come of it is passed on.
-	chunkTime = 100 * time.Millisecond
-)
+// MaxChunk is the longest chunk that is passed on as a whole, with what frames it. It is more than etcd takes for an object.
+const MaxChunk = 2 << 20
 
 // keptChunk is the size up to which memory for a chunk is used again.
 const keptChunk = 256 << 10
@@ -45,7 +41,7 @@ func (b *body) writeChunks(p []byte, whole bool) error {
 }
 
 // copyChunk passes on a chunk of size bytes, with its line and its end, of which a part has come. It waits for the rest if there is room, but not for
-// longer than chunkTime; what has come goes on its way then.
+// longer than the room may be waited for; what has come goes on its way then.
 func (b *body) copyChunk(d *http1.Chunks, size int64, room *Budget) error {
 	if size > MaxChunk || !room.TryTake(size) {
 		p := b.c.in.Buffered()
@@ -71,7 +67,7 @@ func (b *body) copyChunk(d *http1.Chunks, size int64, room *Budget) error {
 		*memory = nil
 	}
 	var err error
-	for by := time.Now().Add(chunkTime); err == nil; {
+	for by := time.Now().Add(room.wait); err == nil; {
 		p := b.c.in.Buffered()
 		m, used, decoded := d.Decode(chunk[n:], p[:min(int64(len(p)), size)])
 		b.c.in.Discard(used)
