@@ -53,9 +53,7 @@ var harmless = []rule{
 	// A client leaves before it has the whole response.
 	{file: "status.go", message: "Unhandled Error", cause: isClientGone},
 	{file: "writers.go", message: "Unhandled Error", cause: isClientGone},
-	{file: "finisher.go", message: "Unhandled Error", cause: func(err error) bool {
-		return strings.Contains(err.Error(), "panicked: false, err: "+context.Canceled.Error())
-	}},
+	{file: "finisher.go", message: "Unhandled Error", cause: isDoneForNobody},
 	// The server ends while a client has a stream to a container.
 	{file: "conn.go", message: "Error on socket receive", cause: func(err error) bool { return errors.Is(err, net.ErrClosed) }},
 	// A process that is replaced leaves a request of its own.
@@ -106,6 +104,12 @@ func isClientGone(err error) bool {
 		}
 	}
 	return false
+}
+
+// isDoneForNobody goes by the text that is made of the result of a request whose client has left: it was given up, or done all the same.
+func isDoneForNobody(err error) bool {
+	result, ok := strings.CutSuffix(err.Error(), ", panic-reason: <nil>")
+	return ok && (strings.HasSuffix(result, "panicked: false, err: <nil>") || strings.HasSuffix(result, context.Canceled.Error()))
 }
 
 func (r rule) isOf(path string) bool {

@@ -102,6 +102,15 @@ func TestHarmlessLines(t *testing.T) {
 		{"handler of a client that has left", "INFO", func() {
 			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 6µs, panicked: false, err: context canceled, panic-reason: <nil>"))
 		}},
+		{"handler that was done when its client had left", "INFO", func() {
+			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 136µs, panicked: false, err: <nil>, panic-reason: <nil>"))
+		}},
+		{"handler that gave up its read of etcd", "INFO", func() {
+			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 6µs, panicked: false, err: get /x: context canceled, panic-reason: <nil>"))
+		}},
+		{"handler that has failed late", "ERROR", func() {
+			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 6µs, panicked: false, err: etcdserver: no leader, panic-reason: <nil>"))
+		}},
 		{"handler that has panicked", "ERROR", func() {
 			fromFinisher(errors.New("FinishRequest: post-timeout activity - time-elapsed: 6µs, panicked: true, err: <nil>, panic-reason: x"))
 		}},
