@@ -20,7 +20,7 @@ func TestCause(t *testing.T) {
 		_, _ = io.WriteString(w, r.Header.Get(stagev1.HeaderCause))
 	})
 	stage := stagetest.Start(t, sdk.Stage{Name: "asking", New: func(env *sdk.Env) (http.Handler, error) {
-		env.ClaimPrefix("/")
+		env.Claim("/own", "/another")
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx := r.Context()
 			if r.URL.Path == "/another" {

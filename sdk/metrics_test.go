@@ -22,6 +22,7 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	stage := stagetest.Start(t, sdk.Stage{Name: "measured", New: func(env *sdk.Env) (http.Handler, error) {
+		env.ClaimPrefix("/")
 		hits := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hits_total", Help: "Hits."}, []string{"path"})
 		env.Metrics().MustRegister(hits)
 		library := prometheus.NewRegistry()

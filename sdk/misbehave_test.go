@@ -15,6 +15,7 @@ import (
 
 // clumsy breaks the rules for handlers, each in its own path.
 func clumsy(env *sdk.Env) (http.Handler, error) {
+	env.ClaimPrefix("/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/declines-after-writing":
@@ -94,6 +95,7 @@ func TestDeafStageStops(t *testing.T) {
 	begun := make(chan struct{}, 2)
 	destroyed := make(chan struct{})
 	stage := stagetest.Start(t, sdk.Stage{Name: "deaf", New: func(env *sdk.Env) (http.Handler, error) {
+		env.ClaimPrefix("/")
 		env.OnDestroy(func() { close(destroyed) })
 		env.PostStartHook("never-ends", func(context.Context) error {
 			begun <- struct{}{}

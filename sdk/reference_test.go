@@ -62,7 +62,7 @@ var stagetestTopics = []topic{
 		"Options.Config", "Options.Flags", "Options.User", "Options.Next", "Options.Delegates", "Options.API"}},
 	{"Requests to it", []string{"Stage.URL", "Stage.Get", "Stage.Do",
 		"Call.Method", "Call.Path", "Call.Body", "Call.Header", "Call.User", "Call.Context",
-		"Answer.Status", "Answer.Header", "Answer.Body", "Answer.Declined", "Answer.Called", "Answer.Annotations", "Answer.Warnings", "Stage.Declined"}},
+		"Answer.Status", "Answer.Header", "Answer.Body", "Answer.Declined", "Answer.Unclaimed", "Answer.Called", "Answer.Annotations", "Answer.Warnings", "Stage.Declined"}},
 	{"What the host does", []string{"Stage.Configure", "Stage.Configured", "Stage.PrepareRun", "Stage.Prepared", "Stage.Problems",
 		"Stage.Claims", "Stage.Claimed", "Stage.AwaitClaimed", "Stage.AwaitSignals", "Stage.RunPostStartHooks", "Stage.RunPreShutdownHooks",
 		"Stage.Health", "Stage.Metrics", "Stage.Drain", "Stage.Stop", "Stage.RPC", "Stage.Socket"}},

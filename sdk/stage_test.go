@@ -92,7 +92,7 @@ func note(env *sdk.Env, line string) {
 
 func registerAll(env *sdk.Env) {
 	env.Claim("/hello")
-	env.ClaimPrefix("/tree")
+	env.ClaimPrefix("/tree", "/")
 	env.ListPaths("/hello", "/tree")
 	complete := make(chan struct{})
 	env.MuxComplete("installed", complete)

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,27 +25,6 @@ func TestLines(t *testing.T) {
 	if lines := strings.Count(string(text), "\n"); lines > 60 {
 		t.Errorf("main.go has %d lines", lines)
 	}
-}
-
-// served starts the stage. Requests that it makes to the host come back to it.
-func served(t *testing.T) *stagetest.Stage {
-	t.Helper()
-	var self atomic.Pointer[url.URL]
-	loop := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(self.Load()) }}
-	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if self.Load() == nil {
-			http.Error(w, "the stage is starting", http.StatusServiceUnavailable)
-			return
-		}
-		loop.ServeHTTP(w, r)
-	})
-	stage := apitest.Start(t, group(), stagetest.Options{API: api})
-	address, err := url.Parse(stage.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self.Store(address)
-	return stage
 }
 
 // patience is how long the plugin has to see a fischer.
@@ -78,7 +54,7 @@ func flunder(name, reference string) string {
 }
 
 func TestWardle(t *testing.T) {
-	stage := served(t)
+	stage := apitest.Start(t, group(), stagetest.Options{})
 	const flunders = "v1alpha1/namespaces/default/flunders"
 	if code, body := call(t, stage, http.MethodPost, flunders, flunder("one", "two")); code != http.StatusCreated {
 		t.Fatalf("status %d: %s", code, body)

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -84,6 +85,16 @@ type Setup struct {
 	Informers informers.SharedInformerFactory
 	// Config is that of the server. It is complete enough to get RESTOptions from.
 	Config *genericapiserver.Config
+}
+
+// RESTClient returns a client for the objects of the group, with the types of Scheme. Unlike Loopback, which is for Kubernetes' own types,
+// it asks for JSON.
+func (s *Setup) RESTClient() (restclient.Interface, error) {
+	config := restclient.CopyConfig(s.Loopback)
+	config.APIPath, config.GroupVersion = "/apis", &s.GroupVersion
+	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(s.Scheme).WithoutConversion()
+	return restclient.RESTClientFor(config)
 }
 
 // versions are those of the group in which a kind is known.

@@ -31,6 +31,8 @@ type Answer struct {
 	Body   string
 	// Declined: the stage has declined the request, and Options.Next has responded.
 	Declined bool
+	// Unclaimed: the stage does not claim the path and has not got the request; Options.Next has responded.
+	Unclaimed bool
 	// Called is how often the stage has called the stages downstream.
 	Called int
 	// Annotations are what it has added to the audit event.
@@ -87,7 +89,7 @@ func (s *Stage) try(t testing.TB, c Call) (Answer, error) {
 	defer record.mu.Unlock()
 	return Answer{
 		Status: resp.StatusCode, Header: resp.Header, Body: string(body),
-		Declined: record.declined, Called: record.called,
+		Declined: record.declined, Unclaimed: record.unclaimed, Called: record.called,
 		Annotations: record.annotations, Warnings: warningsOf(resp.Header),
 	}, nil
 }

@@ -2,6 +2,7 @@ package stagetest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -12,7 +13,7 @@ import (
 // hostHandler is the host's side of the socket that the stage calls.
 type hostHandler struct{ stage *Stage }
 
-// ServeHTTP sends requests to the stages downstream, and others to Options.API.
+// ServeHTTP sends requests to the stages downstream, and what the stage asks for in its own name to whom it belongs.
 func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+token {
 		http.Error(w, "wrong token", http.StatusUnauthorized)
@@ -21,6 +22,10 @@ func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(stagev1.HeaderLead) != "" { // there is no other process that could
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
+		return
+	}
+	if r.Header.Get(stagev1.HeaderInitialized) != "" { // there are no seats to give back
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	next, delegate := r.Header.Get(stagev1.HeaderNext), r.Header.Get(stagev1.HeaderDelegate)
@@ -32,11 +37,40 @@ func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next(w, r, next)
 	case delegate != "":
 		h.delegate(w, r, delegate)
-	case h.stage.opts.API != nil:
-		h.stage.opts.API.ServeHTTP(w, r)
 	default:
-		http.NotFound(w, r)
+		h.own(w, r)
 	}
+}
+
+// ownRequest is the context of what the stage asks for in its own name.
+type ownRequest struct {
+	// way are the requests that led to it, and itself.
+	way []string
+}
+
+type ownKey struct{}
+
+func ownFrom(ctx context.Context) *ownRequest {
+	own, _ := ctx.Value(ownKey{}).(*ownRequest)
+	return own
+}
+
+// own sends a request of the stage through the chain: it comes back to the stage if that claims it. One that is made to serve itself ends
+// as it does at a host.
+func (h hostHandler) own(w http.ResponseWriter, r *http.Request) {
+	own := &ownRequest{}
+	step := r.Method + " " + r.URL.RequestURI()
+	if cause := h.stage.inFlight.get(r.Header.Get(stagev1.HeaderCause)); cause != nil {
+		if made := ownFrom(cause.Context()); made != nil {
+			own.way = slices.Clone(made.way)
+		}
+	}
+	if slices.Contains(own.way, step) {
+		http.Error(w, fmt.Sprintf("the request comes back to the stage that has made it: stage %q: %s", h.stage.name, step), http.StatusLoopDetected)
+		return
+	}
+	own.way = append(own.way, step)
+	h.stage.relay.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ownKey{}, own)))
 }
 
 // next ends when the original request does.
@@ -50,7 +84,7 @@ func (h hostHandler) next(w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(original.Context(), cancel)()
-	h.stage.next().ServeHTTP(w, r.WithContext(ctx))
+	h.stage.relay.next(original).ServeHTTP(w, r.WithContext(ctx))
 }
 
 func (h hostHandler) delegate(w http.ResponseWriter, r *http.Request, name string) {

@@ -134,7 +134,7 @@ func (s *Stage) Problems(t testing.TB, config any) []string {
 	return problems
 }
 
-// followed is what the stage has reported since it was prepared.
+// followed is what the stage has reported.
 type followed struct {
 	mu       sync.Mutex
 	claims   []sdk.Claim
@@ -162,6 +162,12 @@ func (f *followed) take(e *stagev1.Event) {
 	f.signaled = append(f.signaled, e.GetSignaled()...)
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+func (f *followed) setClaims(claims []*stagev1.Claim) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.claims = stagev1.DecodeClaims(claims)
 }
 
 // await returns when the condition holds, or false when ctx has ended.

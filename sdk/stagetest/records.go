@@ -12,6 +12,7 @@ type record struct {
 	id int
 
 	mu          sync.Mutex
+	unclaimed   bool
 	declined    bool
 	called      int
 	annotations map[string]string

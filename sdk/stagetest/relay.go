@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +17,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// relay sends clients' requests to the stage, and to Next what that declines.
+// relay sends requests to the stage that it claims, and to what is downstream what it does not claim, or declines.
 type relay struct {
 	stage     *Stage
 	transport *http.Transport
@@ -56,11 +57,16 @@ type hopKey struct{}
 
 func hopFrom(r *http.Request) hop { return r.Context().Value(hopKey{}).(hop) }
 
-// ServeHTTP serves a client.
+// ServeHTTP serves a client, or the stage as one. What the test sends as a stage upstream that calls its delegate needs no claim.
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	record := r.stage.records.find(req.Header.Get(callHeader))
+	call := r.stage.records.find(req.Header.Get(callHeader))
 	req.Header.Del(callHeader)
-	req = req.WithContext(context.WithValue(req.Context(), recordKey{}, record))
+	if req.Header.Get(stagev1.HeaderDelegate) == "" && !r.stage.Claimed(req.URL.Path) {
+		call.note(func(c *record) { c.unclaimed = true })
+		r.next(req).ServeHTTP(w, req)
+		return
+	}
+	req = req.WithContext(context.WithValue(req.Context(), recordKey{}, call))
 	first := new(http.Request)
 	*first = *req
 	if req.ContentLength > 0 && req.ContentLength <= maxBuffered {
@@ -92,7 +98,7 @@ func (r *relay) rewrite(p *httputil.ProxyRequest) {
 		}
 	}
 	add(stagev1.HeaderRequest, hopFrom(p.In).id)
-	add(stagev1.HeaderUser, r.stage.user())
+	add(stagev1.HeaderUser, encodeUser(r.userOf(p.In)))
 	add(stagev1.HeaderClient, p.In.RemoteAddr)
 	add(stagev1.HeaderAuditLevel, "Metadata")
 	add(stagev1.HeaderReceived, strconv.FormatInt(time.Now().UnixMicro(), 10))
@@ -152,22 +158,43 @@ func (r *relay) failed(w http.ResponseWriter, req *http.Request, err error) {
 	for _, text := range declined.warnings {
 		w.Header().Add("Warning", text)
 	}
-	r.stage.next().ServeHTTP(w, hopFrom(req).replay)
+	r.next(req).ServeHTTP(w, hopFrom(req).replay)
 }
 
-func (s *Stage) next() http.Handler {
-	if s.opts.Next == nil {
-		return http.NotFoundHandler()
+// next returns what serves a request that the stage does not.
+func (r *relay) next(req *http.Request) http.Handler {
+	opts := r.stage.opts
+	switch {
+	case ownFrom(req.Context()) != nil && opts.API != nil:
+		return opts.API
+	case opts.Next != nil:
+		return opts.Next
 	}
-	return s.opts.Next
+	return http.HandlerFunc(r.notFound)
 }
 
-func (s *Stage) user() string {
-	u := s.opts.User
-	if u == nil {
-		u = &sdk.User{Name: "somebody", Groups: []string{"system:authenticated"}}
+// notFound says what a test has to change if it expects somebody to serve the path.
+func (r *relay) notFound(w http.ResponseWriter, req *http.Request) {
+	text := "404 page not found: stagetest has nobody who serves " + req.URL.Path
+	if s := r.stage; !s.Claimed(req.URL.Path) {
+		text += fmt.Sprintf(": stage %q does not claim it, and claims %v", s.name, s.Claims())
 	}
-	return encodeUser(u)
+	option := "Next"
+	if ownFrom(req.Context()) != nil {
+		option = "API"
+	}
+	http.Error(w, text+"; Options."+option+" is not set", http.StatusNotFound)
+}
+
+// userOf returns whose request it is, unless the test has set another.
+func (r *relay) userOf(req *http.Request) *sdk.User {
+	switch {
+	case ownFrom(req.Context()) != nil:
+		return r.stage.ownUser()
+	case r.stage.opts.User != nil:
+		return r.stage.opts.User
+	}
+	return &sdk.User{Name: "somebody", Groups: []string{"system:authenticated"}}
 }
 
 func encodeUser(u *sdk.User) string {

@@ -28,11 +28,12 @@ type Options struct {
 	Flags []string
 	// User makes the requests; one named somebody in the group system:authenticated if nil.
 	User *sdk.User
-	// Next serves what the stage passes on; 404 if nil.
+	// Next serves what the stage passes on, and what it does not claim; 404 if nil.
 	Next http.Handler
 	// Delegates are the stages downstream; each Handler serves the requests to its stage.
 	Delegates []sdk.Delegate
-	// API serves the requests that the stage makes with its own identity; 404 if nil.
+	// API is the rest of the server for the requests that the stage makes with its own identity: those for paths that it claims come back
+	// to it first. Next if nil.
 	API http.Handler
 }
 
@@ -51,6 +52,7 @@ type Stage struct {
 	dir      string
 	data     *net.UnixListener
 	client   *http.Client
+	relay    *relay
 	inFlight inFlight
 	records  records
 	followed followed
@@ -133,8 +135,8 @@ func (s *Stage) serve(t testing.TB) {
 		host.CloseClientConnections() // a stage that does not stop what it leads has one
 		host.Close()
 	})
-	relay := newRelay(s)
-	front := httptest.NewServer(relay)
+	s.relay = newRelay(s)
+	front := httptest.NewServer(s.relay)
 	s.client = &http.Client{
 		Transport:     &http.Transport{DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -144,7 +146,7 @@ func (s *Stage) serve(t testing.TB) {
 		s.client.CloseIdleConnections()
 		front.CloseClientConnections()
 		front.Close()
-		relay.transport.CloseIdleConnections()
+		s.relay.transport.CloseIdleConnections()
 	})
 	s.URL = front.URL
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -189,7 +191,7 @@ func (s *Stage) Configure() error {
 		Name: s.name, Config: config, Flags: s.opts.Flags, DataDir: filepath.Join(s.dir, "files"), Generation: "1",
 		Host: &stagev1.Host{
 			Socket: filepath.Join(s.dir, "host.sock"), Token: token,
-			User: "system:catena:stage:" + s.name, Groups: []string{"system:catena:stages", "system:authenticated"},
+			User: s.ownUser().Name, Groups: s.ownUser().Groups,
 			ServerVersion: "v1.37.0", ExternalUrl: s.URL,
 		},
 	}
@@ -202,7 +204,15 @@ func (s *Stage) Configure() error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	s.Configured, err = s.RPC.Configure(ctx, req)
+	if err == nil {
+		s.followed.setClaims(s.Configured.GetClaims())
+	}
 	return err
+}
+
+// ownUser is the stage's identity.
+func (s *Stage) ownUser() *sdk.User {
+	return &sdk.User{Name: "system:catena:stage:" + s.name, Groups: []string{"system:catena:stages", "system:authenticated"}}
 }
 
 func encodeConfig(config any) ([]byte, error) {
@@ -223,14 +233,20 @@ func (s *Stage) PrepareRun() error {
 	defer cancel()
 	var err error
 	s.Prepared, err = s.RPC.PrepareRun(ctx, &stagev1.PrepareRunRequest{})
+	if err == nil {
+		s.followed.setClaims(s.Prepared.GetClaims())
+	}
 	return err
 }
 
-// Claims are what the stage claimed when it was prepared. AwaitClaimed sees later changes.
-func (s *Stage) Claims() []sdk.Claim { return stagev1.DecodeClaims(s.Prepared.GetClaims()) }
+// Claims are what the stage has claimed last. A change comes shortly after it was made: AwaitClaimed waits for it.
+func (s *Stage) Claims() []sdk.Claim {
+	s.followed.mu.Lock()
+	defer s.followed.mu.Unlock()
+	return slices.Clone(s.followed.claims)
+}
 
-// Claimed reports whether the host would send the stage requests for path. Requests to URL
-// get to the stage whether it claims them or not.
+// Claimed reports whether requests for path get to the stage. Others get to Next.
 func (s *Stage) Claimed(path string) bool {
 	return slices.ContainsFunc(s.Claims(), func(c sdk.Claim) bool { return c.Covers(path) })
 }

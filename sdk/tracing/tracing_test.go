@@ -62,6 +62,7 @@ func (c *collector) serve(t *testing.T) string {
 }
 
 func traced(env *sdk.Env) (http.Handler, error) {
+	env.ClaimPrefix("/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, span := env.Tracer().Start(r.Context(), r.URL.Path)
 		span.End()

@@ -23,8 +23,8 @@ func TestStageNew(t *testing.T) {
 		check []string
 	}{
 		{name: "greeter", args: []string{"--module", "github.com/me/greeter"}},
-		// A kind Source, beside the source of the kind.
-		{name: "sources", args: []string{"--kind", "api"}, check: []string{"--store", "--skip", "idle"}}, // half a minute, in the other one
+		// A kind Source, beside the source of the kind. Without a worker: the tutorial.
+		{name: "sources", args: []string{"--kind", "api", "--worker"}, check: []string{"--store", "--skip", "idle"}}, // half a minute, in the other one
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := workshop{dir: t.TempDir(), env: p.env}

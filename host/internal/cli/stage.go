@@ -50,13 +50,15 @@ func stageNewCommand(version string) *cobra.Command {
 		Short: "Write the repository of a new stage",
 		Long: `Write a repository that builds and passes its test at once: a program, a test, a
 Makefile, a README, a configuration of catena, and a CI file. A middleware serves some
-paths and passes the rest on; an api is a Kubernetes-style API group with one kind.
+paths and passes the rest on; an api is a Kubernetes-style API group with one kind, and
+with --worker also what works on its objects.
 
 The go command then finds out which modules it needs, the SDK among them. Where no
 release of the SDK can be had, --sdk names a directory with a clone of Catena. If that
 fails, nothing is left of the new directory.`,
 		Example: `  catena stage new greeter
-  catena stage new greeter --module github.com/me/greeter --sdk ~/src/catena`,
+  catena stage new greeter --module github.com/me/greeter --sdk ~/src/catena
+  catena stage new notes --kind api --worker`,
 		Args: wantArgs(1, "the name of the stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
@@ -65,6 +67,7 @@ fails, nothing is left of the new directory.`,
 	}
 	fs := cmd.Flags()
 	fs.StringVar((*string)(&opts.Kind), "kind", string(opts.Kind), "`kind` of stage: "+strings.Join(scaffold.Kinds(), " or "))
+	fs.BoolVar(&opts.Worker, "worker", false, "an api with a worker, which does in the background what its objects ask for")
 	fs.StringVar(&opts.Module, "module", "", "`path` of the Go module (default example.com/NAME)")
 	fs.StringVar(&opts.Dir, "dir", "", "`directory` to create (default ./NAME)")
 	fs.StringVar(&opts.SDK, "sdk", opts.SDK, "`version` of the SDK, or directory of a clone of Catena (default: the latest release)")

@@ -37,6 +37,8 @@ type Options struct {
 	// Name of the stage.
 	Name string
 	Kind Kind
+	// Worker: the group works in the background on its objects.
+	Worker bool
 	// Module is the path of the Go module; example.com/NAME if empty.
 	Module string
 	// Dir is the directory to create; NAME in the current one if empty.
@@ -62,8 +64,8 @@ type values struct {
 	// CheckVersion is what CI gets "catena stage check" from.
 	CheckVersion string
 	// Plural is what objects of the kind are called in paths.
-	Plural string
-	API    bool
+	Plural      string
+	API, Worker bool
 }
 
 var (
@@ -79,7 +81,7 @@ var kubernetes = []string{"aggregator", "core", "extensions"}
 var inEveryGroup = []string{"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent"}
 
 func (o Options) values() (values, error) {
-	v := values{Name: o.Name, Module: o.Module, Title: title(o.Name), SDK: sdkModule, CheckVersion: "latest", API: o.Kind == API}
+	v := values{Name: o.Name, Module: o.Module, Title: title(o.Name), SDK: sdkModule, CheckVersion: "latest", API: o.Kind == API, Worker: o.Worker}
 	if v.API {
 		v.Title = title(singular(o.Name))
 	}
@@ -100,6 +102,8 @@ func (o Options) values() (values, error) {
 		return v, fmt.Errorf("name %q: the name of an API group's kind begins with a letter", o.Name)
 	case !slices.Contains(Kinds(), string(o.Kind)):
 		return v, fmt.Errorf("kind %q: want %s", o.Kind, strings.Join(Kinds(), " or "))
+	case v.Worker && !v.API:
+		return v, errors.New("worker: it works on the objects of an API group: --kind api")
 	case !validModule.MatchString(v.Module):
 		return v, fmt.Errorf("module %q: is no path of a Go module", v.Module)
 	case slices.Contains(strings.Split(v.Module, "/"), "vendor"):
@@ -178,7 +182,11 @@ func write(o Options) (dir string, files []string, undo func() error, err error)
 		return "", nil, nil, err
 	}
 	undo = undoOf(dir)
-	for _, set := range []string{"common", string(o.Kind)} {
+	sets := []string{"common", string(o.Kind)}
+	if o.Worker {
+		sets = append(sets, "worker")
+	}
+	for _, set := range sets {
 		written, err := writeSet(dir, path.Join("templates", set), v)
 		if err != nil {
 			return "", nil, nil, errors.Join(err, undo())

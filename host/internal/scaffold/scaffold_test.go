@@ -16,16 +16,20 @@ import (
 // What is written is formatted, mentions no template, and is what the list says.
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	for _, kind := range Kinds() {
+	for _, o := range []Options{{Kind: Middleware}, {Kind: API}, {Kind: API, Worker: true}} {
 		dir := filepath.Join(t.TempDir(), "new")
-		got, files, _, err := write(Options{Name: "note-book", Kind: Kind(kind), Module: "github.com/me/note-book", Dir: dir, SDK: "v0.3.0"})
+		o.Name, o.Module, o.Dir, o.SDK = "note-book", "github.com/me/note-book", dir, "v0.3.0"
+		got, files, _, err := write(o)
 		if err != nil || got != dir {
 			t.Fatalf("%s, %v", got, err)
 		}
 		for _, want := range []string{".github/workflows/ci.yaml", ".gitignore", "Makefile", "README.md", "catena.yaml", "go.mod", "main.go", "main_test.go"} {
 			if !slices.Contains(files, want) {
-				t.Errorf("%s: no %s", kind, want)
+				t.Errorf("%s: no %s", o.Kind, want)
 			}
+		}
+		if slices.Contains(files, "worker.go") != o.Worker {
+			t.Errorf("%v of a worker: %t", files, o.Worker)
 		}
 		for _, file := range files {
 			checkFile(t, filepath.Join(dir, file))
@@ -34,7 +38,7 @@ func TestWrite(t *testing.T) {
 		if !strings.Contains(string(mod), "module github.com/me/note-book\n") || !strings.Contains(string(mod), "require "+sdkModule+" v0.3.0\n") {
 			t.Errorf("%s", mod)
 		}
-		if _, _, _, err := write(Options{Name: "note-book", Kind: Kind(kind), Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		if _, _, _, err := write(Options{Name: "note-book", Kind: o.Kind, Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
 			t.Errorf("a second time: %v", err)
 		}
 	}
@@ -137,6 +141,7 @@ func TestBadOptions(t *testing.T) {
 		{Options{Name: "extensions", Kind: API}, "one of Kubernetes' own stages"},
 		{Options{Name: "watch-events", Kind: API}, "has a kind WatchEvent already"},
 		{Options{Name: "a", Kind: "plugin"}, "want middleware or api"},
+		{Options{Name: "a", Kind: Middleware, Worker: true}, "--kind api"},
 		{Options{Name: "a", Kind: Middleware, Module: "not a module"}, "no path of a Go module"},
 		{Options{Name: "vendor", Kind: API}, "a meaning of its own"},
 		{Options{Name: "a", Kind: Middleware, SDK: "/nowhere"}, "neither a version"},

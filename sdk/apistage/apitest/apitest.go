@@ -19,7 +19,8 @@ import (
 )
 
 // Start serves a group until the test ends, and runs its post-start hooks. Requests are
-// made by the user of opts, or by the administrator. Flags of opts come after those of Flags.
+// made by the user of opts, or by the administrator. Flags of opts come after those of Flags. What the group asks for
+// in its own name comes back to it, and opts.API serves the objects of other groups.
 func Start(t testing.TB, group apistage.Group, opts stagetest.Options) *stagetest.Stage {
 	t.Helper()
 	opts.Flags = append(Flags(Store(t)), opts.Flags...)
