@@ -2,15 +2,24 @@ package system
 
 import (
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/test/internal/cluster"
@@ -137,5 +146,141 @@ func TestLead(t *testing.T) {
 	}
 	if len(worked) < 8 {
 		t.Errorf("%v have worked, want eight processes or more", worked)
+	}
+}
+
+var workerSwaps = flag.Int("worker.swaps", 2, "how often TestWorkerOfAGroup swaps the stage whose worker it watches; it kills it half as often")
+
+// backupAudit logs what is done with the objects of examples/backup.
+const backupAudit = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata, resources: [{group: backup.example.com}]}, {level: None}]
+`
+
+// The worker of an API group works on each object once, whatever happens to its stage.
+func TestWorkerOfAGroup(t *testing.T) {
+	t.Parallel()
+	bin, err := cluster.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	c := catena(t, cluster.Options{
+		PluginDirs: []string{filepath.Join(bin, "examples")},
+		Flags:      map[string]string{"audit-policy-file": write(t, "policy.yaml", backupAudit), "audit-log-path": audit},
+		Set: []string{
+			"stages.core.delegate=backup",
+			`stages.backup={"lock":"off","standby":true,"delegate":"extensions","grants":{"store":"own","network":true}}`,
+		},
+	})
+	kubectl(t, c.Server, "apply", "-f", filepath.Join(cluster.Root(), "examples", "backup", "rbac.yaml"))
+	kubectl(t, c.Server, "create", "configmap", "colors", "--from-literal=sky=blue")
+	backups := dynamic.NewForConfigOrDie(c.Config(cluster.Admin)).
+		Resource(schema.GroupVersionResource{Group: "backup.example.com", Version: "v1", Resource: "backups"}).Namespace("default")
+	create := func(ctx context.Context, i int) error {
+		_, err := backups.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "backup.example.com/v1", "kind": "Backup",
+			"metadata": map[string]any{"name": fmt.Sprint("backup-", i)}, "spec": map[string]any{"configMap": "colors"},
+		}}, metav1.CreateOptions{})
+		return err
+	}
+	eventually(t, "the group takes objects", func() bool { return create(t.Context(), 0) == nil })
+	made := 1
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for pace := time.NewTicker(10 * time.Millisecond); ; made++ {
+			select {
+			case <-stop:
+				return
+			case <-pace.C:
+			}
+			// A request under way ends with a process that is killed.
+			for err := create(t.Context(), made); err != nil && !apierrors.IsAlreadyExists(err); err = create(t.Context(), made) {
+				if !apierrors.IsInternalError(err) {
+					t.Errorf("object %d: %v", made, err)
+					return
+				}
+			}
+		}
+	})
+	end := sync.OnceFunc(func() { close(stop); writer.Wait() })
+	defer end()
+	swap := func(args ...string) {
+		t.Helper()
+		if out, err := c.Command(t.Context(), append([]string{"swap", "backup"}, args...)...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for i := range *workerSwaps {
+		swap("--probation", "500ms")
+		if i%2 == 1 {
+			if err := syscall.Kill(c.Stages()["backup"], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	swap("--canary", "50%", "--for", "1h")
+	swap("--rollback")
+	swap("--canary", "50%", "--for", "1h")
+	swap("--promote")
+	end()
+	eventually(t, "all objects have been worked on", func() bool {
+		list, err := backups.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := 0
+		for _, b := range list.Items {
+			if phase, _, _ := unstructured.NestedString(b.Object, "status", "phase"); phase == "Done" {
+				done++
+			}
+		}
+		return done == made
+	})
+	checkOnce(t, audit, made)
+}
+
+// checkOnce looks in the audit log for objects that were worked on by two.
+func checkOnce(t *testing.T, audit string, made int) {
+	t.Helper()
+	text, err := os.ReadFile(audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, done, last, gap := map[string]time.Time{}, map[string]int{}, time.Time{}, time.Duration(0)
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			event
+			StageTimestamp time.Time
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			continue // the last one is being written
+		}
+		code, _ := e.ResponseStatus["code"].(float64)
+		switch name := e.ObjectRef["name"]; {
+		case e.Verb == "create" && code == http.StatusCreated:
+			created[name] = e.StageTimestamp
+		case e.Verb != "update" || e.ObjectRef["subresource"] != "status":
+		case code == http.StatusConflict: // of two, the second is told so
+			t.Errorf("%s: worked on by a process that had not seen what another had done", name)
+		case code == http.StatusOK:
+			done[name]++
+			free := created[name]
+			if last.After(free) {
+				free = last
+			}
+			last, gap = e.StageTimestamp, max(gap, e.StageTimestamp.Sub(free))
+		}
+	}
+	for name, times := range done {
+		if times != 1 {
+			t.Errorf("%s: worked on %d times", name, times)
+		}
+	}
+	t.Logf("%d objects, of which %d were found done in the log; nobody worked for %s at most", made, len(done), gap)
+	if len(done) < made/2 {
+		t.Errorf("%d of %d objects were found done in the log", len(done), made)
 	}
 }
