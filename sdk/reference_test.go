@@ -153,6 +153,7 @@ func TestReferenceExamples(t *testing.T) {
 		{"cache", "calling, keeping responses, and when that is right"},
 		{"tenancy", "changing requests, and who may"},
 		{"wardle", "an API group: the types of Kubernetes' sample API server, with its admission plugin"},
+		{"backup", "an API group with a worker, which one process at a time runs"},
 		{"notes", "an API group with storage of its own, in SQLite"},
 		{"node-hello", "a stage in TypeScript, from the protocol alone"},
 		{"python-hello", "a stage in Python, from the protocol alone"},

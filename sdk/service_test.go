@@ -28,7 +28,9 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("sdk %q", got.GetSdk())
 		}
 		got.Sdk = ""
-		want := &stagev1.DescribeResponse{Name: "test", Version: "v1.2.3", Summary: "is tested", ConfigSchema: `{"type":"object"}`, Standby: true}
+		want := &stagev1.DescribeResponse{
+			Name: "test", Version: "v1.2.3", Summary: "is tested", ConfigSchema: `{"type":"object"}`, Standby: true, DiscardsBodies: true,
+		}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Error(diff)
 		}

@@ -82,6 +82,8 @@ func (s Stage) describe() *stagev1.DescribeResponse {
 		Summary:      s.Summary,
 		Standby:      true,
 		Needs:        s.Needs.toWire(),
+		// package httpserver does
+		DiscardsBodies: true,
 	}
 	if s.Kubernetes != nil {
 		d.Kubernetes = s.Kubernetes().toWire()

@@ -34,7 +34,9 @@ func group() apistage.Group {
 				{Name: "ConfigMap", Value: func(b *v1.Backup) any { return b.Spec.ConfigMap }},
 				{Name: "Phase", Value: func(b *v1.Backup) any { return b.Status.Phase }},
 			},
-			Fields: map[string]func(*v1.Backup) string{"spec.configMap": func(b *v1.Backup) string { return b.Spec.ConfigMap }},
+			Fields: map[string]func(*v1.Backup) string{
+				"spec.configMap": func(b *v1.Backup) string { return b.Spec.ConfigMap },
+			},
 		}},
 	}
 }
@@ -50,7 +52,8 @@ func validate(_ context.Context, b, old *v1.Backup) field.ErrorList {
 		errs = append(errs, field.NotSupported(spec.Child("ifMissing"), missing, []string{"Wait", "Fail"}))
 	}
 	if old != nil {
-		errs = append(errs, validation.ValidateImmutableField(b.Spec.ConfigMap, old.Spec.ConfigMap, spec.Child("configMap"))...)
+		same := validation.ValidateImmutableField(b.Spec.ConfigMap, old.Spec.ConfigMap, spec.Child("configMap"))
+		errs = append(errs, same...)
 	}
 	return errs
 }

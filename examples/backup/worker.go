@@ -40,7 +40,9 @@ func work(ctx context.Context, setup *apistage.Setup) error {
 	w.store, informer = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(backups, "backups", metav1.NamespaceAll, fields.Everything()),
 		ObjectType:    &v1.Backup{},
-		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) },
+		},
 	})
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var running sync.WaitGroup
@@ -89,5 +91,6 @@ func (w *worker) copy(ctx context.Context, b *v1.Backup) error {
 	default:
 		return err
 	}
-	return w.backups.Put().Namespace(b.Namespace).Resource("backups").Name(b.Name).SubResource("status").Body(b).Do(ctx).Error()
+	put := w.backups.Put().Namespace(b.Namespace).Resource("backups").Name(b.Name).SubResource("status")
+	return put.Body(b).Do(ctx).Error()
 }

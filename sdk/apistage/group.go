@@ -87,8 +87,8 @@ type Setup struct {
 	Config *genericapiserver.Config
 }
 
-// RESTClient returns a client for the objects of the group, with the types of Scheme. Unlike Loopback, which is for Kubernetes' own types,
-// it asks for JSON.
+// RESTClient returns a client for the objects of the group, with the types of Scheme. Unlike Loopback, which is for
+// Kubernetes' own types, it asks for JSON.
 func (s *Setup) RESTClient() (restclient.Interface, error) {
 	config := restclient.CopyConfig(s.Loopback)
 	config.APIPath, config.GroupVersion = "/apis", &s.GroupVersion

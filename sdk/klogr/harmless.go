@@ -106,10 +106,12 @@ func isClientGone(err error) bool {
 	return false
 }
 
-// isDoneForNobody goes by the text that is made of the result of a request whose client has left: it was given up, or done all the same.
+// isDoneForNobody goes by the text that is made of the result of a request whose client has left: it was given up, or
+// done all the same.
 func isDoneForNobody(err error) bool {
 	result, ok := strings.CutSuffix(err.Error(), ", panic-reason: <nil>")
-	return ok && (strings.HasSuffix(result, "panicked: false, err: <nil>") || strings.HasSuffix(result, context.Canceled.Error()))
+	return ok &&
+		(strings.HasSuffix(result, "panicked: false, err: <nil>") || strings.HasSuffix(result, context.Canceled.Error()))
 }
 
 func (r rule) isOf(path string) bool {

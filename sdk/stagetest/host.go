@@ -55,8 +55,8 @@ func ownFrom(ctx context.Context) *ownRequest {
 	return own
 }
 
-// own sends a request of the stage through the chain: it comes back to the stage if that claims it. One that is made to serve itself ends
-// as it does at a host.
+// own sends a request of the stage through the chain: it comes back to the stage if that claims it. One that is made to
+// serve itself ends as it does at a host.
 func (h hostHandler) own(w http.ResponseWriter, r *http.Request) {
 	own := &ownRequest{}
 	step := r.Method + " " + r.URL.RequestURI()
@@ -66,7 +66,8 @@ func (h hostHandler) own(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if slices.Contains(own.way, step) {
-		http.Error(w, fmt.Sprintf("the request comes back to the stage that has made it: stage %q: %s", h.stage.name, step), http.StatusLoopDetected)
+		text := fmt.Sprintf("the request comes back to the stage that has made it: stage %q: %s", h.stage.name, step)
+		http.Error(w, text, http.StatusLoopDetected)
 		return
 	}
 	own.way = append(own.way, step)

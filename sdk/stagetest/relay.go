@@ -57,7 +57,8 @@ type hopKey struct{}
 
 func hopFrom(r *http.Request) hop { return r.Context().Value(hopKey{}).(hop) }
 
-// ServeHTTP serves a client, or the stage as one. What the test sends as a stage upstream that calls its delegate needs no claim.
+// ServeHTTP serves a client, or the stage as one. What the test sends as a stage upstream that calls its delegate needs
+// no claim.
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	call := r.stage.records.find(req.Header.Get(callHeader))
 	req.Header.Del(callHeader)

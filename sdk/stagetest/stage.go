@@ -32,8 +32,8 @@ type Options struct {
 	Next http.Handler
 	// Delegates are the stages downstream; each Handler serves the requests to its stage.
 	Delegates []sdk.Delegate
-	// API is the rest of the server for the requests that the stage makes with its own identity: those for paths that it claims come back
-	// to it first. Next if nil.
+	// API is the rest of the server for the requests that the stage makes with its own identity: those for paths that
+	// it claims come back to it first. Next if nil.
 	API http.Handler
 }
 
@@ -212,7 +212,8 @@ func (s *Stage) Configure() error {
 
 // ownUser is the stage's identity.
 func (s *Stage) ownUser() *sdk.User {
-	return &sdk.User{Name: "system:catena:stage:" + s.name, Groups: []string{"system:catena:stages", "system:authenticated"}}
+	groups := []string{"system:catena:stages", "system:authenticated"}
+	return &sdk.User{Name: "system:catena:stage:" + s.name, Groups: groups}
 }
 
 func encodeConfig(config any) ([]byte, error) {

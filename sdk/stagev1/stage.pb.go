@@ -197,9 +197,12 @@ type DescribeResponse struct {
 	// nothing, and can do what it is granted.
 	Needs *Needs `protobuf:"bytes,7,opt,name=needs,proto3" json:"needs,omitempty"`
 	// The release of Kubernetes that the stage serves; unset if it serves none.
-	Kubernetes    *Kubernetes `protobuf:"bytes,8,opt,name=kubernetes,proto3" json:"kubernetes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Kubernetes *Kubernetes `protobuf:"bytes,8,opt,name=kubernetes,proto3" json:"kubernetes,omitempty"`
+	// The stage has read or discarded the body of each request before it reads another one from the connection, or closes
+	// it. Unless this is set, the host sends nothing more on a connection on which it has sent a body.
+	DiscardsBodies bool `protobuf:"varint,9,opt,name=discards_bodies,json=discardsBodies,proto3" json:"discards_bodies,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DescribeResponse) Reset() {
@@ -286,6 +289,13 @@ func (x *DescribeResponse) GetKubernetes() *Kubernetes {
 		return x.Kubernetes
 	}
 	return nil
+}
+
+func (x *DescribeResponse) GetDiscardsBodies() bool {
+	if x != nil {
+		return x.DiscardsBodies
+	}
+	return false
 }
 
 // Kubernetes is a release of Kubernetes, as a stage serves it if nothing is configured. The
@@ -2441,7 +2451,7 @@ var File_sdk_stagev1_stage_proto protoreflect.FileDescriptor
 const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\n" +
 	"\x17sdk/stagev1/stage.proto\x12\x0fcatena.stage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\x96\x02\n" +
+	"\x0fDescribeRequest\"\xbf\x02\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +
@@ -2452,7 +2462,8 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\x05needs\x18\a \x01(\v2\x16.catena.stage.v1.NeedsR\x05needs\x12;\n" +
 	"\n" +
 	"kubernetes\x18\b \x01(\v2\x1b.catena.stage.v1.KubernetesR\n" +
-	"kubernetes\"\xbf\x03\n" +
+	"kubernetes\x12'\n" +
+	"\x0fdiscards_bodies\x18\t \x01(\bR\x0ediscardsBodies\"\xbf\x03\n" +
 	"\n" +
 	"Kubernetes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\tR\arelease\x12+\n" +

@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,33 @@ func BenchmarkGet(b *testing.B) {
 					b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkPost is the cost of a request with a body: at a stage whose connections are used again after one, and at one
+// whose are not.
+func BenchmarkPost(b *testing.B) {
+	stage := startStage(b)
+	body := strings.Repeat("x", 1<<10)
+	request := fmt.Appendf(nil, "POST /size/1024 HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	for _, discards := range []bool{true, false} {
+		for _, conns := range []int{1, 16} {
+			b.Run(fmt.Sprintf("discards=%t/conns=%d", discards, conns), func(b *testing.B) {
+				chain := newChain(b, Config{})
+				chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: stage.socket, DiscardsBodies: discards}})
+				srv := httptest.NewServer(chain)
+				defer srv.Close()
+				clients := dialClients(b, srv.Listener.Addr(), conns)
+				load(b, clients, len(clients), request)
+				b.ReportAllocs()
+				before := cpuTime() + time.Duration(stage.ask(b, "/cpu"))
+				b.ResetTimer()
+				load(b, clients, b.N, request)
+				b.StopTimer()
+				used := cpuTime() + time.Duration(stage.ask(b, "/cpu")) - before
+				b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
+			})
 		}
 	}
 }

@@ -82,7 +82,7 @@ type Config struct {
 	// that wait. It is called for requests that have to wait only.
 	User func(*http.Request) string
 	// Limited is called when a request fails, or something of its response is left out, because its stage has come to a limit, with
-	// more of it where there is more to say.
+	// more of it where there is more to say; and with LimitStray when a stage has sent more than a response.
 	Limited func(stage, limit, reason string)
 	// Hold bounds the requests that wait for each stage; see SetHold.
 	Hold Limits
@@ -138,6 +138,9 @@ type Stage struct {
 	// Kubernetes says that the stage may have paths of the Kubernetes API, and so may say of requests that it serves what
 	// Kubernetes' own stages do; see Sender.
 	Kubernetes bool
+	// DiscardsBodies says that the stage has read, or discarded, the body of a request before it reads another one from
+	// the connection. Without it, a connection that has carried a body takes no other request.
+	DiscardsBodies bool
 }
 
 // Split sends a part of the requests another way: to other processes of some stages. What a stage asks for by itself goes the
@@ -319,7 +322,7 @@ func (c *Chain) targets(stages []Stage, endpoints map[socketOf]*endpoint, used m
 			key := socketOf{st.Name, st.Socket}
 			if e = endpoints[key]; e == nil {
 				e = c.endpoint(st.Name, st.Socket)
-				e.refusal = st.Refusal
+				e.refusal, e.discards = st.Refusal, st.DiscardsBodies
 				endpoints[key] = e
 			}
 			e.setHeld(st.Held)

@@ -28,6 +28,10 @@ type endpoint struct {
 	stage, socket string
 	// refusal is Stage.Refusal; it is set before the first request.
 	refusal string
+	// limited is Config.Limited, which may be nil, and discards Stage.DiscardsBodies; both are set before the first
+	// request.
+	limited  func(stage, limit, reason string)
+	discards bool
 	// dialer, and heads, chunks and user, which may be nil, are set before the first request, too.
 	dialer func(ctx context.Context, socket string) (net.Conn, error)
 	heads  *h1.Budget
@@ -36,6 +40,7 @@ type endpoint struct {
 
 	mu       sync.Mutex
 	idle     h1.Pool
+	spent    spent
 	inFlight int
 	closed   bool
 	hold     hold
@@ -66,8 +71,8 @@ func (e *endpoint) load() (inFlight, waiting int) {
 // the endpoint that has replaced it, if there is one.
 func (e *endpoint) close() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
+		e.mu.Unlock()
 		return
 	}
 	e.closed = true
@@ -75,6 +80,12 @@ func (e *endpoint) close() {
 	e.idle.Close()
 	if e.inFlight == 0 {
 		close(e.empty)
+	}
+	left := e.spent
+	e.spent = spent{}
+	e.mu.Unlock()
+	for _, c := range left.conns {
+		e.closeSpent(c)
 	}
 }
 
@@ -107,6 +118,9 @@ func (e *endpoint) get(ctx context.Context, redial bool, w waiter) (*h1.Conn, er
 		}
 		if c.Silent() {
 			return c, nil
+		}
+		if c.Strayed() {
+			e.strayed()
 		}
 		e.put(c, false)
 	}

@@ -20,6 +20,9 @@ const (
 	LimitOwn = "ownCalls"
 	// LimitLoop is one that the stage makes again to serve it.
 	LimitLoop = "loop"
+	// LimitStray is of one response to a request: the stage has sent more, perhaps to a body that it took for a
+	// request.
+	LimitStray = "strayBytes"
 )
 
 // Package h1 imports nothing of the host: the list of bounds has the same figures.
@@ -53,6 +56,7 @@ func (b *budgets) budget(stage string) *h1.Budget {
 // endpoint returns one for the socket of a stage of the chain. The caller has to close it.
 func (c *Chain) endpoint(stage, socket string) *endpoint {
 	e := newEndpoint(stage, socket, *c.hold.Load())
+	e.limited = c.config.Limited
 	e.heads, e.chunks, e.user = c.heads.budget(stage), c.chunks.budget(stage), c.config.User
 	if c.config.Dial != nil {
 		e.dialer = c.config.Dial

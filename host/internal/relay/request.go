@@ -178,9 +178,17 @@ func (x *request) keep() {
 		sent = x.upload.Sent()
 	}
 	x.conn.FreeHead()
-	x.response.Forget()
 	watched := x.unwatch()
-	x.endpoint.put(x.conn, watched && sent && x.conn.Reusable(&x.response, x.r.Method))
+	switch reusable := watched && sent && x.conn.Reusable(&x.response, x.r.Method); {
+	case reusable && !x.endpoint.discards && (x.upload != nil || !x.streamed && hasBody(x.r)):
+		x.endpoint.spend(x.conn)
+	default:
+		if watched && x.conn.SaysMore(&x.response) {
+			x.endpoint.strayed()
+		}
+		x.endpoint.put(x.conn, reusable)
+	}
+	x.response.Forget()
 	x.conn, x.unwatch, x.upload = nil, nil, nil
 }
 

@@ -81,7 +81,10 @@ var kubernetes = []string{"aggregator", "core", "extensions"}
 var inEveryGroup = []string{"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent"}
 
 func (o Options) values() (values, error) {
-	v := values{Name: o.Name, Module: o.Module, Title: title(o.Name), SDK: sdkModule, CheckVersion: "latest", API: o.Kind == API, Worker: o.Worker}
+	v := values{
+		Name: o.Name, Module: o.Module, Title: title(o.Name), SDK: sdkModule, CheckVersion: "latest",
+		API: o.Kind == API, Worker: o.Worker,
+	}
 	if v.API {
 		v.Title = title(singular(o.Name))
 	}

@@ -131,7 +131,10 @@ type side struct {
 func sideOf(stages []supervisor.Published) side {
 	s := side{stages: stages, claims: claimsOf(stages), routes: make([]relay.Stage, len(stages))}
 	for i, st := range stages {
-		s.routes[i] = relay.Stage{Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held, Incomplete: st.Incomplete, Kubernetes: st.Grants.Kubernetes()}
+		s.routes[i] = relay.Stage{
+			Name: st.Name, Socket: st.Socket, Refusal: st.Refusal, Held: st.Held, Incomplete: st.Incomplete,
+			Kubernetes: st.Grants.Kubernetes(), DiscardsBodies: st.DiscardsBodies,
+		}
 	}
 	s.tables = tables(stages, s.claims)
 	return s

@@ -116,6 +116,11 @@ func (b *broken) misbehaves(w http.ResponseWriter, r *http.Request) bool {
 			b.conns = append(b.conns, conn)
 			return true
 		}
+	case "unread":
+		if r.ContentLength > 0 {
+			takeBodies(w)
+			return true
+		}
 	case "audit":
 		sdk.SetHostHeader(w, stagev1.HeaderAudit, `{"annotations":["a"]}`)
 	case "forged-audit":
@@ -136,7 +141,25 @@ func (b *broken) misbehaves(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func (b *broken) hello(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") }
+// takeBodies responds to a request, and to what follows it on the connection, the body first.
+func takeBodies(w http.ResponseWriter) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	for err == nil {
+		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n")
+		_, err = http.ReadRequest(rw.Reader)
+	}
+}
+
+func (b *broken) hello(w http.ResponseWriter, r *http.Request) {
+	if b.mode == "hints" {
+		w.WriteHeader(http.StatusEarlyHints)
+	}
+	fmt.Fprintln(w, "hello")
+}
 
 func (b *broken) decline(w http.ResponseWriter, r *http.Request) {
 	switch b.mode {

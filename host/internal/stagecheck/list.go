@@ -50,6 +50,7 @@ func checks() []check {
 		{"expect", "a body that has to be asked for", dataSection, checkExpect, false},
 		{"large-body", "a body of 16 MiB arrives, or is turned down properly", dataSection, checkLargeBody, false},
 		{"decline", "what is declined reaches the next stage with its body", declineSection, checkDecline, false},
+		{"unread", "a body that is left unread is not taken for a request", dataSection, checkUnread, false},
 		{"encoded-path", "a path is the same with a character encoded", reportSection, checkEncodedPath, false},
 		{"odd-paths", "a path such as /a/../b is not taken for another", dataSection, checkOddPaths, false},
 		{"echo", "bodies of all sizes and framings come back unchanged", dataSection, checkEcho, false},

@@ -40,9 +40,12 @@ func (c *rawConn) head(method, target string, more ...string) error {
 	return err
 }
 
-// readResponse reads the head of a response, and the body of a final one.
+// readResponse reads the head of a response, and the body of a final one. It skips hints, as 103 Early Hints is one.
 func (c *rawConn) readResponse(method string) (*http.Response, error) {
 	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	for err == nil && resp.StatusCode > http.StatusSwitchingProtocols && resp.StatusCode < 200 {
+		resp, err = http.ReadResponse(c.r, &http.Request{Method: method})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the response: %w", err)
 	}

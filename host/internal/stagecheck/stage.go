@@ -157,7 +157,13 @@ func (st *stage) claim(claims []*stagev1.Claim) {
 		{Name: st.name, Claims: decoded, Grants: granted},
 		{Name: nextName, Claims: []claim.Claim{claim.Prefix("/")}, Grants: grants.All()},
 	})
-	st.chain.Set(relay.Tables{All: table}, []relay.Stage{{Name: st.name, Socket: st.listener.Path(), Kubernetes: granted.Kubernetes()}, {Name: nextName, Socket: st.next.socket}})
+	st.chain.Set(relay.Tables{All: table}, []relay.Stage{
+		{
+			Name: st.name, Socket: st.listener.Path(), Kubernetes: granted.Kubernetes(),
+			DiscardsBodies: st.process.Description().GetDiscardsBodies(),
+		},
+		{Name: nextName, Socket: st.next.socket, DiscardsBodies: true},
+	})
 }
 
 // unimplemented reports whether an error is that a stage lacks the method.

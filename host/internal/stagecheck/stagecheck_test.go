@@ -48,6 +48,17 @@ func TestGood(t *testing.T) {
 	formats(t, report)
 }
 
+// A stage may send hints before its response.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	report := checkMode(t, "hints", Options{Requests: 4000, Timeout: time.Minute, Only: []string{"requests", "unread", "decline", "large-head"}})
+	for _, r := range report.Results {
+		if r.Status == Failed {
+			t.Error(r)
+		}
+	}
+}
+
 // A stage without check endpoints passes too; what needs them is skipped.
 func TestWithoutEndpoints(t *testing.T) {
 	t.Parallel()
@@ -134,6 +145,7 @@ func TestBroken(t *testing.T) {
 		{"large-body", "large-body", "exited with status 5"},
 		{"decline-read", "decline", "declined after asking for the body"},
 		{"decline-changed", "decline", "5 bytes"},
+		{"unread", "unread", "a response to the body, too"},
 		{"odd-paths", "odd-paths", "200, as if it were /test"},
 		{"echo", "echo", "differ from byte 100000 on"},
 		{"streaming", "streaming", "no response"},

@@ -93,6 +93,8 @@ type Published struct {
 	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
 	// does not describe one.
 	KubernetesVersion string
+	// DiscardsBodies is what the process says of itself.
+	DiscardsBodies bool
 	// Grants are what the stage may do.
 	Grants grants.Grants
 	// Paths are for the index at /.

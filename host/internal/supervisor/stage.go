@@ -181,7 +181,8 @@ func (s *stage) publishedOf(g *generation.Generation) Published {
 	r := g.Report()
 	return Published{
 		Name: s.name, Claims: r.Claims, Paths: r.Paths, KubernetesVersion: r.KubernetesVersion, Grants: g.Spec().Grants,
-		Socket: g.Listener().Path(), Refusal: g.Listener().Refusal(),
+		DiscardsBodies: g.Description().GetDiscardsBodies(),
+		Socket:         g.Listener().Path(), Refusal: g.Listener().Refusal(),
 	}
 }
 

@@ -36,10 +36,11 @@ type Conn struct {
 	// idleSince is when the connection was put into the pool.
 	idleSince time.Time
 
-	// peek is peekFD as a function value; silent is its result.
-	peek   func(fd uintptr)
-	silent bool
-	peeked [1]byte
+	// peek is peekFD as a function value; silent and strayed are its results.
+	peek    func(fd uintptr)
+	silent  bool
+	strayed bool
+	peeked  [1]byte
 	// taken is what the present response has taken of Heads; reserved says that it is for the longest head.
 	taken    int64
 	reserved bool
@@ -101,8 +102,15 @@ func (c *Conn) Silent() bool {
 }
 
 func (c *Conn) peekFD(fd uintptr) {
-	_, _, err := syscall.Recvfrom(int(fd), c.peeked[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	c.silent = err == syscall.EAGAIN
+	n, _, err := syscall.Recvfrom(int(fd), c.peeked[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	c.silent, c.strayed = err == syscall.EAGAIN, err == nil && n > 0
+}
+
+// Strayed reports whether the stage has sent something on a connection that was idle when it had responded: it is asked
+// instead of Silent, or after it.
+func (c *Conn) Strayed() bool {
+	c.strayed = false
+	return c.in.Raw().Control(c.peek) == nil && c.strayed
 }
 
 // until consumes and returns what comes up to and including the delimiter. More

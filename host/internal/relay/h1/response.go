@@ -114,6 +114,11 @@ func (c *Conn) Reusable(resp *Response, method string) bool {
 	}
 }
 
+// SaysMore reports whether the stage has sent more than resp, whose body has been copied unless it is a decline.
+func (c *Conn) SaysMore(resp *Response) bool {
+	return len(c.in.Buffered()) > 0 && !c.cut.Load() && (!resp.Declined || resp.Length == 0)
+}
+
 // parse reads a head, which ends with an empty line. It takes only what a correct
 // server sends: nothing that two parsers could understand differently.
 func (resp *Response) parse(text string) error {
