@@ -28,7 +28,8 @@ type Env struct {
 	// written their response to the writer. The request's context may have more values
 	// for a decline, but no other deadline; headers set on the writer make it a call.
 	Next http.Handler
-	// Call is like Next, but always calls.
+	// Call is like Next, but always calls. A stream that passes through this stage, as a watch, comes to a proper end
+	// when the stage drains: see DrainingFrom.
 	Call http.Handler
 
 	config     json.RawMessage

@@ -72,8 +72,9 @@ func withHostHeader(r *http.Request, key, value string) *http.Request {
 // cancellation.
 func newProxy(transport http.RoundTripper, token string, log hclog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite:   func(r *httputil.ProxyRequest) { rewrite(r, token) },
+		Transport:      transport,
+		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, token) },
+		ModifyResponse: endWithDrain,
 		// It gets responses that break off: the client has gone, or a stage, of which the host tells.
 		ErrorLog:     log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { callFailed(w, r, err, log) },

@@ -119,7 +119,8 @@ host, no store, no other stage.
 Requests go to the paths that the stage claims, or to those of --path; they are GET,
 POST, OPTIONS and DELETE, so do not let a stage be checked that works on real data. What can
 only be checked with the stage's help is checked on the endpoints that it serves below
---endpoints, see section 9 of docs/protocol.md, and skipped if there are none.
+--endpoints, see section 9 of docs/protocol.md, and skipped if there are none. The calls of
+a middleware are checked on a path that it passes on, which --through names.
 
 The exit code is 0 if no check has failed, 1 if one has, and 2 if the stage could not be checked.`,
 		Example: `  catena stage check bin/catena-stage-hello --config hello.yaml --env REGION=eu
@@ -160,6 +161,7 @@ The exit code is 0 if no check has failed, 1 if one has, and 2 if the stage coul
 	fs.StringVar(&opts.Name, "name", "", "`name` that the stage must have (default: of the binary, catena-stage-NAME)")
 	fs.StringSliceVar(&opts.Paths, "path", nil, "`path` to send requests to (default: the paths that the stage claims)")
 	fs.StringVar(&opts.Endpoints, "endpoints", "", "`path` below which the stage serves check endpoints")
+	fs.StringVar(&opts.Through, "through", "", "`path` below which the stage passes all requests on with calls, as a middleware does")
 	fs.IntVar(&opts.Requests, "requests", opts.Requests, "`number` of requests over which memory must stay level")
 	fs.DurationVar(&opts.Timeout, "timeout", opts.Timeout, "`time` that each step may take")
 	fs.StringSliceVar(&opts.Only, "only", nil, "`names` of the checks to make (default: all)")

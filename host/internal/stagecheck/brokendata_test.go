@@ -47,6 +47,7 @@ func (b *broken) build(env *sdk.Env) (http.Handler, error) {
 	mux.HandleFunc("/test/check/stream", b.stream)
 	mux.HandleFunc("/test/check/upgrade", b.upgrade)
 	mux.HandleFunc("/test/check/decline", b.decline)
+	mux.HandleFunc("/test/through/", b.through)
 	mux.HandleFunc("/test", b.hello)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.misbehaves(w, r) {

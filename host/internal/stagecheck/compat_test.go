@@ -48,7 +48,7 @@ func TestCompatible(t *testing.T) {
 			skipped[name] = true
 		}
 		for _, r := range report.Results {
-			if r.Status == Failed || r.Status == Skipped && !skipped[r.Check] {
+			if r.Status == Failed || r.Status == Skipped && !skipped[r.Check] && !strings.HasPrefix(r.Check, "through") {
 				t.Error(r)
 			}
 		}

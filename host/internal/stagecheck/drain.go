@@ -48,8 +48,10 @@ func checkDrain(ctx context.Context, s *suite) error {
 	case resp.GetRunning() != 0:
 		return want("no request running after Drain", "%d", resp.GetRunning())
 	}
-	if err := checkEnds(streams, spread); err != nil {
-		return err
+	for _, ofPath := range streams {
+		if err := checkEnds(ofPath, spread); err != nil {
+			return err
+		}
 	}
 	if st.path == "" {
 		return nil
@@ -87,12 +89,33 @@ func (e streamEnd) check() error {
 	return nil
 }
 
-// openStreams begins streams, if the stage has the endpoint. Their ends come on the channels.
-func (s *suite) openStreams(ctx context.Context, st *stage) ([]<-chan streamEnd, error) {
-	_, path, err := s.endpointPath(ctx, "stream")
-	if err != nil {
-		return nil, nil
+// openStreams begins streams on the endpoint, if the stage has it, and on what it passes on. Their ends come on the
+// channels of each path.
+func (s *suite) openStreams(ctx context.Context, st *stage) ([][]<-chan streamEnd, error) {
+	var all [][]<-chan streamEnd
+	if _, path, err := s.endpointPath(ctx, "stream"); err == nil {
+		streams, err := openSome(ctx, st, path)
+		if err != nil {
+			return nil, err
+		}
+		watch, err := st.openWatch(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, append(streams, watch))
 	}
+	if _, path, err := s.through(ctx, "stream"); err == nil {
+		streams, err := openSome(ctx, st, path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, streams)
+	}
+	return all, nil
+}
+
+// openSome begins streams on one path.
+func openSome(ctx context.Context, st *stage, path string) ([]<-chan streamEnd, error) {
 	var streams []<-chan streamEnd
 	for range drainStreams {
 		resp, r, err := st.open(ctx, path)
@@ -107,8 +130,7 @@ func (s *suite) openStreams(ctx context.Context, st *stage) ([]<-chan streamEnd,
 		}()
 		streams = append(streams, ended)
 	}
-	watch, err := st.openWatch(ctx, path)
-	return append(streams, watch), err
+	return streams, nil
 }
 
 // openWatch begins a stream as the host does that can go on with it in another process.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/auditheader"
@@ -34,7 +35,6 @@ func (st *stage) hostSocket() string { return filepath.Join(st.dir, "host.sock")
 
 // serve starts the front, the socket that the stage calls, and the downstream stage.
 func (st *stage) serve() error {
-	st.next = &downstream{seen: map[string]seen{}}
 	nextSocket, front := filepath.Join(st.dir, "next.sock"), filepath.Join(st.dir, "front.sock")
 	st.next.socket = nextSocket
 	st.headers = &headers{stage: st.name}
@@ -57,7 +57,7 @@ func (st *stage) serve() error {
 	err := errors.Join(
 		st.listen(nextSocket, st.next),
 		st.listen(front, st.chain),
-		st.listen(st.hostSocket(), host))
+		st.listen(st.hostSocket(), st.next.countCalls(host)))
 	st.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -180,6 +180,10 @@ var hostPaths = []string{"/", "/version", "/healthz", "/livez", "/readyz", "/met
 // itself, and remembers what has come.
 type downstream struct {
 	socket string
+	// through is where it serves what the checks of calls need; / if they are not made.
+	through string
+	streams atomic.Int64
+	calls   atomic.Int64 // that have come to the host
 
 	mu   sync.Mutex
 	seen map[string]seen
@@ -192,12 +196,19 @@ type seen struct {
 	Length int64             `json:"length"`
 	Sum    [sha256.Size]byte `json:"-"`
 	err    error
+	host   string
+	two    []string
 }
 
 func (b *downstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, ok := strings.CutPrefix(r.URL.Path, b.through)
+	if ok && b.through != "/" && slices.Contains(throughEndpoints, name) {
+		b.serveThrough(w, r, name)
+		return
+	}
 	digest := sha256.New()
 	n, err := io.Copy(digest, r.Body)
-	got := seen{Method: r.Method, Target: r.RequestURI, Length: n, err: err}
+	got := seen{Method: r.Method, Target: r.RequestURI, Length: n, err: err, host: r.Host, two: r.Header[headerTwo]}
 	digest.Sum(got.Sum[:0])
 	if id := r.Header.Get(headerID); id != "" {
 		b.mu.Lock()

@@ -22,6 +22,7 @@ const (
 	dataSection      = "5-data-socket"
 	responseSection  = "headers-of-a-response"
 	declineSection   = "decline"
+	callsSection     = "6-calls-to-the-host"
 	endSection       = "7-the-end"
 	librarySection   = "10-defaults-of-libraries"
 	resourceSection  = "9-conformance"
@@ -60,6 +61,13 @@ func checks() []check {
 		{"slow-reader", "a client that reads slowly gets everything and delays no other", dataSection, checkSlowReader, false},
 		{"concurrency", "unfinished requests do not hold others up", dataSection, checkConcurrency, false},
 		{"cancellation", "requests whose clients go away leave nothing running", dataSection, checkCancellation, false},
+		{"through", "a request is passed on by a call", callsSection, checkThrough, false},
+		{"through-request", "the next stage gets the request as it came", callsSection, checkThroughRequest, false},
+		{"through-response", "the client gets the next stage's response as it came", callsSection, checkThroughResponse, false},
+		{"through-trailers", "trailers are passed on, both ways", callsSection, checkThroughTrailers, false},
+		{"through-stream", "what is written arrives before the response ends, and ends with its client", callsSection, checkThroughStream, false},
+		{"through-break", "a response that breaks off does so for the client", callsSection, checkThroughBreak, false},
+		{"through-upgrade", "an upgraded connection is passed on, both ways", callsSection, checkThroughUpgrade, false},
 		{"hooks", "post-start hooks run to their end", rpcSection, checkPostStart, false},
 		{"health", "health checks respond in time", rpcSection, checkHealth, false},
 		{"memory", "memory and descriptors stay level over many requests", resourceSection, checkMemory, true},

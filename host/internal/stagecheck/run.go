@@ -32,6 +32,9 @@ type Options struct {
 	// Endpoints is the path below which the stage serves check endpoints, see section 9
 	// of docs/protocol.md. What needs them is skipped if it is empty.
 	Endpoints string
+	// Through is a path below which the stage passes requests on with calls, see section 9 too. What needs it is
+	// skipped if it is empty.
+	Through string
 	// Requests is how many requests the memory check makes; 10,000 if 0.
 	Requests int
 	// Timeout bounds each step that is expected to take no time; 30 s if 0.

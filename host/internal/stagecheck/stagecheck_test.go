@@ -36,7 +36,7 @@ func checkMode(t *testing.T, mode string, opts Options) *Report {
 // A good stage passes everything that applies to it, in all formats of the report.
 func TestGood(t *testing.T) {
 	t.Parallel()
-	report := checkMode(t, "good", Options{Endpoints: "/test/check", Requests: 2000, Timeout: 2 * time.Minute})
+	report := checkMode(t, "good", Options{Endpoints: "/test/check", Through: "/test/through", Requests: 2000, Timeout: 2 * time.Minute})
 	for _, r := range report.Results {
 		if r.Status == Failed || r.Status == Skipped && r.Check != "standby" {
 			t.Error(r)
@@ -155,6 +155,23 @@ func TestBroken(t *testing.T) {
 		{"slow-reader", "slow-reader", "no response"},
 		{"concurrency", "concurrency", "no response"},
 		{"cancellation", "cancellation", " later"},
+		{"through-decline", "through", "a decline"},
+		{"through-none", "through", "a response of the stage's own, 404"},
+		{"through-token", "through", "a response of the stage's own, 401"},
+		{"through-query", "through-request", "seen/a%2Fb"},
+		{"through-path", "through-request", "seen/a/b?"},
+		{"through-headers", "through-request", "[]"},
+		{"through-twice", "through-request", `["one" "two" "one" "two"]`},
+		{"through-host", "through-request", "elsewhere"},
+		{"through-body", "through-request", "0 bytes"},
+		{"through-drops", "through-response", "[]"},
+		{"through-repeats", "through-response", `["one" "two" "one" "two"]`},
+		{"through-status", "through-response", "200"},
+		{"through-trailers", "through-trailers", `""`},
+		{"through-buffers", "through-stream", "no response"},
+		{"through-break", "through-break", "with a proper end"},
+		{"through-upgrade", "through-upgrade", "426"},
+		{"through-drain", "drain", "1|DeadlineExceeded"},
 		{"hooks", "hooks", "no luck"},
 		{"health", "health", "DeadlineExceeded"},
 		{"sick", "health", "well: no luck"},
@@ -181,7 +198,7 @@ func TestBroken(t *testing.T) {
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			t.Parallel()
-			opts := Options{Endpoints: "/test/check", Requests: 4000, Timeout: time.Minute, Only: []string{tc.check}}
+			opts := Options{Endpoints: "/test/check", Through: "/test/through", Requests: 4000, Timeout: time.Minute, Only: []string{tc.check}}
 			if *allChecks {
 				opts.Only = nil
 				if tc.check != "idle" {
@@ -189,7 +206,7 @@ func TestBroken(t *testing.T) {
 				}
 			}
 			switch tc.mode {
-			case "by-hand", "calls", "cancellation", "concurrency", "drain-closes", "drain-stream", "expect", "host-death", "sick",
+			case "through-buffers", "by-hand", "calls", "cancellation", "concurrency", "drain-closes", "drain-stream", "expect", "host-death", "sick",
 				"slow-reader", "streaming", "unflushed", "unserved", "watch-silent": // fail by taking too long, whatever the machine
 				if !*allChecks {
 					opts.Timeout = 15 * time.Second

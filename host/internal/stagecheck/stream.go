@@ -70,17 +70,25 @@ func checkTrailers(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	const key, value = "X-Check-Trailer", "after the body"
+	return st.exchangeTrailers(ctx, path)
+}
+
+const headerTrailer = "X-Check-Trailer"
+
+// exchangeTrailers sends a trailer to where its value is a trailer of the response.
+func (st *stage) exchangeTrailers(ctx context.Context, path string) error {
+	const value = "after the body"
 	body := pattern(1000, "trailers")
 	a, err := st.do(ctx, http.MethodPost, path, chunked(body), func(r *http.Request) {
-		r.Trailer = http.Header{key: {value}}
+		r.Trailer = http.Header{headerTrailer: {value}}
 		r.Header.Set("Te", "trailers")
 	})
 	if err != nil {
 		return err
 	}
-	if got := a.trailer.Get(key); got != value {
-		return want(fmt.Sprintf("the trailer %s: %s of the request in the response of POST %s", key, value, path), "%q", got)
+	if got := a.trailer.Get(headerTrailer); got != value {
+		what := fmt.Sprintf("the trailer %s: %s of the request in the response of POST %s", headerTrailer, value, path)
+		return want(what, "%q", got)
 	}
 	return sameBody("response to POST "+path, body, a.body)
 }
@@ -95,6 +103,11 @@ func checkUpgrade(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
+	return st.upgrade(ctx, path)
+}
+
+// upgrade has a connection upgraded to one that sends back what comes.
+func (st *stage) upgrade(ctx context.Context, path string) error {
 	resp, _, err := st.begin(ctx, http.MethodGet, path, nil, upgradeToEcho)
 	if err != nil {
 		return want("101 for GET "+path+" with Upgrade: echo", "%v", err)
