@@ -29,8 +29,8 @@ type Env struct {
 	// for a decline, but no other deadline; headers set on the writer make it a call.
 	Next http.Handler
 	// Call is like Next, but always calls. A stream that passes through this stage, as a watch, comes to a proper end
-	// when the stage drains: see DrainingFrom.
-	Call http.Handler
+	// when the stage drains: see DrainingFrom. RoundTrip returns the response to the stage.
+	Call Caller
 
 	config     json.RawMessage
 	defaults   any // Stage.Config
@@ -93,7 +93,7 @@ func newEnv(ctx context.Context, req *stagev1.ConfigureRequest, log hclog.Logger
 		reports:    newReports(),
 	}
 	proxy := newProxy(e.transports.relay, e.host.Token, log)
-	e.Call = call{proxy: proxy, log: log}
+	e.Call = call{proxy: proxy, token: e.host.Token, log: log}
 	e.Next = next{call: e.Call}
 	for _, d := range req.GetDelegates() {
 		e.delegates = append(e.delegates, Delegate{

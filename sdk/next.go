@@ -30,6 +30,7 @@ func (n next) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // call sends a request to the stages downstream, through the host.
 type call struct {
 	proxy *httputil.ReverseProxy
+	token string
 	log   hclog.Logger
 }
 

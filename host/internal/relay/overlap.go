@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/frames"
+	"github.com/catena-dev/catena/internal/frames"
 )
 
 // An overlap is of the latest events that the client of a watch has got. A nil one is empty.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
-	"github.com/catena-dev/catena/host/internal/frames"
 	"github.com/catena-dev/catena/host/internal/relay/h1"
+	"github.com/catena-dev/catena/internal/frames"
 	"github.com/catena-dev/catena/sdk/stagev1/header"
 )
 
