@@ -32,6 +32,8 @@ func runStage(name string) {
 		sdk.Main(partsGroup().Stage())
 	case name == "joiner":
 		sdk.Main(sdk.Stage{Name: name, New: newJoiner})
+	case name == "stray":
+		sdk.Main(sdk.Stage{Name: name, New: newStray})
 	case name == "worker":
 		sdk.Main(sdk.Stage{Name: name, New: newWorker})
 	case name == "forger":
