@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"net/http/httputil"
-	"strings"
 
 	"github.com/catena-dev/catena/internal/frames"
+	"github.com/catena-dev/catena/internal/http1"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -27,18 +28,12 @@ type Caller interface {
 	RoundTrip(r *http.Request) (*http.Response, error)
 }
 
-// hopByHop are the headers that concern one connection only (RFC 9110, 7.6.1).
-var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
-
+// dropHopByHop removes the headers that concern one connection only (RFC 9110, 7.6.1).
 func dropHopByHop(h http.Header) {
-	for _, line := range h["Connection"] {
-		for name := range strings.SplitSeq(line, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, key := range hopByHop {
-		h.Del(key)
-	}
+	connection := h["Connection"]
+	maps.DeleteFunc(h, func(key string, _ []string) bool {
+		return http1.HopByHop(key) || http1.Listed(connection, key)
+	})
 }
 
 func (c call) RoundTrip(r *http.Request) (*http.Response, error) {

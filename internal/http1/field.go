@@ -85,6 +85,16 @@ func Listed(values []string, name string) bool {
 	return found
 }
 
+// HopByHop reports whether a header, in canonical form, concerns one connection only.
+func HopByHop(key string) bool {
+	switch key {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
 // AppendField appends a header line. Line breaks in the value cannot come out of
 // a parsed message; they become spaces.
 func AppendField(dst []byte, key, value string) []byte {

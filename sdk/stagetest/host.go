@@ -42,36 +42,30 @@ func (h hostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ownRequest is the context of what the stage asks for in its own name.
-type ownRequest struct {
-	// way are the requests that led to it, and itself.
-	way []string
-}
-
 type ownKey struct{}
 
-func ownFrom(ctx context.Context) *ownRequest {
-	own, _ := ctx.Value(ownKey{}).(*ownRequest)
-	return own
+// ownFrom returns the requests that led to one that the stage makes in its own name, and that one; nil if it is a
+// client's.
+func ownFrom(ctx context.Context) (way []string) {
+	way, _ = ctx.Value(ownKey{}).([]string)
+	return way
 }
 
 // own sends a request of the stage through the chain: it comes back to the stage if that claims it. One that is made to
 // serve itself ends as it does at a host.
 func (h hostHandler) own(w http.ResponseWriter, r *http.Request) {
-	own := &ownRequest{}
+	var way []string
 	step := r.Method + " " + r.URL.RequestURI()
 	if cause := h.stage.inFlight.get(r.Header.Get(stagev1.HeaderCause)); cause != nil {
-		if made := ownFrom(cause.Context()); made != nil {
-			own.way = slices.Clone(made.way)
-		}
+		way = ownFrom(cause.Context())
 	}
-	if slices.Contains(own.way, step) {
+	if slices.Contains(way, step) {
 		text := fmt.Sprintf("the request comes back to the stage that has made it: stage %q: %s", h.stage.name, step)
 		http.Error(w, text, http.StatusLoopDetected)
 		return
 	}
-	own.way = append(own.way, step)
-	h.stage.relay.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ownKey{}, own)))
+	way = append(slices.Clone(way), step)
+	h.stage.relay.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ownKey{}, way)))
 }
 
 // next ends when the original request does.

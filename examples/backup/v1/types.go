@@ -30,7 +30,7 @@ type Backup struct {
 type BackupSpec struct {
 	// ConfigMap is the name of one in the same namespace. It cannot be changed.
 	ConfigMap string `json:"configMap"`
-	// Wait for the ConfigMap if it does not exist: Wait, the default, or Fail.
+	// IfMissing is what to do if the ConfigMap does not exist: Wait for it, the default, or Fail.
 	// +optional
 	IfMissing string `json:"ifMissing,omitempty"`
 }

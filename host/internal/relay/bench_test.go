@@ -75,19 +75,9 @@ func BenchmarkGet(b *testing.B) {
 		for _, conns := range []int{1, 16, 256} {
 			for _, v := range vias(b, stage.socket) {
 				b.Run(fmt.Sprintf("size=%d/conns=%d/via=%s", size, conns, v.name), func(b *testing.B) {
-					srv := httptest.NewServer(v)
-					defer srv.Close()
-					clients := dialClients(b, srv.Listener.Addr(), conns)
 					request := fmt.Appendf(nil, "GET /size/%d HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nUser-Agent: bench\r\n\r\n", size)
-					load(b, clients, len(clients), request)
 					b.SetBytes(int64(size))
-					b.ReportAllocs()
-					before := cpuTime() + time.Duration(stage.ask(b, "/cpu"))
-					b.ResetTimer()
-					load(b, clients, b.N, request)
-					b.StopTimer()
-					used := cpuTime() + time.Duration(stage.ask(b, "/cpu")) - before
-					b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
+					measure(b, v, stage, conns, request)
 				})
 			}
 		}
@@ -105,20 +95,25 @@ func BenchmarkPost(b *testing.B) {
 			b.Run(fmt.Sprintf("discards=%t/conns=%d", discards, conns), func(b *testing.B) {
 				chain := newChain(b, Config{})
 				chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: stage.socket, DiscardsBodies: discards}})
-				srv := httptest.NewServer(chain)
-				defer srv.Close()
-				clients := dialClients(b, srv.Listener.Addr(), conns)
-				load(b, clients, len(clients), request)
-				b.ReportAllocs()
-				before := cpuTime() + time.Duration(stage.ask(b, "/cpu"))
-				b.ResetTimer()
-				load(b, clients, b.N, request)
-				b.StopTimer()
-				used := cpuTime() + time.Duration(stage.ask(b, "/cpu")) - before
-				b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
+				measure(b, chain, stage, conns, request)
 			})
 		}
 	}
+}
+
+// measure sends b.N requests to a server of the handler, over some connections.
+func measure(b *testing.B, h http.Handler, stage *stageProcess, conns int, request []byte) {
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	clients := dialClients(b, srv.Listener.Addr(), conns)
+	load(b, clients, len(clients), request)
+	b.ReportAllocs()
+	before := cpuTime() + time.Duration(stage.ask(b, "/cpu"))
+	b.ResetTimer()
+	load(b, clients, b.N, request)
+	b.StopTimer()
+	used := cpuTime() + time.Duration(stage.ask(b, "/cpu")) - before
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
 }
 
 // load sends n requests over the clients.

@@ -32,7 +32,8 @@ func (x *request) passed(f h1.Field) bool {
 		return false
 	}
 	key, connection, propagator := f.Key, x.response.Connection, x.chain.config.Propagator
-	return (propagator == nil || !propagator.HostResponseHeader(key)) && !h1.HopByHop(key) && !h1.HostOnly(key) && (len(connection) == 0 || !http1.Listed(connection, key))
+	return (propagator == nil || !propagator.HostResponseHeader(key)) && !http1.HopByHop(key) && !h1.HostOnly(key) &&
+		(len(connection) == 0 || !http1.Listed(connection, key))
 }
 
 // writeHeaders puts the headers of the response into those of the client's.

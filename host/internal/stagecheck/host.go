@@ -180,7 +180,7 @@ var hostPaths = []string{"/", "/version", "/healthz", "/livez", "/readyz", "/met
 // itself, and remembers what has come.
 type downstream struct {
 	socket string
-	// through is where it serves what the checks of calls need; / if they are not made.
+	// through is where it serves what the checks of calls need; empty if they are not made.
 	through string
 	streams atomic.Int64
 	calls   atomic.Int64 // that have come to the host
@@ -202,7 +202,7 @@ type seen struct {
 
 func (b *downstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutPrefix(r.URL.Path, b.through)
-	if ok && b.through != "/" && slices.Contains(throughEndpoints, name) {
+	if ok && b.through != "" && slices.Contains(throughEndpoints, name) {
 		b.serveThrough(w, r, name)
 		return
 	}

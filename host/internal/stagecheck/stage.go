@@ -54,7 +54,10 @@ type stage struct {
 // that responds to everything.
 func (s *suite) launch(ctx context.Context) (*stage, error) {
 	st := &stage{name: s.binary.Name, flags: s.opts.Flags, wait: s.wait, token: rand.Text(), log: s.logs.process(s.check)}
-	st.next = &downstream{seen: map[string]seen{}, through: strings.TrimSuffix(s.opts.Through, "/") + "/"}
+	st.next = &downstream{seen: map[string]seen{}}
+	if s.opts.Through != "" {
+		st.next.through = strings.TrimSuffix(s.opts.Through, "/") + "/"
+	}
 	if err := s.build(ctx, st); err != nil {
 		st.close()
 		return nil, err

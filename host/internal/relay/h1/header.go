@@ -66,20 +66,11 @@ func hasPrefixFold(key, prefix string) bool {
 	return true
 }
 
-// HopByHop reports whether a header, in canonical form, concerns one connection only.
-func HopByHop(key string) bool {
-	switch key {
-	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-		"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return false
-}
-
 // TrailerAllowed reports whether a field may be passed on as a trailer.
 func TrailerAllowed(key string) bool {
 	key = textproto.CanonicalMIMEHeaderKey(key)
-	return http1.IsToken(key) && !HopByHop(key) && !HostOnly(key) && !identifies(key) && key != webSocketProtocol && key != "Content-Length" && key != "Host"
+	return http1.IsToken(key) && !http1.HopByHop(key) && !HostOnly(key) && !identifies(key) &&
+		key != webSocketProtocol && key != "Content-Length" && key != "Host"
 }
 
 // headersIn returns the elements of a comma-separated header as names of headers, nil if there are none. A client can send some hundred thousand.

@@ -56,7 +56,7 @@ func dropped(key string) bool {
 	case "Host", "Content-Length", "Expect":
 		return true // appended from what net/http has made of them
 	}
-	return HopByHop(key) || HostOnly(key) || identifies(key) || !http1.IsToken(key)
+	return http1.HopByHop(key) || HostOnly(key) || identifies(key) || !http1.IsToken(key)
 }
 
 // appendFraming appends how the body of r is delimited.
