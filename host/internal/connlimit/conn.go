@@ -35,8 +35,9 @@ type Conn struct {
 	heads   int64     // bytes of the heads of requests
 	bodies  int64     // bytes that bodies of requests may hold
 	untaken int64     // bytes that bodies hold which nobody will read, as clients do not take the response
-	dropped int64     // bytes that bodies may have held which nobody has read
+	dropped int64     // bytes that bodies may have held which nobody has read, and that may still come
 	left    int64     // what is of no request that may have been executed
+	drop    time.Time // when such a body has ended last
 	since   time.Time // when left was 0 last
 	waited  time.Duration
 	held    int64 // of Listener.held
@@ -220,11 +221,22 @@ func (c *Conn) Begin(r *http.Request) (held Held, serve bool) {
 	if held.body != nil {
 		c.bodies += bodyCost
 	}
-	if c.partial, c.dropped = max(0, c.partial-c.dropped-sent), 0; !c.shared.Load() {
+	if c.partial = max(0, c.partial-sent); !c.shared.Load() {
 		c.partial = 0
 	}
+	c.forgetDropped()
 	c.recount()
 	return held, true
+}
+
+// forgetDropped takes what of bodies that nobody has read has come for what it is. The rest can be on its way until
+// the client knows that the request has ended. It needs the lock.
+func (c *Conn) forgetDropped() {
+	came := min(c.partial, c.dropped)
+	c.partial, c.dropped = c.partial-came, c.dropped-came
+	if time.Since(c.drop) > grace {
+		c.dropped = 0
+	}
 }
 
 // sizeOf is what the head of a request holds, about, and how much of what has been read it was, at least: more may
@@ -283,7 +295,10 @@ func (c *Conn) end(held Held, untaken int64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heads, c.untaken, c.dropped = c.heads-held.head, c.untaken-untaken, c.dropped+untaken
+	c.heads, c.untaken = c.heads-held.head, c.untaken-untaken
+	if untaken > 0 {
+		c.dropped, c.drop = c.dropped+untaken, time.Now()
+	}
 	if held.body != nil {
 		c.bodies -= bodyCost
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -211,35 +210,35 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// An error of the host's own metrics is the caller's to judge.
 // Those who ask while metrics are gathered get what they get, and the stages are asked once.
 func TestSharedScrape(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int32
-	respond := make(chan struct{})
-	g := newGatherer(io.Discard, Source{Stage: "slow", Bounds: bounds.StageMetrics(), Gather: func(_ context.Context, w io.Writer) error {
-		asked.Add(1)
-		<-respond
-		_, err := io.WriteString(w, "a 1\n")
-		return err
-	}})
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			families, err := g.Gather()
-			if err != nil || !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "a" }) {
-				t.Errorf("%v, %v", families, err)
-			}
-		})
-	}
-	for asked.Load() == 0 {
-		runtime.Gosched()
-	}
-	close(respond)
-	all.Wait()
-	if n := asked.Load(); n > 2 { // those who came late ask again
-		t.Errorf("asked %d times", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		respond := make(chan struct{})
+		slow := Source{Stage: "slow", Bounds: bounds.StageMetrics(), Gather: func(_ context.Context, w io.Writer) error {
+			asked.Add(1)
+			<-respond
+			_, err := io.WriteString(w, "a 1\n")
+			return err
+		}}
+		g := newGatherer(io.Discard, slow)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				families, err := g.Gather()
+				if err != nil || !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "a" }) {
+					t.Errorf("%v, %v", families, err)
+				}
+			})
+		}
+		synctest.Wait() // all have asked
+		close(respond)
+		all.Wait()
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
 }
 
 // What fails, panics or hangs of the host's own metrics costs nothing else, is not called meanwhile, and is one line of the log until it is over.
