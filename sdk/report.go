@@ -9,11 +9,12 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// Claim claims these paths, each by itself.
+// Claim claims these paths, each by itself. A segment * of a path stands for any one that is not empty.
 func (e *Env) Claim(paths ...string) { e.addClaims(Exact, paths) }
 
 // ClaimPrefix claims these paths and everything below them. A stage that wants to see
-// every request claims /.
+// every request claims /. A segment * of a path stands for any one that is not empty:
+// /api/v1/namespaces/*/secrets.
 func (e *Env) ClaimPrefix(paths ...string) { e.addClaims(Prefix, paths) }
 
 func (e *Env) addClaims(claim func(string) Claim, paths []string) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -27,16 +28,45 @@ const (
 	// MatchChild covers the path and one more segment: /a covers /a/b and /a/b/, not
 	// /a, /a/ nor /a/b/c.
 	MatchChild
+	// MatchPattern, added to one of these, makes each segment * of the path stand for any
+	// one that is not empty: /a/*/b covers /a/x/b, not /a/b nor /a//b. There is such a
+	// segment, and in a claim of one path it is not the last: that is MatchChild.
+	MatchPattern Match = 4
 )
 
-// Exact returns the claim of one path.
-func Exact(path string) Claim { return Claim{Path: path, Match: MatchExact} }
+// Exact returns the claim of one path. Each segment * stands for any one.
+func Exact(path string) Claim {
+	if above, ok := strings.CutSuffix(path, childSuffix); ok {
+		return Child(cmp.Or(above, "/"))
+	}
+	return pattern(path, MatchExact)
+}
 
-// Prefix returns the claim of a path and everything below it.
-func Prefix(path string) Claim { return Claim{Path: path, Match: MatchPrefix} }
+// Prefix returns the claim of a path and everything below it. Each segment * stands for any one.
+func Prefix(path string) Claim { return pattern(path, MatchPrefix) }
 
-// Child returns the claim of the paths one segment below path.
-func Child(path string) Claim { return Claim{Path: path, Match: MatchChild} }
+// Child returns the claim of the paths one segment below path. Each segment * stands for any one.
+func Child(path string) Claim { return pattern(path, MatchChild) }
+
+func pattern(path string, match Match) Claim {
+	if hasWildcard(path) {
+		match |= MatchPattern
+	}
+	return Claim{Path: path, Match: match}
+}
+
+// wildcard is the segment of a pattern that stands for any one.
+const wildcard = "*"
+
+func hasWildcard(path string) bool {
+	return strings.Contains(path, "*") && slices.Contains(strings.Split(path, "/"), wildcard)
+}
+
+// IsPattern reports whether segments of the path stand for any one.
+func (c Claim) IsPattern() bool { return c.Match&MatchPattern != 0 }
+
+// base is what the claim covers without regard to MatchPattern.
+func (c Claim) base() Match { return c.Match &^ MatchPattern }
 
 const (
 	// MaxPath is the length of the longest path that can be claimed, in bytes.
@@ -56,32 +86,20 @@ func (c Claim) Validate() error {
 	if n := c.Segments(); n > MaxSegments {
 		return fmt.Errorf("claim %.100q: a path has at most %d segments, this one has %d", c.Path, MaxSegments, n)
 	}
-	if c.Match < MatchExact || c.Match > MatchChild {
+	if c.Match < MatchExact || c.Match > MatchPattern|MatchChild || c.base() == 0 {
 		return fmt.Errorf("claim %.100q: unknown match %d", c.Path, c.Match)
+	}
+	if c.IsPattern() && !hasWildcard(c.Path) {
+		return fmt.Errorf("claim %.100q: a pattern has a segment %s", c.Path, wildcard)
+	}
+	if c.Match == MatchExact|MatchPattern && strings.HasSuffix(c.Path, childSuffix) {
+		return fmt.Errorf("claim %.100q: the claim of one path does not end with a segment %s", c.Path, wildcard)
 	}
 	return nil
 }
 
 // Segments returns how many segments the path has: as many as it has slashes.
 func (c Claim) Segments() int { return strings.Count(c.Path, "/") }
-
-// Covers reports whether the claim covers a path.
-func (c Claim) Covers(path string) bool {
-	if c.Validate() != nil {
-		return false
-	}
-	below := strings.TrimSuffix(c.Path, "/") + "/"
-	switch c.Match {
-	case MatchPrefix:
-		return c.Path == "/" || path == c.Path || strings.HasPrefix(path, below)
-	case MatchChild:
-		segment, ok := strings.CutPrefix(path, below)
-		segment = strings.TrimSuffix(segment, "/")
-		return ok && segment != "" && !strings.Contains(segment, "/")
-	default:
-		return path == c.Path
-	}
-}
 
 // The text form of a claim is its path and one of these; an exact one has no suffix.
 const (
@@ -91,10 +109,11 @@ const (
 
 // String returns the text form of the claim: /a covers that path, /a/** also everything
 // below it, and /a/* the paths one segment below it. The claim of everything is /**.
-// In the path, %, * and all but printable ASCII are percent-encoded as in a URL.
+// A segment * before the end stands for any one: /a/*/b/**. In the path, % and all but
+// printable ASCII are percent-encoded as in a URL, and each other *.
 func (c Claim) String() string {
 	suffix := ""
-	switch c.Match {
+	switch c.base() {
 	case MatchPrefix:
 		suffix = prefixSuffix
 	case MatchChild:
@@ -103,7 +122,16 @@ func (c Claim) String() string {
 	if suffix != "" && c.Path == "/" {
 		return suffix
 	}
-	return escape(c.Path) + suffix
+	if !c.IsPattern() {
+		return escape(c.Path) + suffix
+	}
+	segments := strings.Split(c.Path, "/")
+	for i, segment := range segments {
+		if segment != wildcard {
+			segments[i] = escape(segment)
+		}
+	}
+	return strings.Join(segments, "/") + suffix
 }
 
 // MarshalText implements encoding.TextMarshaler: the result is that of String.
@@ -126,12 +154,25 @@ func Parse(text string) (Claim, error) {
 	} else if base, ok := strings.CutSuffix(text, childSuffix); ok {
 		c.Match, path = MatchChild, cmp.Or(base, "/")
 	}
-	if strings.Contains(path, "*") {
-		return Claim{}, fmt.Errorf("claim %q: only %s or %s at the end are wildcards; write %%2A for the character", text, childSuffix, prefixSuffix)
+	segments, encoded := strings.Split(path, "/"), ""
+	for i, segment := range segments {
+		literal, err := url.PathUnescape(segment)
+		switch {
+		case err != nil:
+			return Claim{}, fmt.Errorf("claim %q: %w", text, err)
+		case segment == wildcard:
+			c.Match |= MatchPattern
+		case strings.Contains(segment, wildcard):
+			return Claim{}, fmt.Errorf("claim %q: wildcards are %s as a whole segment and %s at the end; write %%2A for the character",
+				text, wildcard, prefixSuffix)
+		case literal == wildcard || strings.Contains(literal, "/"):
+			encoded = segment
+		}
+		segments[i] = literal
 	}
-	var err error
-	if c.Path, err = url.PathUnescape(path); err != nil {
-		return Claim{}, fmt.Errorf("claim %q: %w", text, err)
+	c.Path = strings.Join(segments, "/")
+	if c.IsPattern() && encoded != "" {
+		return Claim{}, fmt.Errorf("claim %q: no claim has a wildcard and the segment %s", text, encoded)
 	}
 	if err := c.Validate(); err != nil {
 		return Claim{}, err
@@ -159,24 +200,4 @@ func escape(path string) string {
 		}
 	}
 	return b.String()
-}
-
-// Contains reports whether the claim covers every path that the other covers.
-func (c Claim) Contains(other Claim) bool {
-	if c.Validate() != nil || other.Validate() != nil {
-		return false
-	}
-	base := strings.TrimSuffix(other.Path, "/")
-	switch {
-	case other.Match == MatchExact:
-		return c.Covers(other.Path)
-	case c.Match == MatchPrefix && other.Match == MatchPrefix:
-		return c.Path == "/" || other.Path != "/" && c.Covers(other.Path)
-	case c.Match == MatchPrefix:
-		return c.Covers(base + "/")
-	case c.Match == MatchChild && other.Match == MatchChild:
-		return strings.TrimSuffix(c.Path, "/") == base
-	default:
-		return false
-	}
 }

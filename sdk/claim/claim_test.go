@@ -1,7 +1,9 @@
 package claim
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -11,24 +13,33 @@ import (
 func TestText(t *testing.T) {
 	t.Parallel()
 	for text, c := range map[string]Claim{
-		"/":          Exact("/"),
-		"/a":         Exact("/a"),
-		"/a/":        Exact("/a/"),
-		"/**":        Prefix("/"),
-		"/a/**":      Prefix("/a"),
-		"/a//**":     Prefix("/a/"),
-		"///**":      Prefix("//"),
-		"/*":         Child("/"),
-		"/a/*":       Child("/a"),
-		"/a//*":      Child("/a/"),
-		"/a/%2A":     Exact("/a/*"),
-		"/a/%2A%2A":  Exact("/a/**"),
-		"/a/%2A/**":  Prefix("/a/*"),
-		"/%252A":     Exact("/%2A"),
-		"/a%20b":     Exact("/a b"),
-		"/%1B[2J%0A": Exact("/\x1b[2J\n"),
-		"/%C3%A9":    Exact("/é"),
-		"/%FF/*":     Child("/\xff"),
+		"/":            Exact("/"),
+		"/a":           Exact("/a"),
+		"/a/":          Exact("/a/"),
+		"/**":          Prefix("/"),
+		"/a/**":        Prefix("/a"),
+		"/a//**":       Prefix("/a/"),
+		"///**":        Prefix("//"),
+		"/*":           Child("/"),
+		"/a/*":         Child("/a"),
+		"/a//*":        Child("/a/"),
+		"/a/%2A":       {"/a/*", MatchExact},
+		"/a/%2A%2A":    Exact("/a/**"),
+		"/a/%2A/**":    {"/a/*", MatchPrefix},
+		"/a/%2A/*":     {"/a/*", MatchChild},
+		"/a/*/b":       Exact("/a/*/b"),
+		"/*/b/":        Exact("/*/b/"),
+		"/*/**":        Prefix("/*"),
+		"/*//**":       Prefix("/*/"),
+		"/a/*/b%20/**": Prefix("/a/*/b "),
+		"/*/*":         Exact("/*/*"),
+		"/*/a/*/*":     Child("/*/a/*"),
+		"/*/%2Ab":      Exact("/*/*b"),
+		"/%252A":       Exact("/%2A"),
+		"/a%20b":       Exact("/a b"),
+		"/%1B[2J%0A":   Exact("/\x1b[2J\n"),
+		"/%C3%A9":      Exact("/é"),
+		"/%FF/*":       Child("/\xff"),
 	} {
 		if got := c.String(); got != text {
 			t.Errorf("%#v is %q, want %q", c, got, text)
@@ -38,16 +49,18 @@ func TestText(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":        "begins with /",
-		"a":       "begins with /",
-		"*":       "wildcards",
-		"a/**":    "begins with /",
-		"/a*":     "wildcards",
-		"/a/***":  "wildcards",
-		"/a/*/b":  "wildcards",
-		"/*/**":   "wildcards",
-		"/a/%2":   "invalid URL escape",
-		"/%zz/**": "invalid URL escape",
+		"":         "begins with /",
+		"a":        "begins with /",
+		"*":        "begins with /",
+		"a/**":     "begins with /",
+		"/a*":      "wildcards",
+		"/a/***":   "wildcards",
+		"/a*/*/b":  "wildcards",
+		"/**/a":    "wildcards",
+		"/*/%2A":   "the segment %2A",
+		"/%2F/*/b": "the segment %2F",
+		"/a/%2":    "invalid URL escape",
+		"/%zz/**":  "invalid URL escape",
 	} {
 		if got, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%q) = %#v, %v, want %q", text, got, err, want)
@@ -64,7 +77,10 @@ func TestTexts(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	for _, c := range []Claim{Exact(""), Prefix("a"), Child("*"), {Path: "/a"}, {Path: "/a", Match: MatchChild + 1}, {Path: "/a", Match: -1}} {
+	for _, c := range []Claim{Exact(""), Prefix("a"), Child("*"), {Path: "/a"}, {Path: "/a", Match: MatchPattern}, {Path: "/a", Match: -1},
+		{Path: "/a/*", Match: MatchPattern}, {Path: "/a", Match: MatchPattern | MatchPrefix}, {Path: "/*/a*", Match: 8 | MatchPrefix},
+		{Path: "/a/*", Match: MatchPattern | MatchExact}, {Path: "/a*", Match: MatchPattern | MatchChild},
+	} {
 		if err := c.Validate(); err == nil {
 			t.Errorf("%#v is valid", c)
 		}
@@ -92,16 +108,25 @@ func checkText(t *testing.T, c Claim) {
 // coversByPattern is the second implementation: the words of stage.proto as a regular
 // expression.
 func coversByPattern(c Claim, path string) bool {
-	base := regexp.QuoteMeta(strings.TrimSuffix(c.Path, "/"))
+	quote := func(path string) string {
+		segments := strings.Split(path, "/")
+		for i, segment := range segments {
+			if segments[i] = regexp.QuoteMeta(segment); segment == "*" && c.Match > MatchPattern {
+				segments[i] = "[^/]+"
+			}
+		}
+		return strings.Join(segments, "/")
+	}
+	base, match := quote(strings.TrimSuffix(c.Path, "/")), c.Match%MatchPattern
 	pattern := map[Match]string{
-		MatchExact:  regexp.QuoteMeta(c.Path),
+		MatchExact:  quote(c.Path),
 		MatchPrefix: base + "(/.*)?",
 		MatchChild:  base + "/[^/]+/?",
-	}[c.Match]
-	if c.Match == MatchPrefix && strings.HasSuffix(c.Path, "/") {
+	}[match]
+	if match == MatchPrefix && strings.HasSuffix(c.Path, "/") {
 		pattern = base + "/.*"
 	}
-	if c.Match == MatchPrefix && c.Path == "/" {
+	if match == MatchPrefix && c.Path == "/" {
 		pattern = ".*"
 	}
 	return regexp.MustCompile("^(?s:" + pattern + ")$").MatchString(path)
@@ -119,7 +144,7 @@ func checkCovers(t *testing.T, c Claim, path string) (covers bool) {
 func TestCovers(t *testing.T) {
 	t.Parallel()
 	paths := []string{"", "*", "/", "//", "/a", "/a/", "/a//", "/ab", "/a/b", "/a/b/", "/a/b/c", "/a/b//", "/b", "/A", "/a.b"}
-	for _, base := range []string{"/", "//", "/a", "/a/", "/a/b", "/a."} {
+	for _, base := range []string{"/", "//", "/a", "/a/", "/a/b", "/a.", "/*", "/*/b", "/*/", "/a/*", "/a/*/", "/*/*", "/a/*/*"} {
 		for _, path := range paths {
 			checkCovers(t, Exact(base), path)
 			checkCovers(t, Prefix(base), path)
@@ -137,13 +162,20 @@ func randomPath(bits uint64) string {
 	return path
 }
 
+// randomClaim is valid. It is a pattern wherever that can be.
+func randomClaim(path string, match uint8) Claim {
+	return []func(string) Claim{Exact, Prefix, Child, literal}[match%4](path)
+}
+
+func literal(path string) Claim { return Claim{Path: path, Match: MatchPrefix} }
+
 func TestRandomClaims(t *testing.T) {
 	t.Parallel()
 	covered := 0
 	err := quick.Check(func(base, path uint16, match uint8) bool {
-		c := Claim{Path: randomPath(uint64(base % 64)), Match: MatchExact + Match(match%3)}
+		c := randomClaim(randomPath(uint64(base%256)), match)
 		checkText(t, c)
-		if checkCovers(t, c, randomPath(uint64(path%1024))) {
+		if checkCovers(t, c, randomPath(uint64(path%256))) {
 			covered++
 		}
 		return !t.Failed()
@@ -161,7 +193,9 @@ func FuzzText(f *testing.F) {
 	f.Add("/%2A", uint8(1))
 	f.Add("/\xff\n", uint8(2))
 	f.Fuzz(func(t *testing.T, path string, match uint8) {
-		checkText(t, Claim{Path: "/" + path, Match: MatchExact + Match(match%3)})
+		if c := randomClaim("/"+path, match); c.Validate() == nil {
+			checkText(t, c)
+		}
 	})
 }
 
@@ -180,43 +214,51 @@ func FuzzCovers(f *testing.F) {
 	f.Add("/a", uint8(1), "/a/b")
 	f.Add("/", uint8(2), "//")
 	f.Fuzz(func(t *testing.T, base string, match uint8, path string) {
-		c := Claim{Path: "/" + base, Match: MatchExact + Match(match%3)}
-		if !utf8.ValidString(base) || !utf8.ValidString(path) {
-			return // a regular expression does not take such text byte by byte
+		c := randomClaim("/"+base, match)
+		if !utf8.ValidString(base) || !utf8.ValidString(path) || c.Validate() != nil {
+			return // a regular expression does not take text that is not UTF-8 byte by byte
 		}
 		checkCovers(t, c, path)
 	})
 }
 
-// A claim contains another if no path is covered by that one alone.
-func TestContains(t *testing.T) {
+// A claim contains another if no path is covered by that one alone, and meets it if one is covered by both.
+func TestContainsAndMeets(t *testing.T) {
 	t.Parallel()
-	paths := []string{"/", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c", "/ab", "/b", "/a//", "/x/y"}
-	var claims []Claim
-	for _, path := range []string{"/", "/a", "/a/", "/a/b", "/ab"} {
-		claims = append(claims, Exact(path), Prefix(path), Child(path))
+	paths := []string{""} // all of four segments at most, of which z is in no claim
+	for range 4 {
+		for _, path := range paths {
+			for _, segment := range []string{"", "a", "b", "*", "z"} {
+				if path += "/" + segment; !slices.Contains(paths, path) {
+					paths = append(paths, path)
+				}
+				path = strings.TrimSuffix(path, "/"+segment)
+			}
+		}
 	}
+	var claims []Claim
+	for _, path := range []string{"/", "//", "/a", "/a/", "/a//", "/a/b", "/*", "/*/", "/*/b", "/a/*", "/*/*", "/b/a"} {
+		claims = append(claims, Exact(path), Prefix(path), Child(path), literal(path))
+	}
+	answers := map[string]int{}
 	for _, c := range claims {
 		for _, other := range claims {
-			want := true
+			contains, meets := true, false
 			for _, path := range paths {
-				want = want && (c.Covers(path) || !other.Covers(path))
+				own, theirs := c.Covers(path), other.Covers(path)
+				contains, meets = contains && (own || !theirs), meets || own && theirs
 			}
-			// Every claim covers a path of the list, so that want is exact where it is false.
-			if got := c.Contains(other); got && !want {
-				t.Errorf("%v does not contain %v", c, other)
-			} else if !got && want && c == other {
-				t.Errorf("%v does not contain itself", c)
+			for what, both := range map[string][2]bool{"contains": {c.Contains(other), contains}, "meets": {c.Meets(other), meets}} {
+				if both[0] != both[1] {
+					t.Errorf("%s %s %s: %t, want %t", c, what, other, both[0], both[1])
+				}
+				answers[fmt.Sprint(what, both[0])]++
 			}
 		}
 	}
-	for _, tc := range []struct{ claim, other string }{
-		{"/**", "/"}, {"/**", "/**"}, {"/**", "/*"}, {"/a/**", "/a"}, {"/a/**", "/a/*"}, {"/a/**", "/a/b/**"}, {"/a/*", "/a/b"}, {"/a/*", "/a/b/"},
-	} {
-		c, err := Parse(tc.claim)
-		other, otherErr := Parse(tc.other)
-		if err != nil || otherErr != nil || !c.Contains(other) {
-			t.Errorf("%s does not contain %s", tc.claim, tc.other)
-		}
+	t.Log(len(paths), answers)
+	invalid := Claim{Path: "a", Match: MatchPrefix}
+	if c := Prefix("/"); c.Contains(invalid) || invalid.Contains(c) || c.Meets(invalid) || invalid.Meets(c) {
+		t.Error("a claim that is not valid has paths")
 	}
 }

@@ -97,6 +97,11 @@ const (
 	Claim_PREFIX Claim_Match = 2
 	// The path and one more segment: /a covers /a/b and /a/b/, not /a nor /a/b/c.
 	Claim_CHILD Claim_Match = 3
+	// The same, where each segment * of the path stands for any one that is not empty. There is at
+	// least one, and the path of EXACT_PATTERN does not end with it.
+	Claim_EXACT_PATTERN  Claim_Match = 5
+	Claim_PREFIX_PATTERN Claim_Match = 6
+	Claim_CHILD_PATTERN  Claim_Match = 7
 )
 
 // Enum value maps for Claim_Match.
@@ -106,12 +111,18 @@ var (
 		1: "EXACT",
 		2: "PREFIX",
 		3: "CHILD",
+		5: "EXACT_PATTERN",
+		6: "PREFIX_PATTERN",
+		7: "CHILD_PATTERN",
 	}
 	Claim_Match_value = map[string]int32{
 		"MATCH_UNSPECIFIED": 0,
 		"EXACT":             1,
 		"PREFIX":            2,
 		"CHILD":             3,
+		"EXACT_PATTERN":     5,
+		"PREFIX_PATTERN":    6,
+		"CHILD_PATTERN":     7,
 	}
 )
 
@@ -2528,16 +2539,19 @@ const file_sdk_stagev1_stage_proto_rawDesc = "" +
 	"\x10history_revision\x18\a \x01(\x03R\x0fhistoryRevision\"f\n" +
 	"\x11ConfigureResponse\x12!\n" +
 	"\flisted_paths\x18\x01 \x03(\tR\vlistedPaths\x12.\n" +
-	"\x06claims\x18\x02 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\"\x91\x01\n" +
+	"\x06claims\x18\x02 \x03(\v2\x16.catena.stage.v1.ClaimR\x06claims\"\xcb\x01\n" +
 	"\x05Claim\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x122\n" +
-	"\x05match\x18\x02 \x01(\x0e2\x1c.catena.stage.v1.Claim.MatchR\x05match\"@\n" +
+	"\x05match\x18\x02 \x01(\x0e2\x1c.catena.stage.v1.Claim.MatchR\x05match\"z\n" +
 	"\x05Match\x12\x15\n" +
 	"\x11MATCH_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05EXACT\x10\x01\x12\n" +
 	"\n" +
 	"\x06PREFIX\x10\x02\x12\t\n" +
-	"\x05CHILD\x10\x03\"\x13\n" +
+	"\x05CHILD\x10\x03\x12\x11\n" +
+	"\rEXACT_PATTERN\x10\x05\x12\x12\n" +
+	"\x0ePREFIX_PATTERN\x10\x06\x12\x11\n" +
+	"\rCHILD_PATTERN\x10\a\"\x13\n" +
 	"\x11PrepareRunRequest\"\xbd\x02\n" +
 	"\x12PrepareRunResponse\x12!\n" +
 	"\flisted_paths\x18\x01 \x03(\tR\vlistedPaths\x12.\n" +

@@ -55,6 +55,8 @@ const (
 	// Claims bounds the claims of a stage, and Segments all of their segments.
 	Claims   = 100_000
 	Segments = 100_000
+	// Patterns bounds those of them with a wildcard before the end: each of these may be looked at for one request.
+	Patterns = 256
 	// ListedPaths bounds the paths that a stage lists.
 	ListedPaths = 20_000
 	// Needs bounds each list of what a stage declares to need.

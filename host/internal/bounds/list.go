@@ -46,6 +46,7 @@ func List() []Group {
 		{"Claims", "The claims beyond do not count, which the log says at most every " + length(LogPause), []Bound{
 			{"a claim: path, segments", size(ClaimPath) + ", " + count(ClaimSegments)},
 			{"the claims of a stage, and all of their segments", count(Claims) + ", " + count(Segments)},
+			{"those of them with a `*` before the end", count(Patterns)},
 			{"writes of them into the data directory", "one every " + length(ClaimsPause) + ", which has all that came until then"},
 			{"events that change them", "one every " + length(EventPause) + ", which has all that came until then; at most 1/" + strconv.Itoa(EventShare) + " of the time"},
 		}},

@@ -1,7 +1,7 @@
-// Package chain holds the two decisions that make a chain of stages: the order
-// that their declared delegation gives, and which stage a path belongs to.
+// Package chain holds what makes a chain of stages: the order that their declared
+// delegation gives, and what each of them claims.
 //
-// It is pure: no input or output, no clock, nothing but the standard library.
+// It is pure: no input or output, no clock.
 package chain
 
 import (

@@ -178,3 +178,11 @@ func FuzzOrder(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkOrder(b *testing.B) {
+	decls := parseDecls("extensions core→extensions aggregator→core")
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = Order(decls)
+	}
+}

@@ -179,7 +179,7 @@ func stageKeys() []Key {
 		{Path: "stages.*.identity.groups", Type: List, Default: []string{"system:catena:stages"},
 			Doc: "Groups of that user. Catena ships with those of kube-apiserver for the stages of Kubernetes."},
 		{Path: "stages.*.grants.claims", Type: List, Default: []string{}, check: claims,
-			Doc: "Paths of the Kubernetes API that the stage may claim: `/a` is that path, `/a/**` also everything below it, `/a/*` what is one segment below it. `/**` is everything. Paths outside of the Kubernetes API need no grant."},
+			Doc: "Paths of the Kubernetes API that the stage may claim: `/a` is that path, `/a/**` also everything below it, `/a/*` what is one segment below it. `/**` is everything. A `*` before the end is any one segment: `/api/v1/namespaces/*/secrets/**`. Paths outside of the Kubernetes API need no grant."},
 		{Path: "stages.*.grants.rewrite", Type: Bool, Default: false,
 			Doc: "Whether the stage may hand on a request with another method, path or query, or more than once if it writes. It is authorized anew."},
 		{Path: "stages.*.grants.delegates", Type: Bool, Default: false,

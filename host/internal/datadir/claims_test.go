@@ -47,7 +47,7 @@ func TestClaimsOfOtherVersions(t *testing.T) {
 			},
 		},
 		"claim that cannot be read": {
-			`{"version": 2, "stages": {"core": ["/a", "/b/*/c"], "extensions": ["/apis/*"]}}`,
+			`{"version": 2, "stages": {"core": ["/a", "/b/*c"], "extensions": ["/apis/*"]}}`,
 			map[string][]claim.Claim{"extensions": {claim.Child("/apis")}},
 		},
 		"claim of the first version that cannot be read": {`{"core": ["a"]}`, map[string][]claim.Claim{}},

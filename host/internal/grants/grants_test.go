@@ -2,6 +2,7 @@ package grants
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -28,13 +29,13 @@ func TestNeedsGrant(t *testing.T) {
 	t.Parallel()
 	free := []string{
 		"/hello", "/hello/**", "/hello/*", "/apis/example.com", "/apis/example.com/**", "/apis/example.com/v1/*", "/tenants/**",
-		"/apiserver", "/healthy", "/apis/notk8s.io/**", "/apis/k8s.io.example.com/**", "/app/",
+		"/hello/*/**", "/apis/example.com/*/notes/**", "/apiserver", "/healthy", "/apis/notk8s.io/**", "/apis/k8s.io.example.com/**", "/app/",
 	}
 	guarded := []string{
 		"/", "/**", "/*", "/api", "/api/**", "/api/*", "/api/v1/namespaces/default/secrets", "/apis", "/apis/", "/apis/*", "/apis/**",
 		"/apis/apps/**", "/apis/apps", "/apis/batch/*", "/apis/rbac.authorization.k8s.io/**", "/apis/k8s.io/**", "/apis/metrics.k8s.io/v1/*",
 		"/openapi/v2", "/openapi/**", "/version", "/healthz/*", "/metrics", "/.well-known/**", "//", "//**", "/../api/**", "/./**", "/apis//**",
-		"/apis/../api/**",
+		"/apis/../api/**", "/*/hello", "/*/**", "/*/*", "/apis/*/v1/**", "/apis/*/v1/*", "/api/v1/namespaces/*/secrets/**",
 	}
 	for _, text := range free {
 		if c := parse(t, text)[0]; NeedsGrant(c) || !(Grants{}).AllowsClaim(c) {
@@ -50,13 +51,50 @@ func TestNeedsGrant(t *testing.T) {
 			t.Errorf("%s is not allowed by its grant", text)
 		}
 	}
-	some := Grants{Claims: parse(t, "/apis/apps/**", "/openapi/*")}
+	some := Grants{Claims: parse(t, "/apis/apps/**", "/openapi/*", "/api/v1/namespaces/*/secrets/**")}
 	for text, want := range map[string]bool{
 		"/apis/apps/v1/**": true, "/apis/apps": true, "/apis/**": false, "/apis/batch/**": false, "/openapi/v2": true, "/openapi/**": false, "/**": false,
+		"/api/v1/namespaces/*/secrets/**": true, "/api/v1/namespaces/*/secrets/*": true, "/api/v1/namespaces/a/secrets/**": true,
+		"/apis/apps/*/deployments": true, "/api/v1/namespaces/*/*": false, "/api/*/namespaces/*/secrets": false, "/api/v1/namespaces/*/secret/**": false,
 	} {
 		if some.AllowsClaim(parse(t, text)[0]) != want {
 			t.Errorf("%s: not %v", text, want)
 		}
+	}
+}
+
+// Whatever its form is, a claim that needs no grant covers no path of the Kubernetes API.
+func TestClaimsWithoutGrants(t *testing.T) {
+	t.Parallel()
+	segments := []string{"", "api", "apis", "apps", "x.k8s.io", "a.test", "v1", "hello", "..", "metrics"}
+	paths := []string{""}
+	for _, path := range paths {
+		for _, segment := range segments {
+			paths = append(paths, path+"/"+segment)
+			for _, below := range segments {
+				paths = append(paths, path+"/"+segment+"/"+below, path+"/"+segment+"/"+below+"/x")
+			}
+		}
+	}
+	random, free := rand.New(rand.NewPCG(1, 1)), 0
+	for range 20_000 {
+		path := ""
+		for range 1 + random.IntN(4) {
+			path += "/" + pick(random, append(segments, "*", "*", "*")...)
+		}
+		c := pick(random, claim.Exact, claim.Prefix, claim.Child)(path)
+		if NeedsGrant(c) {
+			continue
+		}
+		free++
+		for _, path := range paths {
+			if c.Covers(path) && isKubernetes(path) {
+				t.Fatalf("%s needs no grant, and covers %s", c, path)
+			}
+		}
+	}
+	if free < 1000 {
+		t.Errorf("%d claims need no grant", free)
 	}
 }
 

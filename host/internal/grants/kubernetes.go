@@ -12,12 +12,12 @@ import (
 // beside groups, and the groups of Kubernetes itself.
 func NeedsGrant(c claim.Claim) bool {
 	base := strings.TrimSuffix(c.Path, "/")
-	switch c.Match {
-	case claim.MatchPrefix:
-		return base == "" || isKubernetes(c.Path)
-	case claim.MatchChild:
+	switch {
+	case c.IsPattern() && strings.HasPrefix(base+"/", "/*/"):
+		return true
+	case c.Match&^claim.MatchPattern == claim.MatchChild:
 		return base == "" || isKubernetes(base+"/x")
-	default:
+	default: // /** is among them, as / is
 		return isKubernetes(c.Path)
 	}
 }

@@ -46,7 +46,9 @@ func anyClaim(random *rand.Rand) claim.Claim {
 	group, version, _ := strings.Cut(pick(random, groupVersions...), "/")
 	return pick(random,
 		claim.Prefix("/apis/"+group), claim.Prefix("/apis/"+group+"/"), claim.Prefix("/apis/"+group+"/"+version), claim.Child("/apis/"+group),
-		claim.Exact("/apis/"+group+"/"+version), claim.Exact("/apis/"+group+"/"+version+"/things"), claim.Prefix("/hello"), claim.Prefix("/hello/x"))
+		claim.Exact("/apis/"+group+"/"+version), claim.Exact("/apis/"+group+"/"+version+"/things"), claim.Prefix("/hello"), claim.Prefix("/hello/x"),
+		claim.Prefix("/apis/"+group+"/*/things"), claim.Exact("/apis/"+group+"/*/things"), claim.Child("/apis/"+group+"/*"), claim.Prefix("/hello/*"),
+		claim.Prefix("/apis/*/"+version))
 }
 
 // step lets something happen: a stage claims something or gives it up, a custom resource or an aggregated API comes or goes, a server comes
@@ -154,8 +156,8 @@ func (w *world) checkVoids(t *testing.T, table *Table) {
 	for _, v := range Voids(w.stages, 100) {
 		i := slices.IndexFunc(w.stages, func(st Stage) bool { return st.Name == v.Stage })
 		found := false
-		for _, gv := range groupVersions {
-			for _, path := range []string{"/apis/" + gv, "/apis/" + gv + "/things", "/hello", "/hello/x"} {
+		for _, gv := range append([]string{"b.test/v2", "c.d.test/v2"}, groupVersions...) {
+			for _, path := range []string{"/apis/" + gv, "/apis/" + gv + "/things", "/apis/" + gv + "/things/", "/hello", "/hello/x"} {
 				covered := v.Claim.Covers(path) && v.Name.Covers(path)
 				found = found || covered
 				if granted := slices.ContainsFunc(w.stages[i].granted(), func(c claim.Claim) bool { return c.Covers(path) }); covered && !granted && table.Next(path, i-1) == i {

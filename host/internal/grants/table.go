@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/sdk/claim"
 )
 
@@ -27,25 +26,25 @@ type Stage struct {
 // Nor do they cover what a stage downstream has by name: by a claim that has a grant, as those of extensions and the
 // aggregator for custom resources and aggregated APIs, and is not one of everything or of all groups.
 type Table struct {
-	all *chain.Table
+	all *claim.Table
 	// granted has the claims that grants name; nil if those are all. named has those of them that give paths a name.
-	granted, named *chain.Table
+	granted, named *claim.Table
 }
 
 // NewTable returns the table of stages, which are in chain order.
 func NewTable(stages []Stage) *Table {
-	var all, granted, named []chain.StageClaims
+	var all, granted, named [][]claim.Claim
 	differs := false
 	for _, st := range stages {
 		of := st.granted()
 		differs = differs || len(of) < len(st.Claims)
-		all = append(all, chain.StageClaims{Name: st.Name, Claims: st.Claims})
-		granted = append(granted, chain.StageClaims{Name: st.Name, Claims: of})
-		named = append(named, chain.StageClaims{Name: st.Name, Claims: st.names(of)})
+		all = append(all, st.Claims)
+		granted = append(granted, of)
+		named = append(named, st.names(of))
 	}
-	t := &Table{all: chain.NewTable(all)}
+	t := &Table{all: claim.NewTable(all...)}
 	if differs {
-		t.granted, t.named = chain.NewTable(granted), chain.NewTable(named)
+		t.granted, t.named = claim.NewTable(granted...), claim.NewTable(named...)
 	}
 	return t
 }
@@ -73,16 +72,19 @@ func (s Stage) names(granted []claim.Claim) (all []claim.Claim) {
 		switch {
 		case !isEverything(c):
 			all = append(all, c)
-		case s.Unfinished && c.Match == claim.MatchPrefix:
+		case s.Unfinished && c.Match&^claim.MatchPattern == claim.MatchPrefix:
 			all = append(all, claim.Prefix("/apis/"))
 		}
 	}
 	return all
 }
 
-// isEverything reports whether a claim is of all paths, or of all API groups.
+// isEverything reports whether a claim is of all paths, or of all API groups, whatever their names are.
 func isEverything(c claim.Claim) bool {
 	base := strings.TrimSuffix(c.Path, "/")
+	for c.IsPattern() && strings.HasSuffix(base, "/*") {
+		base = strings.TrimSuffix(base, "/*")
+	}
 	return base == "" || base == "/apis"
 }
 

@@ -48,7 +48,7 @@ func Voids(stages []Stage, most int) []Void {
 				continue
 			}
 			for j := i + 1; j < len(stages); j++ {
-				if k := slices.IndexFunc(below[j], func(name claim.Claim) bool { return meet(name, c) }); k >= 0 {
+				if k := slices.IndexFunc(below[j], func(name claim.Claim) bool { return name.Meets(c) }); k >= 0 {
 					voids = append(voids, Void{st.Name, c, stages[j].Name, below[j][k]})
 					found++
 					break
@@ -59,16 +59,14 @@ func Voids(stages []Stage, most int) []Void {
 	return voids
 }
 
-// meets reports whether names and a claim have a path in common.
+// meets reports whether names and a claim may have a path in common: those that have none are found quickly.
 func meets(names claim.Set, c claim.Claim) bool {
 	if c.Match == claim.MatchExact {
 		return names.Covers(c.Path)
 	}
-	return names.Reaches(strings.TrimSuffix(c.Path, "/"))
-}
-
-// meet is meets for one name.
-func meet(name, c claim.Claim) bool {
-	base := strings.TrimSuffix(c.Path, "/")
-	return name.Covers(c.Path) || c.Match != claim.MatchExact && (name.Covers(base) || strings.HasPrefix(name.Path+"/", base+"/"))
+	above := c.Path
+	if c.IsPattern() {
+		above, _, _ = strings.Cut(above+"/", "/*/")
+	}
+	return names.Reaches(strings.TrimSuffix(above, "/"))
 }

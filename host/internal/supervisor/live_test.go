@@ -17,11 +17,12 @@ import (
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // table and stages are what the host gives the relay.
-func table(published []Published) *chain.Table {
+func table(published []Published) *claim.Table {
 	all := make([]chain.StageClaims, len(published))
 	for i, p := range published {
 		all[i] = chain.StageClaims{Name: p.Name, Claims: stagev1.DecodeClaims(p.Claims)}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -29,12 +30,18 @@ func checkNumber(claims []*stagev1.Claim) error {
 	if len(claims) > bounds.Claims {
 		return fmt.Errorf("it makes %d claims; a stage can have %d", len(claims), bounds.Claims)
 	}
-	segments := 0
+	segments, patterns := 0, 0
 	for _, c := range claims {
 		segments += strings.Count(c.GetPath(), "/")
+		if claim.Match(c.GetMatch())&claim.MatchPattern != 0 {
+			patterns++
+		}
 	}
 	if segments > bounds.Segments {
 		return fmt.Errorf("the paths of its claims have %d segments; those of a stage can have %d", segments, bounds.Segments)
+	}
+	if patterns > bounds.Patterns {
+		return fmt.Errorf("%d of its claims have a wildcard before the end; %d of a stage can have one", patterns, bounds.Patterns)
 	}
 	return nil
 }

@@ -49,6 +49,13 @@ func TestTooManyClaims(t *testing.T) {
 		}
 		return all
 	}
+	patterns := func(n int) []*stagev1.Claim {
+		all := claims(n, "/*/x")
+		for _, c := range all {
+			c.Match = stagev1.Claim_EXACT_PATTERN
+		}
+		return all
+	}
 	for name, tc := range map[string]struct {
 		claims []*stagev1.Claim
 		want   string
@@ -57,6 +64,8 @@ func TestTooManyClaims(t *testing.T) {
 		"too many":               {claims(bounds.Claims+1, "/x"), "it makes 100001 claims; a stage can have 100000"},
 		"most segments":          {claims(bounds.Segments/32, strings.Repeat("/x", 32)), ""},
 		"too many segments":      {claims(bounds.Segments/32+1, strings.Repeat("/x", 32)), "the paths of its claims have 100032 segments; those of a stage can have 100000"},
+		"most patterns":          {patterns(bounds.Patterns), ""},
+		"too many patterns":      {patterns(bounds.Patterns + 1), "257 of its claims have a wildcard before the end; 256"},
 		"segments that are none": {[]*stagev1.Claim{{Path: strings.Repeat("/", bounds.Segments+1)}}, "100001 segments"},
 	} {
 		t.Run(name, func(t *testing.T) {

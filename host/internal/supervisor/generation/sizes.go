@@ -63,16 +63,12 @@ type groups struct {
 func groupsOf(claims []claim.Claim) groups {
 	g := groups{named: map[string]bool{}}
 	for _, c := range claims {
-		named, isNamed := strings.CutPrefix(c.Path, "/apis/")
-		switch {
-		case isNamed && named != "":
+		if named, ok := strings.CutPrefix(c.Path, "/apis/"); ok {
 			group, _, _ := strings.Cut(named, "/")
 			g.named[group] = true
-		case c.Match == claim.MatchPrefix && (c.Path == "/" || strings.TrimSuffix(c.Path, "/") == "/apis"),
-			c.Match == claim.MatchChild && strings.TrimSuffix(c.Path, "/") == "/apis":
-			g.all = true
 		}
-		g.core = g.core || c.Path == "/api" || strings.HasPrefix(c.Path, "/api/") || c.Covers("/api")
+		g.all = g.all || c.Meets(claim.Prefix("/apis/-")) // no group has that name
+		g.core = g.core || c.Meets(claim.Prefix("/api"))
 	}
 	return g
 }

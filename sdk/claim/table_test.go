@@ -1,18 +1,16 @@
-package chain
+package claim
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // naiveNext is the second implementation of Table.Next: each claim in turn.
-func naiveNext(stages []StageClaims, p string, after int) int {
+func naiveNext(stages [][]Claim, p string, after int) int {
 	for i, s := range stages {
-		for _, c := range s.Claims {
+		for _, c := range s {
 			if i > after && c.Covers(p) {
 				return i
 			}
@@ -24,24 +22,27 @@ func naiveNext(stages []StageClaims, p string, after int) int {
 func TestTableCovers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		claim   claim.Claim
+		claim   Claim
 		yes, no string
 	}{
-		{claim.Exact("/a"), "/a", "/ /a/ /a/b /ab a"},
-		{claim.Exact("/a/"), "/a/", "/a /a/b /a//"},
-		{claim.Exact("/"), "/", "/a // *"},
-		{claim.Prefix("/a"), "/a /a/ /a/b /a/b/c /a//", "/ /ab /b/a a"},
-		{claim.Prefix("/a/"), "/a/ /a/b /a/b/c", "/a /ab"},
-		{claim.Prefix("/"), "/ /a /a/b // * a", ""},
-		{claim.Child("/a"), "/a/b /a/b/", "/a /a/ /a/b/c /a// /a/b// /ab"},
-		{claim.Child("/a/"), "/a/b /a/b/", "/a /a/ /a/b/c"},
-		{claim.Child("/"), "/a /a/", "/ // /a/b a *"},
-		{claim.Prefix("a"), "", "a /a a/b"},
-		{claim.Prefix(""), "", "/ /a"},
-		{claim.Claim{Path: "/a"}, "", "/a"},
-		{claim.Claim{Path: "/a", Match: 4}, "", "/a /a/b"},
+		{Exact("/a"), "/a", "/ /a/ /a/b /ab a"},
+		{Exact("/a/"), "/a/", "/a /a/b /a//"},
+		{Exact("/"), "/", "/a // *"},
+		{Prefix("/a"), "/a /a/ /a/b /a/b/c /a//", "/ /ab /b/a a"},
+		{Prefix("/a/"), "/a/ /a/b /a/b/c", "/a /ab"},
+		{Prefix("/"), "/ /a /a/b // * a", ""},
+		{Child("/a"), "/a/b /a/b/", "/a /a/ /a/b/c /a// /a/b// /ab"},
+		{Child("/a/"), "/a/b /a/b/", "/a /a/ /a/b/c"},
+		{Child("/"), "/a /a/", "/ // /a/b a *"},
+		{Exact("/*/b"), "/a/b /*/b", "//b /b /a/b/ /a/b/c /a/a/b"},
+		{Prefix("/a/*/b"), "/a/x/b /a/x/b/ /a/x/b/c", "/a//b /a/x /a/x/bc /b/x/b"},
+		{Child("/*/a"), "/x/a/y /x/a/y/", "/x/a /x/a/ /x/a/y/z //a/y"},
+		{Prefix("a"), "", "a /a a/b"},
+		{Prefix(""), "", "/ /a"},
+		{Claim{Path: "/a"}, "", "/a"},
+		{Claim{Path: "/a", Match: 4}, "", "/a /a/b"},
 	} {
-		table := NewTable([]StageClaims{{Name: "s", Claims: []claim.Claim{tc.claim}}})
+		table := NewTable([]Claim{tc.claim})
 		for _, p := range strings.Fields(tc.yes) {
 			if table.First(p) != 0 {
 				t.Errorf("%v does not cover %q", tc.claim, p)
@@ -60,12 +61,12 @@ func TestTableCovers(t *testing.T) {
 
 func TestTableWalksTheChain(t *testing.T) {
 	t.Parallel()
-	table := NewTable([]StageClaims{
-		{Name: "middleware", Claims: []claim.Claim{claim.Prefix("/")}},
-		{Name: "core", Claims: []claim.Claim{claim.Prefix("/api"), claim.Exact("/apis")}},
-		{Name: "silent"},
-		{Name: "extensions", Claims: []claim.Claim{claim.Child("/apis"), claim.Prefix("/apis"), claim.Prefix("/apis")}},
-	})
+	table := NewTable(
+		[]Claim{Prefix("/")},
+		[]Claim{Prefix("/api"), Exact("/apis")},
+		nil,
+		[]Claim{Child("/apis"), Prefix("/apis"), Prefix("/apis")},
+	)
 	for p, want := range map[string]string{
 		"/api/v1/pods": "0 1", "/apis": "0 1 3", "/apis/a": "0 3", "/other": "0",
 	} {
@@ -80,14 +81,14 @@ func TestTableWalksTheChain(t *testing.T) {
 	if got := table.Next("/api", 100); got != -1 {
 		t.Errorf("Next beyond the tail = %d, want -1", got)
 	}
-	if got := NewTable(nil).First("/"); got != -1 {
+	if got := NewTable().First("/"); got != -1 {
 		t.Errorf("First of an empty table = %d, want -1", got)
 	}
 }
 
-// randomPath is short and of few letters, so that claims and paths meet.
-func randomPath(r *rand.Rand) string {
-	letters := []string{"/", "a", "b", "/a", "/a", "/b"}
+// shortPath is one of few letters, so that claims and paths meet.
+func shortPath(r *rand.Rand) string {
+	letters := []string{"/", "a", "b", "/a", "/a", "/b", "/*", "/*"}
 	var p strings.Builder
 	if r.IntN(10) > 0 {
 		p.WriteString("/")
@@ -103,15 +104,15 @@ func TestTableAgreesWithNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	hits := 0
 	for range 5000 {
-		stages := make([]StageClaims, r.IntN(5))
+		stages := make([][]Claim, r.IntN(5))
 		for i := range stages {
 			for range r.IntN(4) {
-				stages[i].Claims = append(stages[i].Claims, claim.Claim{Path: randomPath(r), Match: claim.Match(r.IntN(5))})
+				stages[i] = append(stages[i], Claim{Path: shortPath(r), Match: Match(r.IntN(8))})
 			}
 		}
-		table := NewTable(stages)
+		table := NewTable(stages...)
 		for range 20 {
-			p, after := randomPath(r), r.IntN(5)-1
+			p, after := shortPath(r), r.IntN(5)-1
 			got, want := table.Next(p, after), naiveNext(stages, p, after)
 			if got != want {
 				t.Fatalf("%v: Next(%q, %d) = %d, want %d", stages, p, after, got, want)
@@ -129,12 +130,10 @@ func TestTableAgreesWithNaive(t *testing.T) {
 func FuzzTable(f *testing.F) {
 	f.Add("/api", byte(2), "/apis", byte(3), "/apis/apps/v1")
 	f.Add("/", byte(2), "/a/", byte(1), "*")
+	f.Add("/*/b", byte(6), "/a/*", byte(7), "/a/b/c")
 	f.Fuzz(func(t *testing.T, p1 string, m1 byte, p2 string, m2 byte, p string) {
-		stages := []StageClaims{
-			{Claims: []claim.Claim{{Path: p1, Match: claim.Match(m1)}}},
-			{Claims: []claim.Claim{{Path: p2, Match: claim.Match(m2)}}},
-		}
-		table := NewTable(stages)
+		stages := [][]Claim{{{Path: p1, Match: Match(m1)}}, {{Path: p2, Match: Match(m2)}}}
+		table := NewTable(stages...)
 		for after := -1; after < 2; after++ {
 			if got, want := table.Next(p, after), naiveNext(stages, p, after); got != want {
 				t.Errorf("%v: Next(%q, %d) = %d, want %d", stages, p, after, got, want)
@@ -146,19 +145,15 @@ func FuzzTable(f *testing.F) {
 // kubernetesTable has about 200 claims, as a chain with the built-in groups and
 // a hundred group versions of others has.
 func kubernetesTable() *Table {
-	var aggregated, core []claim.Claim
+	var aggregated, core []Claim
 	for i := range 100 {
-		aggregated = append(aggregated, claim.Prefix(fmt.Sprintf("/apis/group%d.example.com/v1", i)))
+		aggregated = append(aggregated, Prefix(fmt.Sprintf("/apis/group%d.example.com/v1", i)))
 	}
 	for i := range 95 {
-		core = append(core, claim.Prefix(fmt.Sprintf("/apis/group%d.k8s.io", i)))
+		core = append(core, Prefix(fmt.Sprintf("/apis/group%d.k8s.io", i)))
 	}
-	core = append(core, claim.Prefix("/api"), claim.Exact("/version"), claim.Prefix("/logs"))
-	return NewTable([]StageClaims{
-		{Name: "aggregator", Claims: aggregated},
-		{Name: "core", Claims: core},
-		{Name: "extensions", Claims: []claim.Claim{claim.Child("/apis"), claim.Prefix("/apis")}},
-	})
+	core = append(core, Prefix("/api"), Exact("/version"), Prefix("/logs"))
+	return NewTable(aggregated, core, []Claim{Child("/apis"), Prefix("/apis")})
 }
 
 var lookups = []string{
@@ -193,10 +188,42 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-func BenchmarkOrder(b *testing.B) {
-	decls := parseDecls("extensions core→extensions aggregator→core")
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = Order(decls)
+// A set answers as its claims do.
+func TestSet(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	answers := map[string]int{}
+	for range 5000 {
+		var claims []Claim
+		for range random.IntN(4) {
+			claims = append(claims, randomClaim(randomPath(random.Uint64N(64)), uint8(random.Uint32())))
+			if random.IntN(10) == 0 {
+				claims[0].Match = Match(random.IntN(10))
+			}
+		}
+		s, path := NewSet(claims...), randomPath(random.Uint64N(256))
+		var covers, tree, below, reaches bool
+		for _, c := range claims {
+			covers = covers || c.Covers(path)
+			tree = tree || c.Contains(literal(path))
+			below = below || c.Contains(literal(path+"/"))
+			reaches = reaches || c.Meets(literal(path))
+		}
+		tree = tree || covers && below
+		for what, both := range map[string][2]bool{
+			"Covers": {s.Covers(path), covers}, "CoversTree": {s.CoversTree(path), tree}, "Reaches": {s.Reaches(path), reaches},
+		} {
+			if both[0] != both[1] {
+				t.Fatalf("%v: %s(%q) is %t, want %t", claims, what, path, both[0], both[1])
+			}
+			if both[0] {
+				answers[what]++
+			}
+		}
+	}
+	for _, what := range []string{"Covers", "CoversTree", "Reaches"} {
+		if answers[what] < 100 {
+			t.Errorf("%s: true only %d times", what, answers[what])
+		}
 	}
 }
