@@ -28,12 +28,14 @@ type exchange struct {
 	beforeHead func()
 
 	userHeader string
+	infoHeader string
 	auditLevel string
 	ctx        requestContext
 	drain      *drain
 
 	mu     sync.Mutex
 	user   *User         // parsed when it is first needed
+	info   *RequestInfo  // the same
 	signal chan struct{} // of the drain, made when it is first needed
 	over   bool
 	// annotations and warnings are written with the head of the response.
@@ -47,6 +49,7 @@ func newExchange(w *httpserver.Response, r *http.Request, d *drain) (*exchange, 
 		writer: w, drain: d,
 		id:         header.First(r.Header, stagev1.HeaderRequest),
 		userHeader: header.First(r.Header, stagev1.HeaderUser),
+		infoHeader: header.First(r.Header, stagev1.HeaderRequestInfo),
 		auditLevel: header.First(r.Header, stagev1.HeaderAuditLevel),
 	}
 	x.ctx.Context, x.ctx.exchange = withTrace(r.Context(), r.Header), x
@@ -79,9 +82,19 @@ func (x *exchange) authenticatedUser() *User {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.user == nil {
-		x.user = parseUser(x.userHeader)
+		x.user = parseHeader[User](x.userHeader)
 	}
 	return x.user
+}
+
+// requestInfo returns what the request asks for, nil if the host does not say it.
+func (x *exchange) requestInfo() *RequestInfo {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.info == nil {
+		x.info = parseHeader[RequestInfo](x.infoHeader)
+	}
+	return x.info
 }
 
 func (x *exchange) draining() <-chan struct{} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/catena-dev/catena/internal/httpserver"
@@ -59,14 +60,19 @@ func TestUserFrom(t *testing.T) {
 	for header, want := range map[string]string{"": "", "x": "", `{"name":"a"}`: "a", `["a"]`: "", `{"name":"\u00fc"}`: "ü"} {
 		r := request(t)
 		r.Header.Set("X-Catena-User", header)
+		r.Header.Set("X-Catena-Request-Info", strings.ReplaceAll(header, "name", "verb"))
 		x, r := newExchange(&httpserver.Response{}, r, newDrain())
 		switch user := UserFrom(r.Context()); {
 		case user == nil && want != "", user != nil && user.Name != want:
 			t.Errorf("%q: %v, want %q", header, user, want)
 		}
+		switch info := RequestInfoFrom(r.Context()); {
+		case info == nil && want != "", info != nil && info.Verb != want:
+			t.Errorf("%q: %v, want %q", header, info, want)
+		}
 		x.release()
 	}
-	if UserFrom(t.Context()) != nil || DrainingFrom(t.Context()) != nil {
+	if UserFrom(t.Context()) != nil || RequestInfoFrom(t.Context()) != nil || DrainingFrom(t.Context()) != nil {
 		t.Error("a context without a request has a user or a signal")
 	}
 }

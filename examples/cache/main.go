@@ -61,15 +61,21 @@ type handler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t, ok := targetOf(r.URL.Path)
+	info := sdk.RequestInfoFrom(r.Context())
+	if info == nil || info.Resource == "" { // discovery
+		h.result("bypass")
+		h.env.Next.ServeHTTP(w, r)
+		return
+	}
+	resource := info.APIGroup + "/" + info.Resource
 	switch {
-	case ok && writes(r):
+	case writes(r):
 		h.result("write")
-		h.store.invalidate(t.resource) // no response that was read before the write is kept
+		h.store.invalidate(resource) // no response that was read before the write is kept
 		h.env.Call.ServeHTTP(w, r)
-		h.store.invalidate(t.resource)
-	case ok && t.whole() && mayBeOld(r):
-		h.serveOld(w, r, t.resource)
+		h.store.invalidate(resource)
+	case info.Subresource == "" && info.Verb != "watch" && mayBeOld(r):
+		h.serveOld(w, r, resource)
 	default:
 		h.result("bypass")
 		h.env.Next.ServeHTTP(w, r)

@@ -28,9 +28,12 @@ func main() {
 		Needs: &sdk.Needs{Claims: claims()}})
 }
 
-// claims cover every path of Secrets; the stage declines the others.
+// claims cover every path of Secrets: with and without a namespace, and the old ones of watches.
 func claims() []sdk.Claim {
-	return []sdk.Claim{sdk.Prefix("/api/v1/secrets"), sdk.Prefix("/api/v1/namespaces"), sdk.Prefix("/api/v1/watch")}
+	return []sdk.Claim{
+		sdk.Prefix("/api/v1/secrets"), sdk.Prefix("/api/v1/namespaces/*/secrets"),
+		sdk.Prefix("/api/v1/watch/secrets"), sdk.Prefix("/api/v1/watch/namespaces/*/secrets"),
+	}
 }
 
 func redact(env *sdk.Env) (http.Handler, error) {
@@ -40,26 +43,15 @@ func redact(env *sdk.Env) (http.Handler, error) {
 	}
 	env.SetClaims(claims()...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !ofSecrets(r.URL.Path) || sdk.UserFrom(r.Context()).In(cfg.Groups...):
+		switch info := sdk.RequestInfoFrom(r.Context()); {
+		case sdk.UserFrom(r.Context()).In(cfg.Groups...):
 			env.Next.ServeHTTP(w, r)
-		case r.Method == http.MethodPut || r.Method == http.MethodPatch:
+		case info == nil || info.Verb == "update" || info.Verb == "patch":
 			sdk.Error(w, "you see no values of Secrets, and would overwrite them", http.StatusForbidden)
 		default:
 			pass(env, w, r)
 		}
 	}), nil
-}
-
-// ofSecrets reports whether a path is that of Secrets: with and without a namespace, and in the old form of watches.
-func ofSecrets(path string) bool {
-	path, _ = strings.CutPrefix(path, "/api/v1/")
-	path, _ = strings.CutPrefix(path, "watch/")
-	if rest, ok := strings.CutPrefix(path, "namespaces/"); ok {
-		_, path, _ = strings.Cut(rest, "/")
-	}
-	resource, _, _ := strings.Cut(path, "/")
-	return resource == "secrets"
 }
 
 // pass gets the response in JSON, whatever else the client takes, and passes it on without the values.

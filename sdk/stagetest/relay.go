@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/catena-dev/catena/internal/requestinfo"
 	"github.com/catena-dev/catena/sdk"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -100,6 +102,10 @@ func (r *relay) rewrite(p *httputil.ProxyRequest) {
 	}
 	add(stagev1.HeaderRequest, hopFrom(p.In).id)
 	add(stagev1.HeaderUser, encodeUser(r.userOf(p.In)))
+	if info, err := requestinfo.Factory().NewRequestInfo(p.In); err == nil {
+		_, text, _ := strings.Cut(string(requestinfo.Append(nil, info)), ": ")
+		add(stagev1.HeaderRequestInfo, strings.TrimSpace(text))
+	}
 	add(stagev1.HeaderClient, p.In.RemoteAddr)
 	add(stagev1.HeaderAuditLevel, "Metadata")
 	add(stagev1.HeaderReceived, strconv.FormatInt(time.Now().UnixMicro(), 10))

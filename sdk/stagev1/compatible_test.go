@@ -65,6 +65,7 @@ func parts(file protoreflect.FileDescriptor) []string {
 		{"cookie", MagicCookieKey + "=" + MagicCookieValue}, {"plugin", PluginName}, {"version", fmt.Sprint(ProtocolVersion)},
 		{"variable", EnvListener}, {"variable", EnvParent}, {"variable", EnvLogLevel},
 		{"header", HeaderUser}, {"header", HeaderRequest}, {"header", HeaderTimeout}, {"header", HeaderReceived}, {"header", HeaderAuditLevel},
+		{"header", HeaderRequestInfo},
 		{"header", HeaderDecline}, {"header", HeaderAudit}, {"header", HeaderLatency}, {"header", HeaderNext}, {"header", HeaderDelegate}, {"header", HeaderUndelivered}, {"header", HeaderLead},
 	} {
 		add("%s %s", line[0], line[1])

@@ -33,6 +33,7 @@ const (
 const (
 	HeaderPrefix       = header.Prefix
 	HeaderUser         = header.User
+	HeaderRequestInfo  = header.RequestInfo
 	HeaderRequest      = header.Request
 	HeaderTimeout      = header.Timeout
 	HeaderReceived     = header.Received

@@ -11,7 +11,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/internal/requestinfo"
 )
 
 const (
@@ -46,7 +46,7 @@ func (f *Frontend) Authorize(ctx context.Context, method, path, name string, gro
 	if err != nil {
 		return Access{}, err
 	}
-	info, err := requestInfo().NewRequestInfo(r)
+	info, err := requestinfo.Factory().NewRequestInfo(r)
 	if err != nil {
 		return Access{}, err
 	}
@@ -62,13 +62,6 @@ func (f *Frontend) Authorize(ctx context.Context, method, path, name string, gro
 	return Access{
 		User: name, Groups: u.Groups, Request: describe(info), Allowed: decision == authorizer.DecisionAllow, Reason: reason,
 	}, nil
-}
-
-// requestInfo reads requests as kube-apiserver does.
-func requestInfo() *request.RequestInfoFactory {
-	return &request.RequestInfoFactory{
-		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
-	}
 }
 
 // withImplied adds the groups that a user of that name is always in.

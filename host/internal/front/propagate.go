@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/internal/requestinfo"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -61,6 +62,11 @@ func (c *Propagator) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
 		dst = append(dst, stagev1.HeaderUser+": "...)
 		dst = appendUser(dst, u)
 		dst = append(dst, "\r\n"...)
+	}
+	if info, ok := request.RequestInfoFrom(ctx); ok {
+		dst = requestinfo.Append(dst, info)
+	} else if info, err := requestinfo.Factory().NewRequestInfo(r); err == nil { // discovery of delegates passes no filters
+		dst = requestinfo.Append(dst, info)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		// Rounded up, so that the host's timeout comes first. At least 1, since a stage takes

@@ -57,6 +57,8 @@ func filteredRequest(tb testing.TB) *http.Request {
 	ctx := request.WithReceivedTimestamp(r.Context(), time.Now())
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"ops", "system:authenticated"}})
 	ctx = audit.WithAuditContext(ctx)
+	info := &request.RequestInfo{Verb: "list", IsResourceRequest: true, APIVersion: "v1", Resource: "pods"}
+	ctx = request.WithRequestInfo(ctx, info)
 	audit.WithAuditID(ctx, "7f1a3c9e-5ad1-4e3a-9f1c-0d3b6a0e8f11")
 	return r.WithContext(ctx)
 }
@@ -66,6 +68,10 @@ func TestAppendRequestHeadersIsCheap(t *testing.T) {
 	buf := make([]byte, 0, 1024)
 	if !strings.Contains(string(c.AppendRequestHeaders(buf, r)), `X-Catena-User: {"name":"jane","uid":"1","groups":["ops","system:authenticated"]}`+"\r\n") {
 		t.Error("no user")
+	}
+	const info = `X-Catena-Request-Info: {"verb":"list","apiVersion":"v1","resource":"pods"}` + "\r\n"
+	if !strings.Contains(string(c.AppendRequestHeaders(buf, r)), info) {
+		t.Error("no request info")
 	}
 	if n := testing.AllocsPerRun(100, func() { c.AppendRequestHeaders(buf, r) }); n > 1 {
 		t.Errorf("%v allocations", n)
@@ -77,7 +83,9 @@ func TestAppendTimeInQueues(t *testing.T) {
 	ctx := request.WithLatencyTrackers(t.Context())
 	request.TrackAPFQueueWaitLatency(ctx, 7*time.Millisecond)
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
-	if got, want := string((&Propagator{}).AppendRequestHeaders(nil, r)), "X-Catena-Client: 192.0.2.1:1234\r\nX-Catena-Latency: apf-queue-wait=7000000\r\n"; got != want {
+	const want = "X-Catena-Request-Info: {\"verb\":\"get\"}\r\n" +
+		"X-Catena-Client: 192.0.2.1:1234\r\nX-Catena-Latency: apf-queue-wait=7000000\r\n"
+	if got := string((&Propagator{}).AppendRequestHeaders(nil, r)); got != want {
 		t.Errorf("headers are %q, want %q", got, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/internal/requestinfo"
 )
 
 // rewriteAnnotation, with the name of the stage, is the audit annotation of a request that
@@ -25,7 +26,7 @@ const rewriteAnnotation = "rewrite.catena.dev/"
 // may make r, and records in the audit event which stage has made r of it. It returns the
 // request to hand on, or responds and returns false.
 func (f *Frontend) AuthorizeRewritten(w http.ResponseWriter, r *http.Request, stage string) (*http.Request, bool) {
-	info, err := requestInfo().NewRequestInfo(r)
+	info, err := requestinfo.Factory().NewRequestInfo(r)
 	if err != nil {
 		f.writer.write(w, r, apierrors.NewBadRequest(err.Error()))
 		return nil, false

@@ -20,6 +20,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/auditheader"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/internal/requestinfo"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -97,7 +98,10 @@ type headers struct {
 	malformed error // the first header that is
 }
 
-func (*headers) AppendRequestHeaders(dst []byte, _ *http.Request) []byte {
+func (*headers) AppendRequestHeaders(dst []byte, r *http.Request) []byte {
+	if info, err := requestinfo.Factory().NewRequestInfo(r); err == nil {
+		dst = requestinfo.Append(dst, info)
+	}
 	dst = append(dst, stagev1.HeaderUser+`: {"name":"stagecheck","groups":["system:authenticated"]}`+"\r\n"...)
 	dst = append(dst, stagev1.HeaderReceived+": "...)
 	dst = strconv.AppendInt(dst, time.Now().UnixMicro(), 10)

@@ -45,7 +45,7 @@ func (l live) retire(why string) {
 	// The hooks have that time too, whatever of it the requests have taken.
 	ctx, cancel = process.WithTimeout(s.background, policy.DrainTimeout, key)
 	defer cancel()
-	if err := lifecycle.RunPreShutdown(ctx, l.PreShutdownHooks()); err != nil {
+	if err := lifecycle.RunPreShutdown(ctx, l.PreShutdownHooks()); err != nil && s.background.Err() == nil {
 		st.log.Warn("pre-shutdown hook of the old generation failed", "generation", l.ID(), "error", err)
 	}
 	l.stop(why)

@@ -11,6 +11,10 @@ const (
 	// User is the authenticated user as a JSON object with the members
 	// name, uid, groups and extra, all characters beyond ASCII escaped.
 	User = "X-Catena-User"
+	// RequestInfo is what the request asks for, as kube-apiserver reads it: a JSON object with the members verb, and of
+	// requests for objects also apiGroup, apiVersion, namespace, resource, subresource and name, without those that are
+	// empty, all characters beyond ASCII escaped. It is absent if they have more than 4 KiB.
+	RequestInfo = "X-Catena-Request-Info"
 	// Request is the id of the request while it is in flight. A stage sends
 	// it back to the host to pass on a changed request (see Next).
 	Request = "X-Catena-Request"
