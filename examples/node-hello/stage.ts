@@ -103,6 +103,7 @@ const again = { code: grpc.status.FAILED_PRECONDITION, details: 'was called alre
 const stage: Pick<StageHandlers, 'Describe' | 'Configure' | 'PrepareRun' | 'Drain' | 'Stop'> = {
   Describe: (_, reply) => reply(null, {
     name: 'node-hello', version: 'v0.1.0', sdk: `node ${process.version}`, summary: 'greets its user',
+    discardsBodies: true, // Node.js reads what a handler leaves
     configSchema: '{"type":"object","properties":{"greeting":{"type":"string"}},"additionalProperties":false}',
   }),
   Configure(call, reply) {
