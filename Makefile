@@ -17,7 +17,9 @@ KUBE_TIME    := $(word 1,$(KUBE_ORIGIN))
 # git ls-remote https://github.com/kubernetes/kubernetes 'VERSION^{}'
 KUBE_COMMIT_v1.37.0 := f54c212e3a2f75d674b717a9b29052b20b60aefc
 KUBE_COMMIT  := $(or $(word 2,$(KUBE_ORIGIN)),$(KUBE_COMMIT_$(KUBE_VERSION)))
-VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# The version of Catena is that of the file VERSION: of a release as it is, before one with the commit, v0.1.0-dev+1a2b3c4.
+RELEASE      := v$(shell cat VERSION)
+VERSION      ?= $(RELEASE)$(if $(filter %-dev,$(RELEASE)),$(addprefix +,$(subst -,.,$(shell git describe --always --dirty --exclude '*' 2>/dev/null))))
 # What k8s.io/component-base/version reports, and client-go's user agents. The build date is that of the release, so that
 # the same sources give the same binaries.
 TOOL_LDFLAGS := -s -w $(foreach package,component-base/version client-go/pkg/version,$(addprefix -X k8s.io/$(package)., \

@@ -87,7 +87,7 @@ func (r release) image(v variant, archs []string, files map[string]v1.Image) err
 	if err != nil {
 		return err
 	}
-	tag, file := r.version, "oci.tar"
+	tag, file := strings.ReplaceAll(r.version, "+", "-"), "oci.tar" // which no tag has
 	if v.suffix != "" {
 		tag, file = tag+"-"+v.suffix, v.suffix+"_"+file
 	}

@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&r.source, "source", "..", "`directory` of the repository")
 	flag.StringVar(&r.build, "build", "../bin/dist/build", "`directory` of what has been built")
 	flag.StringVar(&r.out, "out", "../bin/dist", "`directory` to write to")
-	flag.StringVar(&r.version, "version", "", "`version` of the release, as git describe prints it")
+	flag.StringVar(&r.version, "version", "", "`version` of the release, such as v1.2.3 or v1.2.3-dev+abcdef0")
 	others := flag.String("releases", "", "other minor `releases` of Kubernetes that have packages, with spaces")
 	onlyImages := flag.Bool("images", false, "make nothing but the images")
 	flag.Parse()

@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -13,19 +12,18 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// described is what git describe prints for a commit after a tag: v1.2.3-4-gabcdef0.
-var described = regexp.MustCompile(`-([0-9]+)-g([0-9a-f]+)`)
-
-// packageVersion returns a version as packages have it: 1.2.3~rc.1 is before 1.2.3, and 1.2.3+4.gabcdef0 after it. Without a release,
-// it is 0, with the time and the commit.
+// packageVersion returns a version as packages have it: 1.2.3~rc.1 is before 1.2.3. One of development has the time of its commit, so
+// that a newer one is newer: 1.2.3~dev.20231114221320+abcdef0.
 func packageVersion(version string, date time.Time) string {
-	number, ok := strings.CutPrefix(version, "v")
-	if !ok {
-		return "0~" + date.Format("20060102150405") + "." + strings.ReplaceAll(version, "-", ".")
+	number, commit, _ := strings.Cut(strings.TrimPrefix(version, "v"), "+")
+	number = strings.Replace(number, "-", "~", 1)
+	if strings.HasSuffix(number, "~dev") {
+		number += "." + date.Format("20060102150405")
 	}
-	number = described.ReplaceAllString(number, "+$1.g$2")
-	number = strings.Replace(number, "-dirty", "+dirty", 1)
-	return strings.ReplaceAll(number, "-", "~")
+	if commit == "" {
+		return number
+	}
+	return number + "+" + commit
 }
 
 // packages writes the packages for Debian and Fedora, and the systems that go by them.

@@ -249,8 +249,8 @@ func testDeb(t *testing.T, path, conffiles string) {
 func TestPackageVersion(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
-		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3~rc.1", "v1.2.3-4-gabc1234": "1.2.3+4.gabc1234", "v1.2.3-rc.1-4-gabc1234-dirty": "1.2.3~rc.1+4.gabc1234+dirty",
-		"abc1234-dirty": "0~20231114221320.abc1234.dirty",
+		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3~rc.1", "v1.2.3-dev+abc1234.dirty": "1.2.3~dev.20231114221320+abc1234.dirty",
+		"v1.2.3-dev": "1.2.3~dev.20231114221320",
 	} {
 		if got := packageVersion(version, time.Unix(1700000000, 0).UTC()); got != want {
 			t.Errorf("%s is %s, want %s", version, got, want)
