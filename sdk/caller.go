@@ -63,9 +63,10 @@ func (c call) RoundTrip(r *http.Request) (*http.Response, error) {
 // maxFrame is how long an event of a watch may be: more than any object that etcd takes.
 const maxFrame = 16 << 20
 
-// Frames returns the events of the response to a watch one by one, as they come, in JSON, protobuf or CBOR as its Content-Type says; written
-// one after the other, they are the body. An event is valid until the next one. The error is the last of the sequence, and says that the body
-// breaks off, is compressed or does not consist of events. The caller has to close the body.
+// Frames returns the events of the response to a watch one by one, as they come, in JSON, protobuf or CBOR as its
+// Content-Type says; written one after the other, they are the body. An event is valid until the next one. The error is
+// the last of the sequence, and means that the body breaks off, is compressed or does not consist of events. The caller
+// has to close the body.
 func Frames(resp *http.Response) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := frames.Splitter{Encoding: frames.EncodingOf(resp.Header.Get("Content-Type")), Max: maxFrame}

@@ -2,7 +2,7 @@ package sdk
 
 import "github.com/catena-dev/catena/sdk/claim"
 
-// Claim says that a path is the stage's own, so that the host goes straight to it.
+// Claim declares a path as the stage's own, so that the host goes straight to it.
 // A stage gets only requests that one of its claims covers.
 type Claim = claim.Claim
 

@@ -59,7 +59,7 @@ func (f *debugFlag) IsBoolFlag() bool { return true }
 
 func (f *debugFlag) String() string { return f.dir }
 
-// Set implements flag.Value. The value is "true" if there is none.
+// Set implements flag.Value. Without a value it is "true".
 func (f *debugFlag) Set(value string) error {
 	f.set = value != "false"
 	if value != "true" && value != "false" {

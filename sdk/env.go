@@ -69,7 +69,7 @@ type Delegate struct {
 	// KubernetesVersion is the minor version of Kubernetes, such as 1.37, as which the stage serves; empty if
 	// it does not describe one, or if the host is older than this field.
 	KubernetesVersion string
-	// Optional says that the server is ready without the delegate: nothing should wait for it for ever.
+	// Optional reports whether the server is ready without the delegate: nothing should wait for it for ever.
 	Optional bool
 	// Handler sends requests to the delegate, whatever it claims, with the calling
 	// stage's own identity.

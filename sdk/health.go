@@ -80,7 +80,7 @@ func (c *checks) toWire() []*stagev1.HealthCheck {
 	return wire
 }
 
-// checkHealth runs the checks with these names, all if there are none, at the same time.
+// checkHealth runs the checks with these names, or all, at the same time.
 func (e *Env) checkHealth(ctx context.Context, names []string) []*stagev1.HealthResult {
 	e.mu.Lock()
 	known := maps.Clone(e.checks.byName)

@@ -127,7 +127,7 @@ func informational(head []byte) bool {
 	return len(status) >= 3 && status[0] == '1' && string(status[:3]) != "101"
 }
 
-// filtered returns a head as it goes to the host. The last one says that the handler has written it itself.
+// filtered returns a head as it goes to the host. The last one is whether the handler has written it itself.
 func (c *hijackedConn) filtered(head []byte, last bool) []byte {
 	out := make([]byte, 0, len(head)+2)
 	for line := range bytes.Lines(head) {

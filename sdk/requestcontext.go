@@ -8,11 +8,11 @@ import (
 )
 
 // requestContext is the context of a request from the host: that of the server, with the deadline of the request and
-// its exchange. The timer of the deadline is made when somebody first waits for it, which most requests do not.
+// its exchange. The timer of the deadline is made when it is first waited for, which most requests do not.
 type requestContext struct {
 	context.Context
 	exchange *exchange
-	deadline time.Time // zero if there is none
+	deadline time.Time // may be zero
 	timed    atomic.Pointer[timedContext]
 }
 

@@ -32,7 +32,7 @@ func (s *Service) serve() *httpserver.Server {
 }
 
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	s.drain.enter() // until the server says that the response has been written
+	s.drain.enter() // until the server reports that the response has been written
 	resp := w.(*httpserver.Response)
 	x, r := newExchange(resp, r, s.drain)
 	if client := r.Header.Get(stagev1.HeaderClient); client != "" {

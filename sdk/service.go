@@ -34,7 +34,7 @@ type Service struct {
 	drain   *drain
 	stopped chan struct{}
 	started time.Time
-	// clientTLS says that clients' connections have TLS, and no more.
+	// clientTLS reports whether clients' connections have TLS, and no more.
 	clientTLS *tls.ConnectionState
 
 	mu       sync.Mutex

@@ -42,7 +42,7 @@ func newStore(ttl time.Duration, most int, now func() time.Time) *store {
 	return &store{ttl: ttl, most: most, now: now, entries: map[string]*entry{}, written: map[string]int{}}
 }
 
-// get returns the response for key and its age; nil if there is none.
+// get returns the response for key and its age, or nil.
 func (s *store) get(key string) (*entry, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (t *tee) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// entry returns the response, nil if it is none to keep.
+// entry returns the response, nil if it is not to be kept.
 func (t *tee) entry() *entry {
 	header := t.Header().Clone()
 	if t.status != http.StatusOK || t.large || header.Get("Warning") != "" || header.Get("Set-Cookie") != "" {

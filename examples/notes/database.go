@@ -45,7 +45,7 @@ func openDatabase(ctx context.Context, file string) (*database, error) {
 // errStale is the error of a write to a note that has changed since it was read.
 var errStale = errors.New("the note has been changed")
 
-// get returns a note; it is sql.ErrNoRows if there is none.
+// get returns a note; it is sql.ErrNoRows if the note is missing.
 func (db *database) get(ctx context.Context, namespace, name string) (*v1.Note, error) {
 	var revision int64
 	var object string

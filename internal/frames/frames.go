@@ -151,7 +151,7 @@ func (s *Splitter) Add(piece []byte) iter.Seq[[]byte] {
 	}
 }
 
-// length returns the length of the frame at the beginning of b, 0 if it is not whole, or is none.
+// length returns the length of the frame at the beginning of b, 0 if it is not whole, or malformed.
 func (s *Splitter) length(b []byte, scanned int) (n int, err error) {
 	switch s.Encoding {
 	case JSON:

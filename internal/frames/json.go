@@ -123,7 +123,7 @@ func (f *fields) skip() bool {
 	return true
 }
 
-// text returns the value if it is a string, as it is written; nil if it is none.
+// text returns the value if it is a string, as it is written; nil if it is another value.
 func (f *fields) text() []byte {
 	if f.b[f.at] != '"' {
 		return nil
@@ -197,7 +197,7 @@ func skipValue(b []byte, i int) int {
 	return -1
 }
 
-// decimal returns the number that text is, written as Kubernetes writes revisions; 0 if it is none.
+// decimal returns the number that text is, written as Kubernetes writes revisions; 0 if it is another text.
 func decimal(text []byte) (n uint64) {
 	const most = 19 // digits, that fit
 	if len(text) == 0 || len(text) > most || text[0] == '0' {

@@ -93,7 +93,7 @@ func (m message) endsInitial() bool {
 // message is an encoded message, nil if there is no more of it.
 type message []byte
 
-// field returns the bytes of the first field with a number; nil if there is none.
+// field returns the bytes of the first field with a number, or nil.
 func (m message) field(wanted int) []byte {
 	for m != nil {
 		number, value, rest, ok := m.next()

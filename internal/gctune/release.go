@@ -10,7 +10,7 @@ import (
 const least = 8 << 20
 
 // Release returns memory to the system, if there is enough of it to be worth the collection that it costs: it is
-// to be called when nobody waits for the program. With GOGC=off, it does nothing.
+// to be called while the program has no work. With GOGC=off, it does nothing.
 func Release() {
 	if readHeap().worth() {
 		debug.FreeOSMemory()

@@ -56,7 +56,7 @@ func (d *Chunks) Decode(dst, src []byte) (n, used int, err error) {
 
 // Whole returns how many bytes of src Decode takes that end with the end of a chunk, or with that of src within the
 // chunk that Decode is in. The chunk that follows has size bytes with its line and its end, of which src has only a
-// part; 0 if there is none, or its line has not come. An error is left to Decode.
+// part, or 0 if its line has not come. An error is left to Decode.
 func (d *Chunks) Whole(src []byte) (whole int, size int64) {
 	if rest := d.left + int64(d.tail); d.left > 0 {
 		whole = int(min(rest+2, int64(len(src))))

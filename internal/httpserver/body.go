@@ -170,7 +170,7 @@ func (b *body) Close() error {
 func (b *body) end() { b.closed.Store(true) }
 
 // settle reads the rest of the body, and reports whether the next request begins after it. It does not read what
-// somebody else is reading.
+// another goroutine is reading.
 func (b *body) settle() bool {
 	if b.ended.Load() {
 		b.closed.Store(true)

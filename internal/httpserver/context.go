@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// requestContext is the context of a request. It ends when the handler has returned, when the host has closed its end of the connection, and
-// with the context of the server. The channel that says so is made when somebody first waits for it, which most requests do not.
+// requestContext is the context of a request. It ends when the handler has returned, when the host has closed its end
+// of the connection, and with the context of the server. The channel that says so is made when it is first waited for,
+// which most requests do not.
 type requestContext struct {
 	server *Server
 	conn   *conn
 
 	mu     sync.Mutex
 	ended  bool
-	waited context.Context // nil until somebody waits
+	waited context.Context // nil until it is waited for
 	cancel context.CancelFunc
 }
 

@@ -31,7 +31,7 @@ func (e *expectation) ask(host io.Writer) {
 	if e.mayAsk.Load() {
 		e.asked.Store(true)
 		_, _ = io.WriteString(host, "HTTP/1.1 100 Continue\r\n\r\n") // the body fails if this does
-		e.mayAsk.Store(false)                                        // whoever ceases waits until then
+		e.mayAsk.Store(false)                                        // cease waits until then
 	}
 }
 

@@ -62,7 +62,7 @@ func (h *hangups) end(c *conn) {
 }
 
 // stream is called when the handler sends what it has so far: such a response goes on for longer, and its handler writes again. It should know by its context
-// when nobody reads, rather than by an error.
+// when it is not read, rather than by an error.
 func (h *hangups) stream(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +135,7 @@ func (x *exchange) hungUp() {
 	x.response.gone.give()
 }
 
-// notice tells once that the host has closed its end of the connection. Its channel is made when somebody asks for it.
+// notice tells once that the host has closed its end of the connection. Its channel is made on demand.
 type notice struct {
 	mu    sync.Mutex
 	c     chan bool

@@ -55,7 +55,7 @@ type takenOver struct{ *bufio.Reader }
 
 // takeOver returns what is read from a connection from now on: first what has been received.
 func (b *body) takeOver(c *conn) *bufio.Reader {
-	if !b.mu.TryLock() { // somebody waits for more of the body
+	if !b.mu.TryLock() { // a reader waits for more of the body
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		b.mu.Lock()
 	}

@@ -10,7 +10,7 @@ const holdTime = 5 * time.Millisecond
 
 // hold sends what the present response of a connection holds back of its body when it has waited for holdTime.
 type hold struct {
-	// mu is held by whoever writes to the response, or sends what it holds.
+	// mu is held by code that writes to the response, or sends what it holds.
 	mu sync.Mutex
 	// of holds something since then; it is nil if none does.
 	of    *Response

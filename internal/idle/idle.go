@@ -2,7 +2,7 @@
 // runs on one processor.
 //
 // With several processors, Go wakes one more thread for each timer that fires, to look for work; in a program that does nothing but
-// tick there is none to be found. With one, a server at rest uses a fifth less of the processors.
+// tick it finds no work. With one, a server at rest uses a fifth less of the processors.
 package idle
 
 import (
@@ -44,7 +44,7 @@ type Program struct {
 
 // Run follows what the program uses, until ctx ends. When that was next to nothing for some seconds, the program
 // returns memory (see [gctune.Release]), and rests: it runs on one processor until it has work again. That is so after
-// some 20 ms of processor time without a pause, whatever the work is and whoever asked for it, on Linux; elsewhere, and
+// some 20 ms of processor time without a pause, whatever the work is, on Linux; elsewhere, and
 // if it comes in small pieces, when it shows in what the program uses in five seconds.
 //
 // With GOMAXPROCS in its environment, or set by [runtime.GOMAXPROCS] to more than one, the program keeps its

@@ -10,7 +10,7 @@ import (
 )
 
 // signalUse sends to c whenever this process has used another quantum of the processors, until stop is called. A timer
-// of the process's own clock does that, which wakes up nobody while the process sleeps; see timer_create(2). Children
+// of the process's own clock does that, which wakes no thread while the process sleeps; see timer_create(2). Children
 // do not inherit it, nor a program that this process executes. Where the system does not allow it, nothing is sent.
 func signalUse(c chan<- os.Signal) (stop func()) {
 	signal.Notify(c, unix.SIGVTALRM)

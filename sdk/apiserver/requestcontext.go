@@ -37,7 +37,7 @@ type hostRequest struct {
 	// finished is set once what goes back to the host is in the response's header; sent has the durations of that.
 	finished bool
 	sent     [len(latencyNames)]time.Duration
-	// watch is nil if the request is none.
+	// watch is nil if the request is for no watch.
 	watch *watchSignal
 	// The server's handler and what it gets.
 	handler http.Handler

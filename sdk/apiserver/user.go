@@ -9,8 +9,8 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// hostUser is the user of a request as the host names it, which is parsed when somebody asks: most
-// requests that only read are answered without that. One that cannot be parsed is nobody: it has no name and
+// hostUser is the user of a request as the host names it, which is parsed on demand: most
+// requests that only read are answered without that. One that cannot be parsed has no name and
 // no groups.
 type hostUser struct {
 	ctx    context.Context

@@ -22,8 +22,9 @@ import (
 type watchSignal struct {
 	utilflowcontrol.InitializationSignal
 	initializing func(http.ResponseWriter) func()
-	// asked is set if the host can go on with the watch in another process, and promised if it may. Bookmarks says that
-	// there are some that the client does not want, for the host, and compressed that the host is to compress it.
+	// asked is set if the host can go on with the watch in another process, and promised if it may. Bookmarks reports
+	// whether there are some that the client does not want, for the host, and compressed that the host is to compress
+	// it.
 	asked, promised, bookmarks, compressed bool
 	// streams are the watches of the server's etcd that the response is made of.
 	streams atomic.Int32

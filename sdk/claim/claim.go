@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Claim says that a path is a stage's own.
+// Claim declares a path as a stage's own.
 type Claim struct {
 	Path  string
 	Match Match

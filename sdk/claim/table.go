@@ -59,7 +59,7 @@ func (n *node) insert(c Claim, i int) {
 	}
 }
 
-// descend returns the child of a segment, which it makes if there is none.
+// descend returns the child of a segment, which it makes if it is missing.
 func (n *node) descend(s segment) *node {
 	next := n.any
 	if !s.any {
@@ -82,7 +82,7 @@ func (n *node) descend(s segment) *node {
 	return next
 }
 
-// next returns the child of the text of a segment, nil if there is none.
+// next returns the child of the text of a segment, or nil.
 func (n *node) next(text string) *node {
 	if n.first == nil || n.segment == text {
 		return n.first
@@ -97,11 +97,11 @@ func appendOnce(list []int, i int) []int {
 	return append(list, i)
 }
 
-// First returns the number of the first list that covers path, -1 if there is none.
+// First returns the number of the first list that covers path, or -1.
 func (t *Table) First(path string) int { return t.Next(path, -1) }
 
 // Next returns the number of the first list behind the one with the number after that
-// covers path, -1 if there is none.
+// covers path, or -1.
 func (t *Table) Next(path string, after int) int {
 	if path == "" || path[0] != '/' {
 		return nearest(t.root.at, after, -1)

@@ -60,8 +60,8 @@ var harmless = []rule{
 	{file: "request.go", message: "Unexpected error when reading response body", cause: isCanceled},
 	// A process ends while its caches fill from etcd.
 	{file: "watcher.go", message: "failed to sync with latest state: context canceled"},
-	// A resource that the chain does not serve, or does no longer since a stage is of another release. Whoever cannot do without
-	// it says so in its health check.
+	// A resource that the chain does not serve, or does no longer since a stage is of another release. A client that
+	// cannot do without it says so in its health check.
 	{file: "reflector.go", message: "Failed to watch", cause: isNotServed, level: hclog.Debug},
 	// A controller tries again what another client was faster with, or what is not to be any more.
 	{file: "/pkg/controller/", cause: isOvertaken},
@@ -85,8 +85,9 @@ func isNotServed(err error) bool {
 // namespaceTerminating is k8s.io/api/core/v1.NamespaceTerminatingCause, without that package.
 const namespaceTerminating = "NamespaceTerminating"
 
-// isOvertaken reports whether somebody else has changed the object, or is deleting the namespace that it is in, or whether what the
-// controller itself has written is not in its cache yet, by the text of k8s.io/kubernetes/pkg/controller/util/consistency.
+// isOvertaken reports whether another client has changed the object, or is deleting the namespace that it is in, or
+// whether what the controller itself has written is not in its cache yet, by the text of
+// k8s.io/kubernetes/pkg/controller/util/consistency.
 func isOvertaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, namespaceTerminating) || strings.Contains(err.Error(), " is not as new as written version: ")
 }

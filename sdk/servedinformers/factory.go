@@ -89,7 +89,7 @@ func (s *served) isMissing(object reflect.Type) bool {
 	return now.known && !slices.Contains(now.names, gvks[0].Kind)
 }
 
-// kindsOf asks the server. Only a clear "not found" counts as none; a server that is incomplete says that it is
+// kindsOf asks the server. Only a clear "not found" counts as none; a server that is incomplete reports that it is
 // unavailable.
 func (s *served) kindsOf(gv schema.GroupVersion) kinds {
 	s.mu.Lock()

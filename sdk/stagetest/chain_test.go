@@ -59,8 +59,8 @@ func TestClaimsAreEnforced(t *testing.T) {
 		body   string
 	}{
 		{alone, "/mine", http.StatusOK, "mine somebody"},
-		{alone, "/other", http.StatusNotFound, `serves /other: stage "asker" does not claim it, and claims [/ask/** /mine/**]; Options.Next is not set`},
-		{alone, "/mine/not", http.StatusNotFound, "serves /mine/not; Options.Next is not set"},
+		{alone, "/other", http.StatusNotFound, `serves nothing at /other: stage "asker" does not claim it, and claims [/ask/** /mine/**]; Options.Next is not set`},
+		{alone, "/mine/not", http.StatusNotFound, "serves nothing at /mine/not; Options.Next is not set"},
 		{chain, "/other", http.StatusOK, "next /other"},
 		{alone, "/ask/mine", http.StatusOK, "mine system:catena:stage:asker"},
 		{alone, "/ask/other", http.StatusNotFound, "Options.API is not set"},

@@ -96,7 +96,7 @@ func (s *Stage) Metrics(t testing.TB) string {
 }
 
 // Drain tells the stage that it gets no new requests, and returns how many are still
-// running when it has responded: at once if there is none, else when wait is over. Tests
+// running when it has responded: at once without any, else when wait is over. Tests
 // also use it to find out whether a request has ended whose client is gone.
 func (s *Stage) Drain(t testing.TB, wait time.Duration) int {
 	t.Helper()

@@ -180,9 +180,9 @@ func (r *relay) next(req *http.Request) http.Handler {
 	return http.HandlerFunc(r.notFound)
 }
 
-// notFound says what a test has to change if it expects somebody to serve the path.
+// notFound says what a test has to change if it expects the path to be served.
 func (r *relay) notFound(w http.ResponseWriter, req *http.Request) {
-	text := "404 page not found: stagetest has nobody who serves " + req.URL.Path
+	text := "404 page not found: stagetest serves nothing at " + req.URL.Path
 	if s := r.stage; !s.Claimed(req.URL.Path) {
 		text += fmt.Sprintf(": stage %q does not claim it, and claims %v", s.name, s.Claims())
 	}

@@ -1030,7 +1030,7 @@ func (x *ConfigureResponse) GetClaims() []*Claim {
 	return nil
 }
 
-// Claim says that a path is the stage's own, so that the host can go straight to it.
+// Claim declares a path as the stage's own, so that the host can go straight to it.
 type Claim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`

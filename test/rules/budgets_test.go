@@ -28,6 +28,7 @@ var budgets = map[string]struct{ limit, round int }{
 	"imports": {15, 1},    // packages of the host that a package imports
 	"total":   {0, 50},    // lines of host, sdk or plugins, without tests and generated code; of tests, those of the _test.go files of all
 	"long":    {0, 5},     // lines of host, sdk or plugins with more than longLine columns
+	"words":   {0, 1},     // occurrences of what others say better, see words
 }
 
 const (
@@ -108,6 +109,9 @@ func measure(t *testing.T) map[size]int {
 	t.Helper()
 	sizes := map[size]int{}
 	seen := map[size]bool{} // what has a file for each system counts once
+	for _, text := range documents(t) {
+		countWords(sizes, text)
+	}
 	for _, dir := range []string{"host", "sdk", "internal", "plugins", "examples", "test"} {
 		own := dir != "examples" && dir != "test"
 		err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
@@ -140,6 +144,7 @@ func measure(t *testing.T) map[size]int {
 			}
 			sizes[size{"total", part}] += bytes.Count(text, []byte("\n"))
 			sizes[size{"long", part}] += longLines(string(text))
+			countWords(sizes, string(text))
 			measureImports(sizes, seen, pkg, parsed)
 			measureTypes(sizes, seen, pkg, parsed)
 			return nil

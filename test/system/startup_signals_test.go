@@ -104,7 +104,7 @@ func TestFileInThePlaceOfASocket(t *testing.T) {
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.refused(t, runCatena(t, s.args("--set", "runtimeDir="+run)...), path+" is in the place of a socket, and is none: remove it")
+	s.refused(t, runCatena(t, s.args("--set", "runtimeDir="+run)...), path+" is in place of a socket, and is not a socket: remove it")
 	if text, err := os.ReadFile(path); string(text) != "mine" {
 		t.Errorf("the file has %q: %v", text, err)
 	}

@@ -137,7 +137,7 @@ type SwapRequest struct {
 	Canary *canary.Plan `json:"canary,omitempty"`
 }
 
-// HostUpgradeRequest asks for another program in the place of the host.
+// HostUpgradeRequest asks for another program in place of the host.
 type HostUpgradeRequest struct {
 	// Binary is the absolute path of the program; empty for the present path, which may name another file by now.
 	Binary string `json:"binary,omitempty"`
@@ -148,7 +148,7 @@ type HostUpgradeRequest struct {
 // ConcludeRequest asks for the end of a probation or a canary.
 type ConcludeRequest struct {
 	Stage string `json:"stage"`
-	// Keep says that the new process stays; the old one gets its place back otherwise.
+	// Keep reports whether the new process stays; the old one gets its place back otherwise.
 	Keep bool `json:"keep"`
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/upgrade"
 )
 
-// Client calls the host that runs on a data directory. A call waits for a host that says that it is alive, and ends with a *SilentError, after
-// fifteen seconds, if the host does not.
+// Client calls the host that runs on a data directory. A call waits for a host that reports to be alive, and ends with
+// a *SilentError, after fifteen seconds, if the host does not.
 type Client struct {
 	// DataDir and RuntimeDir are those of the host's configuration.
 	DataDir, RuntimeDir string

@@ -32,7 +32,7 @@ type Diagnostics interface {
 
 // LogRequest asks for lines of the log.
 type LogRequest struct {
-	// Names are of stages, and HostLog; all if there are none.
+	// Names are of stages, and HostLog; all if empty.
 	Names []string `json:"names,omitempty"`
 	// Level is the least that a line has; any if empty.
 	Level string `json:"level,omitempty"`
@@ -90,7 +90,7 @@ func serveLogs(w http.ResponseWriter, r *http.Request, h Diagnostics) {
 		}
 	}
 	control := http.NewResponseController(w)
-	interrupt := func() { _ = control.SetWriteDeadline(time.Now()) } // ends a write that nobody reads
+	interrupt := func() { _ = control.SetWriteDeadline(time.Now()) } // ends a write that is not read
 	stop := context.AfterFunc(r.Context(), interrupt)
 	defer func() {
 		if stop() && r.Context().Err() != nil { // the end of the response is a write, too

@@ -5,8 +5,8 @@ import "time"
 // Event is something that has happened to the chain.
 type Event struct {
 	At time.Time `json:"at"`
-	// Kind is a kind of event of package supervisor, such as "swap-done" or "restarted"; "ended" if a process has ended that nobody
-	// had asked to; "reloaded" or "reload-failed".
+	// Kind is a kind of event of package supervisor, such as "swap-done" or "restarted"; "ended" if a process has ended
+	// unasked had asked to; "reloaded" or "reload-failed".
 	Kind string `json:"kind"`
 	// Stage is empty if the event is about the whole chain.
 	Stage string `json:"stage,omitempty"`
@@ -15,7 +15,7 @@ type Event struct {
 	To   string `json:"to,omitempty"`
 	// Text says what has happened, in a sentence without the name of the stage.
 	Text string `json:"text"`
-	// Bad says that something has failed.
+	// Bad reports whether something has failed.
 	Bad bool `json:"bad,omitempty"`
 	// TookSeconds is how long it took, where that is of interest.
 	TookSeconds float64 `json:"tookSeconds,omitempty"`
@@ -40,7 +40,7 @@ type Check struct {
 	Name string `json:"name"`
 	// Endpoints are those that it is part of: healthz, livez, readyz.
 	Endpoints []string `json:"endpoints"`
-	// Required says that they fail if the check does.
+	// Required reports whether they fail if the check does.
 	Required bool `json:"required"`
 	// Failure is why it has failed; empty if it has passed.
 	Failure string `json:"failure,omitempty"`

@@ -1,4 +1,4 @@
-// Package bounds has what a stage, a program that somebody else may have written, can make the host hold or
+// Package bounds has what a stage, third-party code, can make the host hold or
 // compute at most: the constants, and a list of them for people.
 //
 // It needs nothing but the standard library and package claim, so that every package of the host can use it.
@@ -37,7 +37,7 @@ const (
 	Name = 253
 	// Line bounds a text of one line, such as a version or a path to list.
 	Line = 1 << 10
-	// Summary bounds what a stage says that it does.
+	// Summary bounds the summary that a stage gives of itself.
 	Summary = 4 << 10
 	// Reason is where the reason of a failed health check, and a problem with a configuration, is cut.
 	Reason = 4 << 10
@@ -247,7 +247,7 @@ const (
 	UserAgent       = 100
 )
 
-// ClientHeads is how much the connections of clients may hold at once, as package connlimit counts it, whoever they
+// ClientHeads is how much the connections of clients may hold at once, as package connlimit counts it, whichever they
 // are: in memory it is about twice as much.
 const ClientHeads = 64 << 20
 

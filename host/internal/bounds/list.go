@@ -80,7 +80,7 @@ func List() []Group {
 			{"user agents of all resources; of one; what is kept of each", count(Clients) + "; " + count(ResourceClients) + "; " + size(UserAgent)},
 		}},
 		{"Connections of clients", "They are read no further, and those that have held most for the longest time are closed", []Bound{
-			{"heads that are not complete or whose requests are under way, and what else strangers have sent or not taken", size(ClientHeads)},
+			{"heads that are not complete or whose requests are under way, and what else unknown clients have sent or not taken", size(ClientHeads)},
 		}},
 		{"`store: own`", "The request gets etcd's error for it, " + "`ErrNoSpace` or `ResourceExhausted`", []Bound{
 			{"keys and values with their history", "1/" + strconv.Itoa(StoreShare) + " of etcd's quota"},

@@ -19,7 +19,8 @@ type LogEvery struct {
 	last map[string]time.Time
 }
 
-// Due reports whether there is to be a line about something, which counts as logged then. There is none while there are too many others.
+// Due reports whether there is to be a line about something, which counts as logged then. It is left out while there
+// are too many others.
 func (l *LogEvery) Due(what string) bool {
 	now := time.Now()
 	l.mu.Lock()

@@ -26,7 +26,8 @@ type Callers struct {
 	byPID   map[int]*generation.Generation
 }
 
-// New returns the callers of a host, of which there are none yet. Users are those that stages have; nil if they have that of the host.
+// New returns the callers of a host, at first without any. Users are those that stages have; nil if they have that of
+// the host.
 func New(users *isolation.Users) *Callers {
 	return &Callers{users: users, byToken: map[string]*generation.Generation{}, byPID: map[int]*generation.Generation{}}
 }
@@ -67,7 +68,7 @@ func (c *Callers) WithToken(token string) *generation.Generation {
 	return c.byToken[token]
 }
 
-// withPID returns the process with a number, nil if it is none that the host has launched.
+// withPID returns the process with a number, nil if the host has not launched it.
 func (c *Callers) withPID(pid int) *generation.Generation {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -78,7 +79,7 @@ func (c *Callers) withPID(pid int) *generation.Generation {
 var errEnded = errors.New("the process that has connected has ended")
 
 // AreOf reports whether a process, of which err says why it is not known, is one of a stage, or descends from one. Where the system does not say who has
-// connected, everybody is.
+// connected, every process is.
 func (c *Callers) AreOf(stage string, peer guard.Peer, err error) bool {
 	if err != nil {
 		return errors.Is(err, guard.ErrNoPeers)
@@ -93,8 +94,8 @@ func (c *Callers) AreOf(stage string, peer guard.Peer, err error) bool {
 	})
 }
 
-// descends reports whether a process is one that stages have started, or is confined as stages are. Nobody is admitted because of it: what a process
-// descends from is looked up, and changes meanwhile.
+// descends reports whether a process is one that stages have started, or is confined as stages are. It admits no
+// process: what a process descends from is looked up, and changes meanwhile.
 func (c *Callers) descends(peer guard.Peer) (bool, error) {
 	if peer.PID == 0 { // it is outside of this process' namespace, and so of no stage
 		return false, nil

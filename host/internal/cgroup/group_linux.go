@@ -58,7 +58,7 @@ func (g *Group) Reached() Reached {
 	}
 }
 
-// count returns a figure of a file of lines "KEY FIGURE", 0 if there is none.
+// count returns a figure of a file of lines "KEY FIGURE", or 0.
 func (g *Group) count(name, key string) int64 {
 	text, err := os.ReadFile(filepath.Join(g.dir, name))
 	if err != nil {

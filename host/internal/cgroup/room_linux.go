@@ -27,7 +27,7 @@ type room struct {
 //
 // But for the root, a cgroup that has controllers for its children has no processes (cgroups(7), "no
 // internal processes"). So this process moves out of the parent, as those of systemd's DelegateSubgroup
-// do. Other processes are not moved: whoever has started them does not expect that.
+// do. Other processes are not moved: their parents do not expect that.
 func makeRoom(dir string, controllers []string) (room, map[string]error) {
 	parent, lacks := filepath.Dir(dir), map[string]error{}
 	var there []string
@@ -94,7 +94,7 @@ func vacate(parent, dir string) (room, error) {
 	if err != nil {
 		return room{}, err
 	}
-	if other := stranger(pids); other >= 0 {
+	if other := foreign(pids); other >= 0 {
 		return room{}, fmt.Errorf("there are other processes in the cgroup %s (process %d); run catena in one of its own, such as a unit of systemd with Delegate=yes", parent, other)
 	}
 	r := room{leaf: filepath.Join(dir, leafName)}
@@ -175,8 +175,8 @@ func processesOf(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// stranger returns a process that this one has not started, -1 if there is none.
-func stranger(pids []int) int {
+// foreign returns a process that this one has not started, or -1.
+func foreign(pids []int) int {
 	for _, pid := range pids {
 		if !descends(pid) {
 			return pid

@@ -78,7 +78,7 @@ func own() (string, error) {
 
 // Open makes the tree of that name below the cgroup of this process, after Clean. No other host
 // may use the name. For the controllers of limits it moves this process into a group in the tree
-// if no other process is in its cgroup. Nothing of that is an error here: Err says whether
+// if no other process is in its cgroup. Nothing of that is an error here: Err reports whether
 // there are groups, Lacks whether a limit can be in force.
 func Open(name string) *Tree { return open(name, []string{Memory, CPU, PIDs}) }
 
@@ -117,7 +117,7 @@ func (t *Tree) make(name string) error {
 }
 
 // canClone returns an error if the kernel does not start processes in a group. Without arguments
-// the call only fails, and another error than otherwise says that there is none, or that it is
+// the call only fails, and another error than otherwise means that the process is missing, or that it is
 // forbidden.
 func canClone() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)

@@ -51,7 +51,7 @@ func execute(version string) int {
 }
 
 // orHandOver goes on with another program if that is why the server has ended, or with the one before if the server has failed
-// after it had taken over. It returns the error if there is none.
+// after it had taken over. Without one it returns the error.
 func orHandOver(ctx context.Context, err error) error {
 	if next := (*handover.Handover)(nil); errors.As(err, &next) {
 		return next.Exec()

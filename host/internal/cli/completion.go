@@ -32,7 +32,7 @@ func completeNothingElse(cmd *cobra.Command) {
 // takesFiles is the annotation of a command whose arguments are files.
 const takesFiles = "catena_takes_files"
 
-// stages returns the names of the stages: those of the running host or, if there is none,
+// stages returns the names of the stages: those of the running host or, without one,
 // of the configuration.
 func (f *configFlags) stages(cmd *cobra.Command) []string {
 	var names []string

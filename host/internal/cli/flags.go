@@ -59,7 +59,7 @@ func (f *configFlags) add(cmd *cobra.Command, file, set string) {
 // configVariable has the files of the configuration if no flag does.
 const configVariable = "CATENA_CONFIG"
 
-// configFiles returns the files of --config or, if there are none, of the environment.
+// configFiles returns the files of --config or, without these, of the environment.
 func (f *configFlags) configFiles() []string {
 	if len(f.files) > 0 {
 		return f.files

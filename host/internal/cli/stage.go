@@ -119,7 +119,7 @@ host, no store, no other stage.
 Requests go to the paths that the stage claims, or to those of --path; they are GET,
 POST, OPTIONS and DELETE, so do not let a stage be checked that works on real data. What can
 only be checked with the stage's help is checked on the endpoints that it serves below
---endpoints, see section 9 of docs/protocol.md, and skipped if there are none. The calls of
+--endpoints, see section 9 of docs/protocol.md, and skipped without them. The calls of
 a middleware are checked on a path that it passes on, which --through names.
 
 The exit code is 0 if no check has failed, 1 if one has, and 2 if the stage could not be checked.`,
@@ -217,7 +217,7 @@ func stagePeerCommand() *cobra.Command {
 const cannotCheck = 2
 
 // checkStore starts a store for the time of the check, and adds the flags with which an
-// API server can be alone: everybody may do everything, and what needs other stages is off.
+// API server can be alone: everything is allowed, and what needs other stages is off.
 func checkStore(ctx context.Context, opts *stagecheck.Options) (closeStore func(), err error) {
 	dir, err := os.MkdirTemp("", "catena-")
 	if err != nil {

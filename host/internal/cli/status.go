@@ -287,7 +287,7 @@ func latencyOf(seconds float64) string { return short(time.Duration(seconds * fl
 // redrawAgain moves to the upper left corner of a terminal, and clears what is below.
 const redrawAgain = "\x1b[H\x1b[J"
 
-// redraw prints the status in the place of the one before.
+// redraw prints the status in place of the one before.
 func redraw(out io.Writer, all admin.Status, named bool) error {
 	var text bytes.Buffer
 	if err := printStatusText(&text, coloursOf(out), all, named); err != nil {

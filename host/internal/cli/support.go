@@ -113,7 +113,7 @@ type collector struct {
 	// status is nil if the host has not responded.
 	status    *admin.Status
 	statusErr error
-	// host is its process, 0 if there is none.
+	// host is its process, or 0.
 	host int
 }
 

@@ -25,9 +25,9 @@ func tokenCommand() *cobra.Command {
 		Long: `Tokens with which another host gets the authorities and keys of this one (catena join), to serve the same
 objects from the same etcd. The etcd of the configuration has them encrypted under the token, which it does not have.
 
-The end of a token keeps hosts from joining, and deletes the encrypted keys from etcd's present state only. With the token, whoever
+The end of a token keeps hosts from joining, and deletes the encrypted keys from etcd's present state only. With the token, anyone who
 can read etcd's history opens them until that is compacted (5 to 10 minutes after the end, with the default of store.compactionInterval), and
-whoever has a backup of etcd, or its files, of the time until then opens them for as long as these exist.`,
+anyone who has a backup of etcd, or its files, of the time until then opens them for as long as these exist.`,
 	}
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenDeleteCommand())
 	return cmd
@@ -40,7 +40,7 @@ func tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Print a new token",
-		Long: `Print a new token, or write it into the file of --out. Whoever has it and can read etcd has the keys of the cluster: it is
+		Long: `Print a new token, or write it into the file of --out. Its owner, if able to read etcd, has the keys of the cluster: it is
 printed this once and kept nowhere.`,
 		Example: `  catena token create --config /etc/catena/catena.yaml
   catena token create --ttl 15m --out token`,

@@ -18,7 +18,7 @@ type versions struct {
 	StageProtocol int    `json:"stageProtocol"`
 	Go            string `json:"go"`
 	Platform      string `json:"platform"`
-	// Handover says that it can take the place of a running host.
+	// Handover reports whether it can take the place of a running host.
 	Handover bool `json:"handover"`
 }
 

@@ -284,14 +284,14 @@ func (c *Config) Hides(key string) bool {
 // only if the lock file has it.
 func (c *Config) NeedsLock(stage string) bool { return c.locks[stage] != lockOff }
 
-// LocksOthers reports whether only Catena itself says that a stage needs no lock: that is about what comes with the
+// LocksOthers reports whether only Catena itself exempts a stage from the lock: that is about what comes with the
 // host, and not about another file of the stage's name in a plugin directory.
 func (c *Config) LocksOthers(stage string) bool {
 	return !c.NeedsLock(stage) && !c.IsSet("stages."+stage+".lock") && c.Stages[stage].Binary == ""
 }
 
 // LockFile returns the path of the file that says which binaries may be executed. It is beside
-// the first of Files, and empty if there are none.
+// the first of Files, and empty without files.
 func (c *Config) LockFile() string {
 	if len(c.Files) == 0 {
 		return ""

@@ -101,7 +101,7 @@ func upperSnake(name string) string {
 	return out.String()
 }
 
-// envPath returns the path that a variable stands for, nil if it is none.
+// envPath returns the path that a variable stands for, nil if it stands for no path.
 func envPath(name string, names map[string][]string, stages []string) []string {
 	if path, ok := names[name]; ok {
 		return path

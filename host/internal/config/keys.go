@@ -36,7 +36,7 @@ type Key struct {
 	// Choices are the only values that a string may have; any if empty.
 	Choices []string
 	// Default is the value if no layer gives one: a string, []string, int64,
-	// bool or time.Duration. It is nil if there is none, or if DefaultDoc describes it.
+	// bool or time.Duration. It is nil if the key has no default, or if DefaultDoc describes it.
 	Default    any
 	DefaultDoc string
 	// Doc is the documentation of the key.
@@ -127,7 +127,7 @@ func levels() []string { return []string{"trace", "debug", "info", "warn", "erro
 func storeKeys() []Key {
 	return []Key{
 		{Path: "store.endpoints", Type: List, check: endpoints,
-			Doc: "URLs of an external etcd cluster, https://HOST:PORT. The embedded etcd runs if there are none."},
+			Doc: "URLs of an external etcd cluster, https://HOST:PORT. The embedded etcd runs without them."},
 		{Path: "store.caFile", Type: String, Doc: "Certificates of the authorities that the external cluster's certificates come from, PEM."},
 		{Path: "store.certFile", Type: String, Doc: "Client certificate for the external cluster, PEM."},
 		{Path: "store.keyFile", Type: String, Doc: "Key of store.certFile, PEM."},
@@ -209,7 +209,7 @@ func stageKeys() []Key {
 		{Path: "stages.*.isolation", Type: String, Choices: isolation.Modes(), Default: "auto",
 			Doc: "How the kernel keeps the stage from what it was not granted: `auto` by all means of this machine, `required` by all means or not at all, `off` by none. See [Isolation](security.md#isolation)."},
 		{Path: "stages.*.apiserver.*", Type: Flag,
-			Doc: "A flag of kube-apiserver for this stage alone, in the place of `apiserver.FLAG`; an empty list is none. A stage of another release may know flags that the host does not, or lack some."},
+			Doc: "A flag of kube-apiserver for this stage alone, in place of `apiserver.FLAG`; with an empty list it has its default. A stage of another release may know flags that the host does not, or lack some."},
 		{Path: "stages.*.config", Type: Object,
 			Doc: "The stage's own configuration, with keys as the stage defines them."},
 	}

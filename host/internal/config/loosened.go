@@ -13,10 +13,11 @@ type Loosened struct {
 	Source, Before string
 }
 
-// alwaysAllow is the mode of authorization in which everybody may do everything.
+// alwaysAllow is the mode of authorization that allows everything.
 const alwaysAllow = "AlwaysAllow"
 
-// loosened looks for that in the layers of the operator, in their order. open says that everybody may do everything by default.
+// loosened looks for that in the layers of the operator, in their order. open reports whether everything is allowed by
+// default.
 func loosened(layers []*layer, open bool) *Loosened {
 	var found *Loosened
 	strict := "" // the layer that has set authorization, while it holds

@@ -46,7 +46,7 @@ type problems struct {
 }
 
 // err joins all problems: sources in the order of their first problem, and
-// within a file by line. It returns nil if there is none.
+// within a file by line. It returns nil if they have no place.
 func (p *problems) err() error {
 	rank := map[string]int{}
 	for i, problem := range p.list {

@@ -12,7 +12,7 @@ import (
 // Rollback is what makes a swap go back to the previous generation.
 type Rollback struct {
 	// ErrorRate is the share of failed requests, from 0 to 1, above which the swap is
-	// rolled back; 0 is none.
+	// rolled back; 0 turns that off.
 	ErrorRate float64
 	// Health is set if a failed health check rolls it back.
 	Health bool

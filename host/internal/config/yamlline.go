@@ -59,7 +59,7 @@ func parserLine(data []byte, message string, line int) int {
 	return line + more + 1
 }
 
-// unreadable returns the position of the first byte that is no text, nil if there is none.
+// unreadable returns the position of the first byte that is no text, or nil.
 func unreadable(data []byte) []int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])

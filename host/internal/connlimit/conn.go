@@ -17,7 +17,7 @@ import (
 // TLS and HTTP are above it. It counts what it reads as a part of a head that is not complete until a request begins,
 // and then the head of that request until it ends. Over HTTP/2 heads come while other requests are under way, and so
 // do bodies. Of what a known client has sent, that does not count which handlers read of bodies, what bodies under
-// way may hold, and as much as was written meanwhile: it says that it has it. Of a stranger all counts until no
+// way may hold, and as much as was written meanwhile: it has it. Of an unknown client all counts until no
 // request is under way, and each request besides the first.
 type Conn struct {
 	net.Conn
@@ -27,15 +27,15 @@ type Conn struct {
 
 	active atomic.Int64 // requests; negative when the connection is closed for want of room
 	last   atomic.Int64 // when one has ended, or the connection was opened
-	known  atomic.Bool  // it is no stranger's
+	known  atomic.Bool  // it is a known client's
 	shared atomic.Bool  // heads come while requests are under way
 
 	mu      sync.Mutex
 	partial int64     // bytes that no request has been made of
 	heads   int64     // bytes of the heads of requests
 	bodies  int64     // bytes that bodies of requests may hold
-	untaken int64     // bytes that bodies hold which nobody will read, as clients do not take the response
-	dropped int64     // bytes that bodies may have held which nobody has read, and that may still come
+	untaken int64     // bytes of bodies that will not be read, as clients do not take the response
+	dropped int64     // bytes of bodies that were not read, and that may still come
 	left    int64     // what is of no request that may have been executed
 	drop    time.Time // when such a body has ended last
 	since   time.Time // when left was 0 last
@@ -49,7 +49,7 @@ const (
 	// A head that is not complete holds up to 64 times its bytes, if each is a field that both sides know (RFC 7541,
 	// 6.1), but hardly more than http.Server.MaxHeaderBytes and as much for its fields. Who is known has heads that
 	// come at once.
-	strangerCost, knownCost, headCost = 64, 16, 2 << 20
+	unknownCost, knownCost, headCost = 64, 16, 2 << 20
 	// fieldCost is what a field takes besides its text.
 	fieldCost = 32
 	// bodyCost is what a body holds at most: the window of a stream, which is kube-apiserver's.
@@ -62,9 +62,9 @@ const (
 	overhead = 128
 	// table is how long a field may be that is sent by its number in a table (RFC 7540, 6.5.2).
 	table = 4096
-	// strangerRead is how much is read of a stranger before it is looked whether there is room.
-	strangerRead = 4 << 10
-	// fewRequests can a stranger have at a time on a connection, whatever others hold.
+	// unknownRead is how much is read of an unknown client before it is looked whether there is room.
+	unknownRead = 4 << 10
+	// fewRequests can an unknown client have at a time on a connection, whatever others hold.
 	fewRequests = 4
 	// grace is how long a connection may hold what it does. It waits for room by pauses, at most as long as a head
 	// may take.
@@ -92,7 +92,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		time.Sleep(waitPause)
 	}
 	if !c.known.Load() {
-		p = p[:min(len(p), strangerRead)]
+		p = p[:min(len(p), unknownRead)]
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && (c.shared.Load() || c.active.Load() == 0) {
@@ -125,15 +125,15 @@ func (c *Conn) recount() {
 	if c.closed.Load() {
 		return
 	}
-	stranger, left := !c.known.Load(), c.partial-free
-	if !stranger {
+	unknown, left := !c.known.Load(), c.partial-free
+	if !unknown {
 		left -= c.bodies + c.dropped
 	}
 	left = max(0, left) + c.untaken
 	held := left + c.heads
 	switch {
-	case stranger:
-		held += min(strangerCost*left, headCost) + requestCost*max(0, c.active.Load()-1)
+	case unknown:
+		held += min(unknownCost*left, headCost) + requestCost*max(0, c.active.Load()-1)
 		left = held
 	case c.shared.Load():
 		held += min(knownCost*left, headCost)
@@ -169,7 +169,7 @@ func (c *Conn) closable(now time.Time) float64 {
 	return 0
 }
 
-// Known says that it is known whose the connection is.
+// Known marks the connection as that of a known client.
 func (c *Conn) Known() {
 	if c != nil && !c.known.Load() && c.known.CompareAndSwap(false, true) {
 		c.mu.Lock()
@@ -178,8 +178,8 @@ func (c *Conn) Known() {
 	}
 }
 
-// StrangerWaits reports whether there are requests of which nobody knows whose they are.
-func (c *Conn) StrangerWaits() bool { return !c.known.Load() && c.active.Load() > 0 }
+// UnknownWaits reports whether there are requests of unknown users.
+func (c *Conn) UnknownWaits() bool { return !c.known.Load() && c.active.Load() > 0 }
 
 // Held is what a request makes the server hold.
 type Held struct {
@@ -188,8 +188,8 @@ type Held struct {
 }
 
 // Begin marks that a request has begun: its head has been read. It counts until End. It reports false if the request
-// is not to be served, since the connection is being closed for want of room, or is a stranger's with many. A nil
-// Conn is none that counts.
+// is not to be served, since the connection is being closed for want of room, or is an unknown client's with many. A nil
+// Conn does not count.
 func (c *Conn) Begin(r *http.Request) (held Held, serve bool) {
 	if c == nil {
 		return held, true
@@ -229,7 +229,7 @@ func (c *Conn) Begin(r *http.Request) (held Held, serve bool) {
 	return held, true
 }
 
-// forgetDropped takes what of bodies that nobody has read has come for what it is. The rest can be on its way until
+// forgetDropped accounts for what has come of bodies that were not read. The rest can be on its way until
 // the client knows that the request has ended. It needs the lock.
 func (c *Conn) forgetDropped() {
 	came := min(c.partial, c.dropped)
@@ -261,7 +261,7 @@ func sizeOf(r *http.Request) (holds, sent int64) {
 func (c *Conn) claim() bool { return c.active.CompareAndSwap(0, math.MinInt64/2) }
 
 // End marks that the handler of a request has ended. What the request holds counts until the client has taken the
-// response, if it is a stranger or has not had its body read: of others the response is all that is left.
+// response, if the client is unknown or has not had its body read: of others the response is all that is left.
 func (c *Conn) End(w http.ResponseWriter, held Held) {
 	if c == nil {
 		return

@@ -39,8 +39,8 @@ type Options struct {
 	// held most for the longest time, in bytes times seconds, and whose heads are not complete, until an eighth is
 	// free: who sends a head at once is not in their way.
 	Heads int64
-	// Strangers says that nobody knows whose a connection is until Known is called.
-	Strangers bool
+	// Unknown reports whether clients are unknown until Known is called.
+	Unknown bool
 	// Refused is called when a bound is exceeded, with one of the reasons; it may be nil.
 	Refused func(reason string)
 }
@@ -90,7 +90,7 @@ func (l *Listener) take(conn net.Conn) *Conn {
 		return nil
 	}
 	c := &Conn{Conn: conn, l: l, address: conn.RemoteAddr().String()}
-	c.known.Store(!l.opts.Strangers)
+	c.known.Store(!l.opts.Unknown)
 	c.last.Store(time.Now().UnixNano())
 	if !l.add(c) {
 		l.refused(Connections)
@@ -191,7 +191,7 @@ func (l *Listener) Open() []*Conn {
 	return open
 }
 
-// From returns the connection with a remote address; nil if there is none. Addresses of Unix sockets are no names.
+// From returns the connection with a remote address, or nil. Addresses of Unix sockets are no names.
 func (l *Listener) From(address string) *Conn {
 	c, _ := l.byAddress.Load(address)
 	conn, _ := c.(*Conn)

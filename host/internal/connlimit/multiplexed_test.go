@@ -19,7 +19,7 @@ import (
 
 // multiplexed serves HTTP/2: /wait waits until the test ends, /unread has a body that is not read before, /ends one
 // that is never; other bodies are read, and the response has as many bytes as the query says. Requests of anybody but
-// strangers make their connection known.
+// unknown clients make their connection known.
 func multiplexed(t *testing.T, heads int64) *fixture {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func multiplexed(t *testing.T, heads int64) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{network: "tcp", address: l.Addr().String(), release: make(chan struct{})}
-	f.Listener = New(l, Options{Heads: heads, Strangers: true, Refused: f.refuse})
+	f.Listener = New(l, Options{Heads: heads, Unknown: true, Refused: f.refuse})
 	srv := &http.Server{MaxHeaderBytes: 1 << 20, Protocols: &http.Protocols{}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := f.From(r.RemoteAddr)
 		held, serve := c.Begin(r)
@@ -115,9 +115,9 @@ func (c *frames) more(size int) {
 	c.head += block.Len()
 }
 
-// What a stranger has sent counts though its requests are under way, as these do, and is given back. Who is known
+// What an unknown client has sent counts though its requests are under way, as these do, and is given back. Who is known
 // stays.
-func TestStrangersBesideRequests(t *testing.T) {
+func TestUnknownBesideRequests(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(*frames){
 		"a head": func(c *frames) {
@@ -236,7 +236,7 @@ type slow struct{ io.Reader }
 
 func (s slow) Read(p []byte) (int, error) { return s.Reader.Read(p[:1]) }
 
-// Whatever frames come, in whatever state streams and windows are: what a stranger has sent counts, or the connection
+// Whatever frames come, in whatever state streams and windows are: what an unknown client has sent counts, or the connection
 // is closed. Of who is known that of a head that is not complete does, without what bodies under way may hold, and
 // what the server has sent since.
 func TestFramesOfAllKinds(t *testing.T) {

@@ -22,8 +22,8 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// feed sends updates of a page to browsers as server-sent events. An update is rendered once, whoever reads it, and only while
-// somebody does; a reader who is late misses some.
+// feed sends updates of a page to browsers as server-sent events. An update is rendered once for all readers, and only
+// while there are any; a reader who is late misses some.
 type feed struct {
 	source Source
 	render func(context.Context) ([]byte, error)

@@ -31,7 +31,7 @@ type live struct {
 	Changes       []changeView
 	Claims        []claimsView
 	ClaimCount    int
-	// Shown says that the claims are not to be folded.
+	// Shown reports whether the claims are not to be folded.
 	Shown bool
 	// Latest is the latest event, for screen readers.
 	Latest string

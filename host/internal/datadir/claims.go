@@ -54,7 +54,7 @@ func parseAll(texts []string, parse func(string) (claim.Claim, error)) ([]claim.
 	return claims, nil
 }
 
-// decodeClaims returns the text forms in a claims file, and what reads them. There are none
+// decodeClaims returns the text forms in a claims file, and what reads them. There is nothing
 // if the file is damaged or of a later version.
 func decodeClaims(text []byte) (map[string][]string, func(string) (claim.Claim, error)) {
 	var file claimsFile

@@ -32,7 +32,7 @@ type Options struct {
 const defaultPoll = time.Second / 2
 
 // Run builds every program and swaps it in, and again whenever its sources change, until
-// ctx ends. A build that fails is shown and leaves what runs as it is. An error says that
+// ctx ends. A build that fails is shown and leaves what runs as it is. An error means that
 // there is nothing that could be built.
 func Run(ctx context.Context, opts Options) error {
 	if opts.Poll <= 0 {

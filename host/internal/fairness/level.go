@@ -39,7 +39,7 @@ func New(client client.FlowcontrolV1Interface, log hclog.Logger) *Level {
 	return &Level{client: client, log: log, wanted: make(chan struct{}, 1)}
 }
 
-// Want says that a stage makes a request in its own name. It never waits.
+// Want notes that a stage makes a request in its own name. It never waits.
 func (l *Level) Want() {
 	if l.made.Load() {
 		return

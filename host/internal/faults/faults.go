@@ -95,12 +95,12 @@ func (h *Host) set(f *fault, is bool, text string) bool {
 	return is != was
 }
 
-// StoreSilent says that etcd does not respond, and why, or, if err is nil, that it does.
+// StoreSilent sets the fault that etcd does not respond, and why, or clears it if err is nil.
 func (h *Host) StoreSilent(err error) {
 	h.set(&h.silent, err != nil, fmt.Sprintf("etcd does not respond: %v", err))
 }
 
-// StoreFull says whether etcd refuses writes since its quota is reached, and what helps.
+// StoreFull sets whether etcd refuses writes since its quota is reached, and what helps.
 func (h *Host) StoreFull(full bool, hint string) {
 	h.set(&h.full, full, "etcd has reached its quota and refuses writes: "+hint)
 }

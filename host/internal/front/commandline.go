@@ -93,7 +93,7 @@ func (c *CommandLine) LogTo(log hclog.Logger) error {
 func (c *CommandLine) EmbedsEtcd() bool { return len(c.given["etcd-servers"]) == 0 }
 
 // Validate returns the error with which kube-apiserver refuses the flags. Like that, it makes the certificate with
-// which the server serves, if there is none.
+// which the server serves, without one.
 func (c *CommandLine) Validate(ctx context.Context) error {
 	generic := c.options.GenericServerRunOptions
 	if err := generic.ComponentGlobalsRegistry.Set(); err != nil {

@@ -24,9 +24,9 @@ const (
 	// and no request is left: for the last bytes of responses, for clients to
 	// close them by themselves, and for the first request of those that are new.
 	idleGrace = time.Second
-	// strangerGrace is how long requests of clients without credentials, such as health checks, may go on when the
+	// unknownGrace is how long requests of clients without credentials, such as health checks, may go on when the
 	// server shuts down.
-	strangerGrace = 2 * time.Second
+	unknownGrace = 2 * time.Second
 )
 
 // connections is a listener that can close the connections that came from it, and bounds what they hold.
@@ -50,7 +50,7 @@ type connections struct {
 func trackConnections(l net.Listener, refused func(bound string)) *connections {
 	c := &connections{bare: l, closed: make(chan struct{})}
 	c.Listener = connlimit.New(l, connlimit.Options{
-		Share: connlimit.Clients, Heads: bounds.ClientHeads, Strangers: true,
+		Share: connlimit.Clients, Heads: bounds.ClientHeads, Unknown: true,
 		Refused: func(bound string) {
 			if refused != nil {
 				refused(bound)
@@ -93,7 +93,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// file returns a duplicate of the socket. Connections wait for whoever has it when the listener is closed.
+// file returns a duplicate of the socket. Connections wait for the process that has it when the listener is closed.
 func (c *connections) file() (*os.File, error) {
 	l, ok := c.bare.(*net.TCPListener)
 	if !ok {
@@ -179,8 +179,8 @@ func (h *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, h1.WithTrailers(r))
 }
 
-// endConnections closes, when the server shuts down, what connections would keep it from its end: from strangerGrace on
-// those with requests of clients that nobody knows, which may take none of a response; those without a request when all
+// endConnections closes, when the server shuts down, what connections would keep it from its end: from unknownGrace on
+// those with requests of unknown clients, which may take none of a response; those without a request when all
 // requests, the long running ones too, have ended; and all when the time for that is over.
 func (h *requests) endConnections(draining, drained, ended <-chan struct{}, most time.Duration) {
 	select {
@@ -188,16 +188,16 @@ func (h *requests) endConnections(draining, drained, ended <-chan struct{}, most
 	case <-ended:
 		return
 	}
-	over, strangers, idle := time.After(most), time.NewTicker(strangerGrace), time.NewTicker(idleGrace/10)
-	defer strangers.Stop()
+	over, unknown, idle := time.After(most), time.NewTicker(unknownGrace), time.NewTicker(idleGrace/10)
+	defer unknown.Stop()
 	defer idle.Stop()
 	var waited []*connlimit.Conn
 	var none time.Time // from when on there may be connections without a request only
 	for {
 		select {
-		case <-strangers.C:
+		case <-unknown.C:
 			for _, c := range waited {
-				if c.StrangerWaits() {
+				if c.UnknownWaits() {
 					_ = c.Close()
 				}
 			}

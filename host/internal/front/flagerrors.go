@@ -96,7 +96,7 @@ func hasWord(text, word string) bool {
 
 // guess returns the flag that a text without the name of a flag is about: the longest one
 // whose name the text contains with spaces instead of dashes, or else the operator's flag
-// whose value it repeats. It is empty if there is none, or two of the same length.
+// whose value it repeats. It is empty without one, or with two of the same length.
 func (f *Flags) guess(text string) string {
 	words := strings.Fields(strings.ToLower(text))
 	for i, word := range words {

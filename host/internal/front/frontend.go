@@ -81,7 +81,7 @@ type Frontend struct {
 	requests  requests
 	// refusals says when it is logged that connections are refused.
 	refusals bounds.LogEvery
-	// handingOver is set when another program is about to serve in the place of this server.
+	// handingOver is set when another program is about to serve in place of this server.
 	handingOver atomic.Bool
 
 	chain, version atomic.Pointer[http.Handler]

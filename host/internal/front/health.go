@@ -159,7 +159,7 @@ type CheckResult struct {
 }
 
 // CheckHealth runs the health checks of the server and of its stages, all at once. One that has not returned when ctx ends has
-// failed. There are none before Run.
+// failed. It is empty before Run.
 func (f *Frontend) CheckHealth(ctx context.Context) []CheckResult {
 	h := &f.health
 	if h.own.Load() == nil {
@@ -320,7 +320,7 @@ func (h *health) runAll(ctx context.Context, endpoint string, excluded []string)
 	return out.Bytes(), errors.Join(failed...)
 }
 
-// optionalWait bounds how long an endpoint waits for checks that are not required: nobody is kept waiting for what does not count.
+// optionalWait bounds how long an endpoint waits for checks that are not required: what does not count delays nothing.
 const optionalWait = 200 * time.Millisecond
 
 // start runs a check on a goroutine of its own. The result comes in the channel.

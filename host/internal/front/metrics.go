@@ -54,7 +54,7 @@ func newMetrics() *Metrics {
 		swaps: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "catena_swaps_total",
 			Help: "Swaps of a stage by how they ended: success, failure (the old process stayed), rollback, or revert, " +
-				"which somebody has asked for. A swap that is refused because another change is under way does not count.",
+				"on request. A swap that is refused because another change is under way does not count.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"stage", "result"}),
 		limits: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -199,7 +199,7 @@ type StageState struct {
 	Stage, State string
 	// Restarts is how often the stage was started anew after its process had ended.
 	Restarts int
-	// Measured says that Memory, in bytes, and CPU are those of the stage's processes. CPU is
+	// Measured reports whether Memory, in bytes, and CPU are those of the stage's processes. CPU is
 	// that of all processes that the stage has had.
 	Measured bool
 	Memory   int64

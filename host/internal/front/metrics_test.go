@@ -48,7 +48,7 @@ func TestMetricsOfStages(t *testing.T) {
 		`catena_config_reloads_total{result="success"} 1`,
 		`catena_config_reloads_total{result="failure"} 1`,
 		`catena_config_last_reload_success_timestamp_seconds 1234`,
-		`# HELP catena_swaps_total [ALPHA] Swaps of a stage by how they ended: success, failure (the old process stayed), rollback, or revert, which somebody has asked for. A swap that is refused because another change is under way does not count.`,
+		`# HELP catena_swaps_total [ALPHA] Swaps of a stage by how they ended: success, failure (the old process stayed), rollback, or revert, on request. A swap that is refused because another change is under way does not count.`,
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("no %s", want)

@@ -82,7 +82,7 @@ func (f *Frontend) isOperator(ctx context.Context) bool {
 	return err == nil && decision == authorizer.DecisionAllow
 }
 
-// UserName returns the name of the user of a request, "" if there is none.
+// UserName returns the name of the user of a request, or "".
 func UserName(r *http.Request) string {
 	if u, ok := request.UserFrom(r.Context()); ok {
 		return u.GetName()

@@ -27,7 +27,7 @@ type auditRules struct {
 	omits bool
 }
 
-// newAuditPolicy reads the policy; without a file there is none, and it returns nil.
+// newAuditPolicy reads the policy; without a file it returns nil.
 func newAuditPolicy(file string) (*auditPolicy, error) {
 	if file == "" {
 		return nil, nil

@@ -12,7 +12,7 @@ func reserveStack() {
 	keep(&room)
 }
 
-// keep keeps the compiler from leaving out what nobody uses.
+// keep keeps the compiler from leaving out what is unused.
 //
 //go:noinline
 func keep(*[stackOfRequest]byte) {}

@@ -23,7 +23,7 @@ import (
 func (f *Flags) Validate(ctx context.Context) error {
 	// Completion takes one option for the default of another, and would refuse what it made of that the next time: it is done once
 	// with each set.
-	f, _ = parseFlags(f.asked, f.defaults) // whoever has made f has the problems
+	f, _ = parseFlags(f.asked, f.defaults) // the maker of f has the problems
 	if f.options.SecureServing.BindPort == 0 {
 		f.options.SecureServing.BindPort = 6443
 		defer func() { f.options.SecureServing.BindPort = 0 }()

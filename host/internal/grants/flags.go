@@ -17,7 +17,7 @@ const encryption = "encryption-provider-config"
 // SelectFlags returns those of the API server's flags, each as name=value, that a stage gets:
 // those that it declares to read, or all if it declares nothing, but for those about etcd and those that
 // name private keys, which have to be granted. ownStore returns the flags with which a
-// stage reaches keys of its own in the store, which it gets in the place of those that lead to
+// stage reaches keys of its own in the store, which it gets in place of those that lead to
 // all of it; nil leaves these. It is an error if the stage would store objects unencrypted that the
 // operator wants to be encrypted.
 func (g Grants) SelectFlags(needs *stagev1.Needs, flags []string, ownStore func() ([]string, error)) ([]string, error) {

@@ -60,7 +60,7 @@ func storeOf(s stagev1.Needs_Store) Store {
 // allows reports whether one that is granted s has what it needs.
 func (s Store) allows(need Store) bool { return need == NoStore || s == need || s == Registry }
 
-// Normal returns g with nil in the place of empty lists, so that equal grants are equal values.
+// Normal returns g with nil in place of empty lists, so that equal grants are equal values.
 func (g Grants) Normal() Grants {
 	if len(g.Claims) == 0 {
 		g.Claims = nil
@@ -111,7 +111,7 @@ func (g Grants) CheckClaims(stage string, claims []claim.Claim) error {
 	return g.Check(stage, needs)
 }
 
-// MissingError says that a stage needs what it is not granted.
+// MissingError is what a stage needs and is not granted.
 type MissingError struct {
 	Stage string
 	// Needs says what is missing, in words.

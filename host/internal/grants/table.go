@@ -12,7 +12,7 @@ type Stage struct {
 	Name   string
 	Claims []claim.Claim
 	Grants Grants
-	// Unfinished says that the stage has never known all that it serves: each API group may be its own.
+	// Unfinished reports whether the stage has never known all that it serves: each API group may be its own.
 	Unfinished bool
 }
 
@@ -88,11 +88,11 @@ func isEverything(c claim.Claim) bool {
 	return base == "" || base == "/apis"
 }
 
-// First returns the index of the first stage whose claims cover path, -1 if there is none.
+// First returns the index of the first stage whose claims cover path, or -1.
 func (t *Table) First(path string) int { return t.Next(path, -1) }
 
 // Next returns the index of the first stage downstream of the one with index after whose
-// claims cover path, -1 if there is none.
+// claims cover path, or -1.
 func (t *Table) Next(path string, after int) int {
 	switch {
 	case t.granted == nil:

@@ -31,7 +31,7 @@ func File(path string) error {
 	return nil
 }
 
-// WriteFile writes a file that only its owner can read, in the place of one that exists. It appears complete or not at all,
+// WriteFile writes a file that only its owner can read, in place of one that exists. It appears complete or not at all,
 // even if the machine fails in between. A link is replaced, not followed.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	defer func() {

@@ -14,7 +14,7 @@ const maxLinks = 40
 
 // CheckPath checks that only root and the user of this process can change the file or directory
 // at path, or put another in its place: they own it and every directory and symbolic link that
-// the path leads through, and nobody else can write to any of these. A sticky directory such as
+// the path leads through, and no other user can write to any of these. A sticky directory such as
 // /tmp may be on the way, since an entry of theirs is safe in it; at the end of the path it is
 // refused, since others can add entries. A group may write where it is the owner's own: its only
 // member is the owner, whose name it has.

@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// ErrNoPeers is why nobody can be told who is at the other end of a connection: this system does not say.
+// ErrNoPeers is why it is unknown who is at the other end of a connection: this system does not say.
 // It is no errors.ErrUnsupported, which a failed system call of one that does can be, too.
 var ErrNoPeers = errors.New("this system does not say who is at the other end of a connection")
 

@@ -14,10 +14,10 @@ import (
 // DialServer connects to the Unix socket of a server that uses a data directory, if root, this user or
 // the owner of that directory runs it: another user may have made a directory with the name of
 // one that a server would use. It checks that one of these has made the directory of the socket
-// and the socket, that nobody else can write to the directory, and, where the system tells, that one
+// and the socket, that no other user can write to the directory, and, where the system tells, that one
 // of these listens. It returns who does.
 //
-// An error that is fs.ErrNotExist or syscall.ECONNREFUSED means that nobody listens.
+// An error that is fs.ErrNotExist or syscall.ECONNREFUSED means that no process listens.
 func DialServer(ctx context.Context, socket, dataDir string) (c net.Conn, uid int, err error) {
 	trusted := []int{0, os.Geteuid()}
 	if info, err := os.Stat(dataDir); err == nil {

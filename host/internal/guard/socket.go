@@ -15,7 +15,7 @@ import (
 // the mode of the socket is set a moment after it was made.
 func Listen(path string) (net.Listener, error) { return ListenFor(path, Own) }
 
-// SecretName is a name for a socket that begins with a word and that nobody can guess. Where the kernel does not keep a
+// SecretName is a name for a socket that begins with a word and cannot be guessed. Where the kernel does not keep a
 // process from connecting, and so from filling the backlog, not to know the path does.
 func SecretName(word, suffix string) string {
 	return word + "-" + strings.ToLower(rand.Text()[:secretLetters]) + suffix
@@ -29,7 +29,7 @@ const secretLetters = 13
 // tell who connects, admit is not asked.
 func ListenFor(path string, admit func(Peer) error) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket == 0 {
-		return nil, fmt.Errorf("%s is in the place of a socket, and is none: remove it", path)
+		return nil, fmt.Errorf("%s is in place of a socket, and is not a socket: remove it", path)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

@@ -111,7 +111,7 @@ type Inherited struct {
 	Change
 	// Self is this program.
 	Self *Program
-	// OnlyCheck says that it is not to serve, but to check whether it could.
+	// OnlyCheck reports whether it is not to serve, but to check whether it could.
 	OnlyCheck bool
 
 	listener  *os.File // nil if it takes the place of no other
@@ -164,7 +164,7 @@ func (i *Inherited) Listen() (net.Listener, error) {
 	return l, nil
 }
 
-// Settle says that the program serves: there is no way back from here.
+// Settle commits the takeover, once the program serves: there is no way back from here.
 func (i *Inherited) Settle() {
 	if i.previous != nil {
 		_, _ = i.listener.Close(), i.previous.file.Close()
@@ -172,7 +172,7 @@ func (i *Inherited) Settle() {
 	}
 }
 
-// Back gives the program before its place back, since this one has failed. It returns the error if there is none, or if it has
+// Back gives the program before its place back, since this one has failed. It returns the error of that, or if it has
 // failed as well.
 func (i *Inherited) Back(failure error) error {
 	if i.previous == nil || i.Problem != "" {

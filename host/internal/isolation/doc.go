@@ -20,7 +20,7 @@
 //	nocore      no core dumps
 //	seccomp     system calls that no stage needs fail with EPERM
 //	landlockN   Landlock, of the given version of its ABI
-//	cgroup      a cgroup, with which all that the stage has started ends; it is none of a Machine,
+//	cgroup      a cgroup, with which all that the stage has started ends; it is not part of a Machine,
 //	            see package cgroup
 //
 // What is not reported is not in effect.

@@ -32,18 +32,18 @@ const isolated = "isolated\n"
 type launch struct {
 	// Status is the descriptor to which it writes what has failed.
 	Status int `json:"status"`
-	// Path and Argv are what it executes. It only tries all means if there is none.
+	// Path and Argv are what it executes. Without it, it only tries all means.
 	Path string   `json:"path"`
 	Argv []string `json:"argv"`
 	// Binary is the path of the file that is executed, and Inherited the descriptor by which Path leads to it.
 	Binary    string `json:"binary"`
 	Inherited int    `json:"inherited"`
-	// Namespaces says that it has namespaces of its own, which need a view.
+	// Namespaces reports whether it has namespaces of its own, which need a view.
 	Namespaces bool    `json:"namespaces"`
 	View       []entry `json:"view"`
 	// Dirs are for the working directory: the first one that exists.
 	Dirs []string `json:"dirs"`
-	// MapSelf says that it has to map its own user, of this id in both namespaces.
+	// MapSelf reports whether it has to map its own user, of this id in both namespaces.
 	MapSelf bool `json:"mapSelf"`
 	// Become is the user that it becomes, as it is in its namespace; 0 if none. Group is one that it is a member of besides.
 	Become int `json:"become"`
@@ -322,7 +322,7 @@ func (l *Launcher) give(dirs ...string) error {
 	return nil
 }
 
-// Wrap returns what to start in the place of path and argv, and adds to attr what that needs. The file
+// Wrap returns what to start in place of path and argv, and adds to attr what that needs. The file
 // that path leads to is inherited as that descriptor; its index in attr.Files.
 func (l *Launcher) Wrap(path string, argv []string, inherited int, attr *os.ProcAttr) (string, []string, error) {
 	var err error
@@ -360,7 +360,7 @@ func (l *Launcher) Wrap(path string, argv []string, inherited int, attr *os.Proc
 
 // namespace asks for the namespaces.
 //
-// A host that runs as root maps the user of the stage to nobody, the user that everybody
+// A host that runs as root maps the user of the stage to "nobody", the user that every other user
 // outside of the namespace is seen as: stages check that the host has the same user as they.
 // Any other host has to leave it to the process to map itself, since the files in /proc of what
 // it has forked, as its own, belong to root (see HideMemory).
@@ -374,14 +374,14 @@ func (l *Launcher) namespace(c *launch, attr *os.ProcAttr) {
 		c.MapSelf = true
 		return
 	}
-	c.Become = nobody()
+	c.Become = overflowUser()
 	attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: c.Become, HostID: l.uid, Size: 1}}
 	attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: c.Become, HostID: l.uid, Size: 1}}
 	attr.Sys.GidMappingsEnableSetgroups = true
 }
 
-// nobody is the user that users without a mapping are seen as.
-func nobody() int {
+// overflowUser is the user that users without a mapping are seen as.
+func overflowUser() int {
 	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
 	if err != nil {
 		return 65534

@@ -109,7 +109,7 @@ func (l *launch) enterDir() {
 // giveUp gives up all capabilities and, where that has not been done in the namespaces, the user.
 func (l *launch) giveUp() error {
 	if err := dropBounding(); err != nil && l.Namespaces {
-		return err // elsewhere no new privileges are enough, and not everybody is allowed to
+		return err // elsewhere no new privileges are enough, and not every user is allowed to
 	}
 	if !l.Namespaces && l.Become != 0 {
 		if err := become(l.Become, l.Group); err != nil {
@@ -224,7 +224,7 @@ func dropBounding() error {
 	for c := uintptr(0); ; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
-			return nil // there is none of this number
+			return nil // there is no system call of this number
 		}
 		if err != nil {
 			return fmt.Errorf("drop capabilities: %w", err)

@@ -34,7 +34,7 @@ func (l *Launcher) counted() *Users {
 	return l.users
 }
 
-// change counts a process of a user, and kills what others have left if there are none.
+// change counts a process of a user, and kills what others have left if it was the first.
 func (u *Users) change(uid, by int) {
 	u.leaving.Lock()
 	defer u.leaving.Unlock()

@@ -13,11 +13,11 @@ type Machine struct {
 	Users *Users
 	// OwnUsers is why root cannot give processes to other users, nil if it can.
 	OwnUsers error
-	// Namespaces is why there are none, nil if there are.
+	// Namespaces is why it has no namespaces of its own, nil if it has.
 	Namespaces error
 	// Filter is why there is no seccomp filter, nil if there is.
 	Filter error
-	// Landlock is the version of its ABI, 0 if there is none.
+	// Landlock is the version of its ABI, or 0.
 	Landlock int
 }
 

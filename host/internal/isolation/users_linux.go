@@ -20,7 +20,7 @@ import (
 // usersFile has, in a data directory, which user each stage has.
 const usersFile = "users.json"
 
-// traversal stands, in the place of a stage, for the group that may pass through the host's directories.
+// traversal stands, in place of a stage, for the group that may pass through the host's directories.
 const traversal = ""
 
 // Users gives each stage of a host a user of its own, and remembers which. It is for hosts that run as root.
@@ -38,7 +38,7 @@ type Users struct {
 // usersDoc is what the file has.
 type usersDoc struct {
 	Users map[string]int `json:"users"`
-	// Group may pass through directories of the host; 0 if there is none.
+	// Group may pass through directories of the host; 0 if no group may.
 	Group int `json:"group,omitempty"`
 }
 
@@ -114,7 +114,7 @@ func (u *Users) Stage(uid int) string {
 	return ""
 }
 
-// free returns a user that no stage of this host has, and, as far as this machine tells, nobody else.
+// free returns a user that no stage of this host has, and, as far as this machine tells, no other user.
 func (u *Users) free(stage string) (int, error) {
 	taken, err := running()
 	if err != nil {

@@ -137,7 +137,7 @@ func (p Process) view(env []string) ([]entry, error) {
 func (p Process) leadsTo(f file) (string, error) {
 	real, err := filepath.EvalSymlinks(f.path)
 	if err != nil || real == f.path {
-		return f.path, nil // it is missing, which an error says that comes later
+		return f.path, nil // it is missing, which a later error reports
 	}
 	for _, path := range slices.Concat(p.Own, p.Hidden) {
 		own := p.DataDir != "" && within(real, p.DataDir)
@@ -194,12 +194,12 @@ func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// maxEntries bounds what stands in the place of one directory: each is a mount, and a rule of Landlock.
+// maxEntries bounds what stands in place of one directory: each is a mount, and a rule of Landlock.
 const maxEntries = 4096
 
-// withoutHidden returns the entries that show something. In the place of a directory that holds something hidden there is what else it holds:
-// nothing can be taken out of what Landlock allows, and what is mounted over a file is gone when the file is replaced. What comes
-// into such a directory later is not shown.
+// withoutHidden returns the entries that show something. In place of a directory that holds something hidden there is
+// what else it holds: nothing can be taken out of what Landlock allows, and what is mounted over a file is gone when
+// the file is replaced. What comes into such a directory later is not shown.
 func withoutHidden(view []entry) ([]entry, error) {
 	w := &showing{named: map[string]bool{}}
 	for _, e := range view {

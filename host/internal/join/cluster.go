@@ -57,7 +57,7 @@ func (c *Cluster) Record(ctx context.Context) (*Record, error) {
 	return record, err
 }
 
-// read also returns the revision of the record, 0 if there is none.
+// read also returns the revision of the record, or 0.
 func (c *Cluster) read(ctx context.Context) (*Record, int64, error) {
 	resp, err := c.client.Get(ctx, c.recordKey())
 	if err != nil {

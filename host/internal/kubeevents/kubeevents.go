@@ -36,7 +36,7 @@ const (
 type Event struct {
 	// Stage is empty if it has happened to the host.
 	Stage string
-	// Warning says that it is nothing that should happen.
+	// Warning reports whether it is nothing that should happen.
 	Warning bool
 	Reason  string
 	// Message should not differ each time: equal Events are one, with a count.
@@ -89,7 +89,7 @@ func (r *Recorder) Run(ctx context.Context, ready func() bool) {
 	}
 }
 
-// write makes one attempt. There is nobody to tell of an error: what has happened is in the log.
+// write makes one attempt. An error has no reader: what has happened is in the log.
 func (r *Recorder) write(ctx context.Context, e Event) {
 	result, err := r.related.EventCorrelate(r.object(e))
 	if err != nil || result.Skip {

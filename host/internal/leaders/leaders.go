@@ -95,7 +95,7 @@ func (l *Leaders) ended(stage string) {
 	l.serving.Done()
 }
 
-// lead waits until nobody else has the key. The caller closes the session.
+// lead waits until no other process has the key. The caller closes the session.
 func (l *Leaders) lead(ctx context.Context, key string) (*concurrency.Session, error) {
 	client, err := l.connected()
 	if err != nil {

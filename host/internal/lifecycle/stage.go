@@ -44,7 +44,7 @@ type Stage struct {
 	// standby waits for the end of standbyOf.
 	standby, standbyOf string
 	requests           Requests
-	// probation says that the current generation has taken the place of predecessor,
+	// probation reports whether the current generation has taken the place of predecessor,
 	// which is "" if the stage was added, on condition; or that the stage was removed.
 	probation         bool
 	predecessor       string
@@ -55,7 +55,7 @@ type Stage struct {
 type generation struct {
 	state State
 	last  Transition
-	// retired says that its end is wanted.
+	// retired reports whether its end is wanted.
 	retired bool
 }
 
@@ -72,7 +72,7 @@ func NewStage(now func() time.Time, observe func(id string, t Transition)) *Stag
 // have ended.
 func (s *Stage) Current() string { return s.current }
 
-// Standby returns the generation that stands by, "" if there is none.
+// Standby returns the generation that stands by, or "".
 func (s *Stage) Standby() string { return s.standby }
 
 // HasStandby reports whether a generation stands by for the current one.
@@ -140,7 +140,7 @@ func (s *Stage) StandBy(id, of string) error {
 	return nil
 }
 
-// Dismiss makes the standby one no longer, and returns it; "" if there is none. Its end is
+// Dismiss makes the standby one no longer, and returns it, or "". Its end is
 // wanted from now on.
 func (s *Stage) Dismiss() string {
 	id := s.standby
@@ -166,7 +166,7 @@ func (s *Stage) CanServe(id, instead string) error {
 	return nil
 }
 
-// Serve lets the requests go to a generation, in the place of the one that is current by
+// Serve lets the requests go to a generation, in place of the one that is current by
 // then: "" if it is the first. It is refused if another one has become current, or if the
 // generation is not prepared or has ended.
 func (s *Stage) Serve(id, instead string) error {
@@ -181,7 +181,7 @@ func (s *Stage) Serve(id, instead string) error {
 	return nil
 }
 
-// Retire says that the end of a generation is wanted: nothing has to be done when it comes.
+// Retire marks the end of a generation as wanted: nothing has to be done when it comes.
 func (s *Stage) Retire(id string) {
 	if g := s.generations[id]; g != nil {
 		g.retired = true
@@ -194,7 +194,7 @@ func (s *Stage) Retired(id string) bool {
 	return g == nil || g.retired || g.state.Ended()
 }
 
-// Ended says that the process of a generation has ended, and returns what has to be done.
+// Ended takes in that the process of a generation has ended, and returns what has to be done.
 // There is nothing to do for a process that ends while it is being brought up: that fails, and
 // its caller handles the error.
 func (s *Stage) Ended(id, reason string) Decision {
@@ -224,12 +224,12 @@ func (s *Stage) Ended(id, reason string) Decision {
 	case s.probation:
 		return RollBack
 	}
-	return s.Succeed()
+	return s.Successor()
 }
 
-// Succeed decides who takes the place of the current generation, which has ended: its
+// Successor decides who takes the place of the current generation, which has ended: its
 // standby, or one that has to be brought up.
-func (s *Stage) Succeed() Decision {
+func (s *Stage) Successor() Decision {
 	switch {
 	case !s.State(s.current).Ended() || s.removed:
 		return Nothing
@@ -246,13 +246,13 @@ func (s *Stage) Succeed() Decision {
 	return Restart
 }
 
-// Waits reports whether the stage still waits for a generation in the place of one that
+// Waits reports whether the stage still waits for a generation in place of one that
 // has ended; "" stands for the first.
 func (s *Stage) Waits(instead string) bool {
 	return !s.stopping && !s.removed && s.current == instead && (instead == "" || s.State(instead).Ended())
 }
 
-// HoldExpired refuses the requests that wait for a generation in the place of one that has
+// HoldExpired refuses the requests that wait for a generation in place of one that has
 // ended. It reports whether that changes anything.
 func (s *Stage) HoldExpired(id string) bool {
 	if s.current != id || s.requests != Held {
@@ -304,7 +304,7 @@ func (s *Stage) Revert() bool {
 // Remove takes the stage out of the chain: nothing is brought up for it any more.
 func (s *Stage) Remove() { s.removed = true }
 
-// Stop says that the server is stopping: nothing is brought up any more. It reports whether
+// Stop marks the server as stopping: nothing is brought up any more. It reports whether
 // requests waited for a generation, which are refused now.
 func (s *Stage) Stop() (refused bool) {
 	s.stopping = true

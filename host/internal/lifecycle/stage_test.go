@@ -55,7 +55,7 @@ func do(s *Stage, step string) string {
 	case "ended":
 		return decisions[s.Ended(id, "")]
 	case "succeed":
-		return decisions[s.Succeed()]
+		return decisions[s.Successor()]
 	case "expire":
 		return fmt.Sprint(s.HoldExpired(id))
 	case "probe":

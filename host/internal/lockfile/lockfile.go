@@ -158,7 +158,7 @@ func (l Lock) Format() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Read reads the file. The error is fs.ErrNotExist if there is none. A file that another user
+// Read reads the file. The error is fs.ErrNotExist if the file is missing. A file that another user
 // can change is refused.
 func Read(path string) (Lock, error) {
 	if err := guard.CheckPath(path); err != nil {

@@ -29,7 +29,7 @@ type Ring struct {
 	first, next uint64
 	// dropped is how many lines have been overwritten.
 	dropped uint64
-	changed chan struct{} // closed by the next Add; nil if nobody waits
+	changed chan struct{} // closed by the next Add; nil without a reader
 }
 
 const (
@@ -110,7 +110,7 @@ func (r *Ring) Reader() *Reader {
 const batch = 64 << 10
 
 // Next returns lines that were not read yet, and how many were overwritten before they could
-// be. If there are none, it returns a channel that is closed when there are.
+// be. If there are no such lines yet, it returns a channel that is closed when there are.
 func (r *Reader) Next() (lines []Line, lost uint64, more <-chan struct{}) {
 	ring := r.ring
 	ring.mu.Lock()

@@ -1,6 +1,6 @@
 // Package panics keeps what runs for one stage, or for one connection, from ending the host when it panics.
 //
-// net/http does that for its handlers alone. Whoever calls a handler in this process, or starts a goroutine for a
+// net/http does that for its handlers alone. Code that calls a handler in this process, or starts a goroutine for a
 // stage or a connection, uses this package; test/rules has the list of goroutines that need not.
 package panics
 

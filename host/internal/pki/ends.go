@@ -79,7 +79,7 @@ func (e *Ends) look(now time.Time) (changed []string) {
 		}
 		c, err := readCertificate(flag, file, now)
 		if err != nil {
-			continue // whoever uses the file says so
+			continue // the user of the file reports it
 		}
 		e.Observe(c)
 		e.known[flag] = c

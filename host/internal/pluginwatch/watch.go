@@ -82,7 +82,7 @@ type watcher struct {
 type sight struct {
 	state state
 	since time.Time
-	// done says that nothing is left to do about this state.
+	// done reports whether nothing is left to do about this state.
 	done bool
 	// handled is the content that Changed was last called with. If refused is set, the lock
 	// refusedBy did not have it.

@@ -23,7 +23,7 @@ type Binary struct {
 }
 
 // Find returns the binary of a stage: the first file catena-stage-NAME in dirs.
-// It fails if there is none, or if that file must not be started (see Check).
+// It fails if no directory has it, or if that file must not be started (see Check).
 func Find(dirs []string, stage string) (Binary, error) {
 	if stage == "" || strings.ContainsRune(stage, filepath.Separator) {
 		return Binary{}, fmt.Errorf("stage %q: no file can have the name %q", stage, BinaryPrefix+stage)

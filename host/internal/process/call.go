@@ -171,7 +171,8 @@ var errDisconnected = status.Error(codes.Unavailable, "the connection has ended"
 // errNoBroker fails the calls of go-plugin's broker.
 var errNoBroker = status.Error(codes.Unimplemented, "the host has no broker")
 
-// awaitConnected returns when gRPC says that connections in use are ready: it does a moment after it has let the first call through.
+// awaitConnected returns when gRPC reports that connections in use are ready: it does a moment after it has let the
+// first call through.
 func awaitConnected(ctx context.Context, conns []*grpc.ClientConn) {
 	for _, cc := range conns {
 		cc.WaitForStateChange(ctx, connectivity.Connecting)
@@ -200,7 +201,7 @@ func (p *Process) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	if p.isDisconnected(cc) {
 		return nil, p.interceptor().callError(ctx, method, errDisconnected)
 	}
-	if path.Dir(method) == "/plugin.GRPCBroker" { // nobody uses it, and go-plugin keeps each message on it for seconds
+	if path.Dir(method) == "/plugin.GRPCBroker" { // it is unused, and go-plugin keeps each message on it for seconds
 		return nil, errNoBroker
 	}
 	return p.interceptor().stream(ctx, desc, cc, method, open, opts...)

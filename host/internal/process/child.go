@@ -25,7 +25,7 @@ type child struct {
 	state   *os.ProcessState // nil before done, and if the process was never started
 	at      time.Time        // of the end
 	killed  bool             // kill was called while the process could run
-	why     string           // of the kill; "" if nobody said
+	why     string           // of the kill; "" if unknown
 	memory  bool             // the kernel killed processes of the group, which was at its limit of memory
 }
 

@@ -196,7 +196,7 @@ type streams struct {
 }
 
 // read starts the readers. They end at the end of file, or by interrupt.
-// Nobody reads the output any more when failed is called.
+// The output is not read any more when failed is called.
 func (s *streams) read(h *handshake, l *logs, failed func(error)) {
 	stdout := l.writer()
 	stdout.line = h.line

@@ -112,7 +112,7 @@ func parseKlog(line []byte) (entry, bool) {
 	return e, true
 }
 
-// argumentName returns a name that ends where it seems to end, and is none of hclog's own in
+// argumentName returns a name that ends where it seems to end, and is not one of hclog's own in
 // JSON, which begin with @.
 func argumentName(name string) string {
 	name = strings.TrimLeft(name, "@")

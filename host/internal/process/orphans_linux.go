@@ -15,7 +15,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/usage"
 )
 
-// orphanPause is the time between two looks at children that have ended. Whoever has started a child waits for it at once.
+// orphanPause is the time between two looks at children that have ended. The function that has started a child waits
+// for it at once.
 const orphanPause = 5 * time.Second
 
 // AdoptOrphans makes this process the parent of all that its children leave behind, and reaps that until ctx ends. So no
@@ -79,7 +80,7 @@ func WithoutOrphans(run func() int) int {
 	return run()
 }
 
-// reapOrphans reaps children that were found twice: nobody else waits for them.
+// reapOrphans reaps children that were found twice: nothing else waits for them.
 func reapOrphans(ctx context.Context, ended <-chan os.Signal) {
 	var seen []int
 	var again <-chan time.Time

@@ -45,7 +45,7 @@ func (r *pluginRunner) Wait(context.Context) error {
 	return discard(r.dir)
 }
 
-// discard removes a control directory by another name, so that nobody else does.
+// discard removes a control directory by another name, so that nothing else does.
 func discard(dir string) error {
 	ended := dir + "-ended"
 	if err := os.Rename(dir, ended); errors.Is(err, os.ErrNotExist) {

@@ -70,7 +70,7 @@ type Spec struct {
 	// Cgroups has the group in which a process that is isolated or limited starts, and by
 	// which all that it has started ends with it. It may be nil.
 	Cgroups *cgroup.Tree
-	// Trusted says that the stage is as powerful as the server.
+	// Trusted reports whether the stage is as powerful as the server.
 	Trusted bool
 	// HostEnv is the environment from which the process inherits what the package's
 	// documentation lists; os.Environ if nil.

@@ -13,7 +13,7 @@ import (
 )
 
 // Table reports which stages have a claim on a path. Stages are numbered in chain
-// order, from 0; -1 is none.
+// order, from 0; -1 stands for no stage.
 type Table interface {
 	// First returns the first stage with a claim on the path.
 	First(path string) int
@@ -48,7 +48,8 @@ type Propagator interface {
 // Sender is the stage that has sent a header for the host.
 type Sender struct {
 	Stage string
-	// Serves says that the stage itself serves the request: it has not declined it, nor called the next stage for it.
+	// Serves reports whether the stage itself serves the request: it has not declined it, nor called the next stage for
+	// it.
 	Serves bool
 	// Kubernetes is that of Stage.
 	Kubernetes bool
@@ -98,8 +99,8 @@ type Hop struct {
 	Status int
 	// From is the stage that has handed the request on, by declining or calling; empty if the host did.
 	From string
-	// Took is how long the stage has had the request. Streams says that this was up to the client: the response is a watch, or
-	// the connection was upgraded.
+	// Took is how long the stage has had the request. Streams reports whether this was up to the client: the response
+	// is a watch, or the connection was upgraded.
 	Took    time.Duration
 	Streams bool
 	// Resume is set if a watch of a client has left the process.
@@ -132,14 +133,15 @@ type Stage struct {
 	// Held makes requests wait, because another process is about to start on the same
 	// socket.
 	Held bool
-	// Incomplete says that the process has taken another's place and does not know yet all that it serves. Requests for its part of
-	// what is merged from several stages, see chain.IsDiscovery, wait: what a document lacks, clients take for gone.
+	// Incomplete reports whether the process has taken another's place and does not know yet all that it serves.
+	// Requests for its part of what is merged from several stages, see chain.IsDiscovery, wait: what a document lacks,
+	// clients take for gone.
 	Incomplete bool
-	// Kubernetes says that the stage may have paths of the Kubernetes API, and so may say of requests that it serves what
-	// Kubernetes' own stages do; see Sender.
+	// Kubernetes reports whether the stage may have paths of the Kubernetes API, and so may say of requests that it
+	// serves what Kubernetes' own stages do; see Sender.
 	Kubernetes bool
-	// DiscardsBodies says that the stage has read, or discarded, the body of a request before it reads another one from
-	// the connection. Without it, a connection that has carried a body takes no other request.
+	// DiscardsBodies reports whether the stage has read, or discarded, the body of a request before it reads another
+	// one from the connection. Without it, a connection that has carried a body takes no other request.
 	DiscardsBodies bool
 }
 
@@ -181,7 +183,7 @@ type Chain struct {
 type snapshot struct {
 	tables  Tables
 	targets []target
-	// incomplete are the endpoints of the stages that do not know yet all that they serve; nil if there are none.
+	// incomplete are the endpoints of the stages that do not know yet all that they serve, or nil.
 	incomplete map[*endpoint]bool
 	// replaced is closed when another snapshot takes its place.
 	replaced chan struct{}
@@ -189,7 +191,7 @@ type snapshot struct {
 	canary   *snapshot
 	includes func(*http.Request) bool
 	share    float64
-	// isCanary says that it is that of another snapshot.
+	// isCanary reports whether it is that of another snapshot.
 	isCanary bool
 	// round is the number of the split, the same on both sides and for all its shares; 0 if requests are not split.
 	round int

@@ -88,7 +88,7 @@ func (s *stageCalls) serveOwn(w http.ResponseWriter, r *http.Request, server htt
 	return true
 }
 
-// acquireOwn returns what gives back the place of a request; nil if there is none.
+// acquireOwn returns what gives back the place of a request, or nil.
 func (s *stageCalls) acquireOwn(r *http.Request) (release func()) {
 	if mayStay(r) {
 		if !s.ownStreams.TryAcquire(1) {

@@ -67,8 +67,8 @@ type Caller struct {
 	// MayRewrite and MayDelegate are what it is granted: to hand on requests with another
 	// method, path or query, and to call delegates for more than discovery and OpenAPI.
 	MayRewrite, MayDelegate bool
-	// Trusted says that the process is as powerful as the server. Its requests for discovery and OpenAPI of its delegates are not
-	// bounded: the aggregator passes on those of clients, who are.
+	// Trusted reports whether the process is as powerful as the server. Its requests for discovery and OpenAPI of its
+	// delegates are not bounded: the aggregator passes on those of clients, who are.
 	Trusted bool
 	// ReadOnly refuses all requests of the process that could write.
 	ReadOnly bool
@@ -78,7 +78,7 @@ type Caller struct {
 	// Staged are the processes, by stage, that join the chain together with this one and do
 	// not serve in it yet. Calls of delegates go to them.
 	Staged map[string]Staged
-	// Canary says that the process is one of those to which a Split sends requests: its own go there too.
+	// Canary reports whether the process is one of those to which a Split sends requests: its own go there too.
 	Canary bool
 }
 
@@ -89,8 +89,8 @@ type Staged struct {
 	Claims []claim.Claim
 	// Kubernetes is that of Stage.
 	Kubernetes bool
-	// OtherAPI says that its stage serves other resources in the chain under the same paths: what is not found there may
-	// be served by it.
+	// OtherAPI reports whether its stage serves other resources in the chain under the same paths: what is not found
+	// there may be served by it.
 	OtherAPI bool
 }
 

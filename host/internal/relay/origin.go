@@ -36,7 +36,7 @@ func ofResponse(f h1.Field, path string) bool {
 	return strings.HasPrefix(f.Key, "Sec-Websocket-")
 }
 
-// cookiePath is the path to which a cookie is to be sent; empty if its text leaves that to the browser, or says that
+// cookiePath is the path to which a cookie is to be sent; empty if its text leaves that to the browser, or means that
 // other hosts get it, too.
 func cookiePath(text string) (path string) {
 	seen := false

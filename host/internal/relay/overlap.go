@@ -39,7 +39,7 @@ func (o *overlap) add(e frames.Event) {
 	o.latest = append(o.latest, pastEvent{e, time.Now()})
 }
 
-// begin returns from where the next process is asked, in the place of the position.
+// begin returns from where the next process is asked, in place of the position.
 func (o *overlap) begin(position uint64) uint64 {
 	if o == nil {
 		return position

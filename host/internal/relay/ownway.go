@@ -14,7 +14,7 @@ import (
 // ownRequest is a request that a stage has made in its own name, to the server or to a delegate, and those that led to it.
 type ownRequest struct {
 	// way are the last requests, bounds.Causes of them, this one included: each is one that the stage was serving when it
-	// made the next. A client's, and one that the stage does not name, is none.
+	// made the next. A request of a client, or one that the stage does not name, has none before it.
 	way []step
 }
 

@@ -54,7 +54,7 @@ type request struct {
 	role *role
 	mark role
 
-	// The current attempt. split says that Hop.Request is set.
+	// The current attempt. split: Hop.Request is set.
 	stage string
 	// kubernetes is Stage.Kubernetes.
 	kubernetes bool

@@ -30,8 +30,8 @@ type watch struct {
 	// contentType is that of all legs; empty if events are not told apart.
 	contentType string
 	events      frames.Splitter
-	// asked says that the stage is asked to let the host tell events apart, promised that another process can go on,
-	// and compresses that the client gets events in gzip.
+	// asked reports whether the stage is asked to let the host tell events apart, promised that another process can go
+	// on, and compresses that the client gets events in gzip.
 	asked, promised, compresses bool
 	// member is the one of the client's gzip that has begun; nil if none has.
 	member *gzip.Writer
@@ -44,13 +44,13 @@ type watch struct {
 	// nil if nothing is compared.
 	from    uint64
 	overlap *overlap
-	// initial says that the events are of the objects that there are, in any order. InitialEnd is when that was over, until
-	// another event comes.
+	// initial reports whether the events are of the objects that there are, in any order. InitialEnd is when that was
+	// over, until another event comes.
 	initial    bool
 	initialEnd time.Time
-	// unordered says that there is no position any more: the stage has sent what has none, or in another order.
+	// unordered reports whether there is no position any more: the stage has sent what has none, or in another order.
 	unordered bool
-	// drained says that the stage has ended the leg because it drains.
+	// drained reports whether the stage has ended the leg because it drains.
 	drained bool
 	// resume is of the latest leg that has ended, and has a result until that is reported.
 	resume Resume
@@ -292,7 +292,7 @@ func (w *watch) withoutProcess() ResumeResult {
 // isOver reports whether the time is over that the client has given the watch.
 func (w *watch) isOver() bool { return w.query.timeout > 0 && time.Since(w.began) >= w.query.timeout }
 
-// next waits for the process to which the watch would go if it began now, and returns it; nil if there is none. Left is
+// next waits for the process to which the watch would go if it began now, and returns it, or nil. Left is
 // the one that the watch was with, if it is not known to be there still: it is given a moment to be replaced.
 func (w *watch) next(ctx context.Context, left *endpoint) *endpoint {
 	x, waited := w.x, false

@@ -6,14 +6,14 @@ import "github.com/catena-dev/catena/host/internal/relay/h1"
 const maxSpent = 8
 
 // spent are connections that take no other request, because the stage may have left in them a body that it was sent,
-// and take that for a request: its response would be somebody else's. They stay open until others take their place, to
+// and take that for a request: its response would be another client's. They stay open until others take their place, to
 // find that out. The zero value has none.
 type spent struct {
 	conns [maxSpent]*h1.Conn // the longest in it is at next
 	next  int
 }
 
-// add takes a connection, and returns the one whose place that is; nil if there is none.
+// add takes a connection, and returns the one whose place that is, or nil.
 func (s *spent) add(c *h1.Conn) (before *h1.Conn) {
 	before, s.conns[s.next] = s.conns[s.next], c
 	s.next = (s.next + 1) % maxSpent

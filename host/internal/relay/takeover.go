@@ -83,7 +83,7 @@ func (x *request) takeOver() verdict {
 type takenOver struct {
 	*bufio.Writer
 	body   io.Writer
-	chunks io.WriteCloser // nil if there are none
+	chunks io.WriteCloser // may be nil
 	header http.Header
 }
 

@@ -27,7 +27,7 @@ type watches struct {
 type openWatch struct {
 	r     *http.Request
 	stage string
-	// resumable says that another process can go on with it.
+	// resumable reports whether another process can go on with it.
 	resumable bool
 	conn      *h1.Conn
 	// canary and round are those of the snapshot by which the watch went.

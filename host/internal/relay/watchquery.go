@@ -8,15 +8,15 @@ import (
 
 // watchQuery is the query of a watch as far as it says where the watch begins and ends.
 type watchQuery struct {
-	// plain says that there is one way to read it. Else nothing is known.
+	// plain reports whether there is one way to read it. Else nothing is known.
 	plain bool
 	// others are the parameters that are the same wherever the watch begins.
 	others string
 	// revision is where it begins; 0 is with the objects that there are, or now.
 	revision uint64
-	// initial says that it begins with the objects that there are.
+	// initial reports whether it begins with the objects that there are.
 	initial bool
-	// bookmarks says that the client wants them.
+	// bookmarks reports whether the client wants them.
 	bookmarks bool
 	// timeout is the client's; 0 without one.
 	timeout time.Duration

@@ -30,7 +30,7 @@ type Problem struct {
 
 // Check returns what is wrong with a configuration; nothing if the schema is empty. No
 // configuration is an empty one, and a key that is null is one that is not there. Of many problems it returns the first. The
-// error says that the schema itself is none, or that ctx has ended.
+// error is that the schema itself is malformed, or that ctx has ended.
 func Check(ctx context.Context, text string, config map[string]any) ([]Problem, error) {
 	if text == "" {
 		return nil, nil
@@ -95,7 +95,7 @@ func types() []string {
 	return []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 }
 
-// checkTypes looks for names of types that there are none of, in a schema or what is in one, at the given JSON pointer.
+// checkTypes looks for names of unknown types, in a schema or what is in one, at the given JSON pointer.
 func checkTypes(at string, schema any) error {
 	switch schema := schema.(type) {
 	case []any:
@@ -145,7 +145,7 @@ func checkType(at string, value any) error {
 	return nil
 }
 
-// refers says that a part of the schema refers to another. The library would follow a
+// refers reports whether a part of the schema refers to another. The library would follow a
 // reference to itself for ever; the walk does not.
 func refers(root *jsonschema.Schema) bool {
 	text, err := json.Marshal(root)

@@ -55,7 +55,7 @@ func (r *releases) controllersFor(core supervisor.Spec, next *stagev1.DescribeRe
 	return ""
 }
 
-// minorOf is the minor release of a release of Kubernetes, such as 1.37; empty if it is none.
+// minorOf is the minor release of a release of Kubernetes, such as 1.37; empty if it is malformed.
 func minorOf(release string) string {
 	v, err := version.ParseSemantic(release)
 	if err != nil {

@@ -30,11 +30,11 @@ func (r *run) announce(ctx context.Context) {
 		r.interrupted(ctx)
 		return
 	}
-	if guard.CheckAbove(r.storage.Dir) != nil { // whoever uses the file would run what another user has put there
+	if guard.CheckAbove(r.storage.Dir) != nil { // users of the file would run what another user has put there
 		fmt.Fprintf(r.Out, "ready after %s\n\n", time.Since(r.started).Round(10*time.Millisecond))
 		return
 	}
-	if wd, err := os.Getwd(); err == nil && wd != "/" && !r.notifier.service.IsNotified() { // nobody is in a service's directory
+	if wd, err := os.Getwd(); err == nil && wd != "/" && !r.notifier.service.IsNotified() { // no user is in a service's directory
 		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
 			path = "$PWD/" + rel
 		}

@@ -39,7 +39,7 @@ func (c *certificates) renew(ctx context.Context) {
 	}
 }
 
-// renewNow renews those that are due. There are none if the operator has given all.
+// renewNow renews those that are due. Those that the operator has given are not among them.
 func (c *certificates) renewNow() {
 	if c == nil {
 		return

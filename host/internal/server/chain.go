@@ -149,7 +149,7 @@ func claimsOf(stages []supervisor.Published) []chain.StageClaims {
 }
 
 // versionStage is the stage whose /version clients see: the one with the built-in resources, if it is of a release of Kubernetes.
-// It is -1 if there is none.
+// It is -1 without one.
 func versionStage(table relay.Table, stages []supervisor.Published) int {
 	const builtIn = "/api/v1"
 	i := table.First(builtIn)

@@ -166,7 +166,7 @@ func (r *run) serveStagePage(w http.ResponseWriter, req *http.Request) {
 	serveStagePage(w, req, r.stages, stage, page, fail)
 }
 
-// serveStagePage writes a page of the process that the query names, or of the current one. It calls fail if there is none.
+// serveStagePage writes a page of the process that the query names, or of the current one. It calls fail without one.
 func serveStagePage(w http.ResponseWriter, r *http.Request, stages *supervisor.Supervisor, stage, page string, fail func(code int, message string)) {
 	query := r.URL.Query()
 	generation := query.Get(admin.GenerationParameter)

@@ -76,7 +76,7 @@ func CheckFlags(ctx context.Context, cfg *config.Config) (*front.Flags, error) {
 // warnLoosened logs that a layer of the configuration takes back the authorization of another.
 func warnLoosened(cfg *config.Config, log hclog.Logger) {
 	if l := cfg.Loosened(); l != nil {
-		log.Warn("everybody may do everything: a layer of the configuration takes back the authorization that an earlier one has set",
+		log.Warn("everything is allowed: a layer of the configuration takes back the authorization that an earlier one has set",
 			"authorization-mode", l.Mode, "layer", l.Source, "earlier", l.Before)
 	}
 }

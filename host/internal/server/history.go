@@ -78,7 +78,7 @@ func last[T any](all []T) []T {
 	return all
 }
 
-// describe returns an event as operators read it. The states through which each process goes on its way are none.
+// describe returns an event as operators read it. Each process goes through some states, which are not told.
 func describe(e supervisor.Event) (admin.Event, bool) {
 	d := admin.Event{At: e.At, Kind: string(e.Kind), Stage: e.Stage, From: e.From, To: e.To, TookSeconds: e.Took.Seconds()}
 	because := because(e.Reason)

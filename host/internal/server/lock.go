@@ -153,7 +153,7 @@ func (e *NotLockedError) Error() string {
 	return text + "; if this file is meant, run " + e.command
 }
 
-// lockState changes whenever the lock file does; it is empty if there is none.
+// lockState changes whenever the lock file does; it is empty without a lock file.
 func lockState(cfg *config.Config) string {
 	info, err := os.Stat(cfg.LockFile())
 	if err != nil {

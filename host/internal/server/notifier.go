@@ -61,7 +61,7 @@ func (n *notifier) handOver() {
 	defer n.mu.Unlock()
 	n.phase = stopping
 	n.notify(systemd.Reloading())
-	if n.service.Watchdog > 0 { // nobody is alive for as long as that may take
+	if n.service.Watchdog > 0 { // no keep-alive is sent meanwhile
 		n.notify(systemd.Watchdog(handOverTimeout))
 	}
 	n.stagesChanged()

@@ -102,8 +102,8 @@ func refused(h relay.Hop) bool {
 	return false
 }
 
-// caller is the process of a stage to which a token belongs. Nobody but the stage, and what its processes have started, may use
-// it, and on its own socket only.
+// caller is the process of a stage to which a token belongs. Only the stage, and what its processes have started, may
+// use it, and on its own socket only.
 func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
 	if from := callFrom(req.Context()); ok && (from.stage != id.Stage || !from.own()) {

@@ -27,5 +27,5 @@ func prepareRuntimeDir(dir, dataDir string, stages []string) (string, error) {
 		return "", all[0]
 	}
 	// The last one has a name that others can foresee, in a directory that may be theirs too.
-	return "", fmt.Errorf("%w; set runtimeDir to a directory that nobody else can write to (the one beside the data does not serve: %w)", all[len(all)-1], all[0])
+	return "", fmt.Errorf("%w; set runtimeDir to a directory that no other user can write to (the one beside the data does not serve: %w)", all[len(all)-1], all[0])
 }

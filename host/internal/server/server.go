@@ -55,7 +55,7 @@ type Options struct {
 	Handover *handover.Inherited
 	// ReplaceKeys makes the keys of this host those of the cluster, whichever it had.
 	ReplaceKeys bool
-	// Ephemeral does not sync the embedded etcd's files: nobody starts a server with them again.
+	// Ephemeral does not sync the embedded etcd's files: no server starts with them again.
 	Ephemeral bool
 	// Version is that of Catena.
 	Version string
@@ -95,7 +95,7 @@ type run struct {
 	traffic      *traffic.Meter
 	dashboard    *dashboard.Handler
 	shadows      *shadows
-	kubeEvents   *kubeevents.Recorder // nil if there are none
+	kubeEvents   *kubeevents.Recorder // may be nil
 	commands     *commands
 	shutdown     *shutdown
 	notifier     *notifier

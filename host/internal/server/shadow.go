@@ -63,7 +63,7 @@ func (s *shadows) close() error {
 	return nil
 }
 
-// summary is the comparison under way, nil if there is none.
+// summary is the comparison under way, or nil.
 func (s *shadows) summary() *shadow.Summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()

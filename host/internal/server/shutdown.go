@@ -21,7 +21,7 @@ const (
 	// other requests at the end of the server.
 	upgradeGrace = time.Second
 	// lostGrace is how long requests and stages may go on when the store has failed, lostEnd how long the front may take to end thereafter.
-	// Whatever waits for the store does so in vain, and nothing starts the server again before it has ended.
+	// Whatever waits for the store fails, and nothing starts the server again before it has ended.
 	lostGrace = 2 * time.Second
 	lostEnd   = time.Second
 )

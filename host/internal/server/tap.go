@@ -23,9 +23,9 @@ type tap struct {
 // tapped is a shadow and what it compares.
 type tapped struct {
 	*shadow.Shadow
-	// groups are those of which writes are compared too; there are none if it is empty.
+	// groups are those of which writes are compared too; none if it is empty.
 	groups map[string]bool
-	// documents says that discovery and OpenAPI are compared.
+	// documents reports whether discovery and OpenAPI are compared.
 	documents bool
 }
 

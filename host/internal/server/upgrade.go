@@ -100,11 +100,11 @@ func (r *releases) input(m supervisor.Move) upgrade.Input {
 }
 
 // beside are the parts of the server that stay as they are when a stage is swapped.
-func (r *releases) beside(stage string) []upgrade.Neighbour {
-	all := []upgrade.Neighbour{{Name: "host", Release: r.front.Version()}}
+func (r *releases) beside(stage string) []upgrade.Component {
+	all := []upgrade.Component{{Name: "host", Release: r.front.Version()}}
 	for _, spec := range r.stages.Specs() {
 		if d, err := r.stages.Description(spec.Name); err == nil && spec.Name != stage {
-			all = append(all, upgrade.Neighbour{Name: "stage " + spec.Name, Release: d.GetKubernetes().GetRelease()})
+			all = append(all, upgrade.Component{Name: "stage " + spec.Name, Release: d.GetKubernetes().GetRelease()})
 		}
 	}
 	return all
@@ -114,13 +114,13 @@ func (r *releases) beside(stage string) []upgrade.Neighbour {
 func (r *releases) controllers(m supervisor.Move) upgrade.Controllers {
 	d := m.With[config.Controllers]
 	if d == nil {
-		d, _ = r.stages.Description(config.Controllers) // an error is that there are none
+		d, _ = r.stages.Description(config.Controllers) // an error means that the chain has no controllers
 	}
 	if m.Stage != config.Core || d == nil {
 		return upgrade.Controllers{}
 	}
 	return upgrade.Controllers{
-		Neighbour: upgrade.Neighbour{Name: "stage " + config.Controllers, Release: d.GetVersion()},
+		Component: upgrade.Component{Name: "stage " + config.Controllers, Release: d.GetVersion()},
 	}
 }
 

@@ -27,11 +27,11 @@ const (
 
 // difference is one field in which two responses differ.
 type difference struct {
-	// path is that of the field: in an object, with [] in the place of what is an index or a key of data;
+	// path is that of the field: in an object, with [] in place of what is an index or a key of data;
 	// "(status code)"; or "(header NAME)".
 	path string
 	how  string
-	// old and new are the values as JSON, shortened; empty where there is none.
+	// old and new are the values as JSON, shortened; empty where a side has no value.
 	old, new string
 }
 

@@ -21,7 +21,7 @@ type Report struct {
 	To   string `json:"to"`
 	// Sample is the share of the requests that are compared.
 	Sample float64 `json:"sample"`
-	// Writes says whether writes are compared too.
+	// Writes reports whether writes are compared too.
 	Writes bool      `json:"writes"`
 	Began  time.Time `json:"began"`
 	// Until is when it ends by itself.
@@ -188,7 +188,7 @@ func (r *Report) Counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// State says whether the comparison goes on, for people.
+// State describes whether the comparison goes on, for people.
 func (r *Report) State() string {
 	if r.Ended.IsZero() {
 		return fmt.Sprintf("running for %s, until %s", r.Ran(), r.Until.Format(time.RFC3339))

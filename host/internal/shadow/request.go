@@ -70,7 +70,7 @@ var (
 	dryRunSubresources = []string{"", "status", "scale"}
 )
 
-// DryRunnable reports whether a write can be asked again as a dry run. Reviews are none that is stored, and may call others.
+// DryRunnable reports whether a write can be asked again as a dry run. Reviews are not stored, and may call others.
 func DryRunnable(method string, r Resource) bool {
 	switch r.Group {
 	case "authentication.k8s.io", "authorization.k8s.io":

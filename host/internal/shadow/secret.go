@@ -36,7 +36,7 @@ func redact(path string, value any) any {
 	return value
 }
 
-// isSecretPath reports whether a part of a path names a secret. A name of a Secret is none.
+// isSecretPath reports whether a part of a path names a secret. The name of a Secret is not secret.
 func isSecretPath(path string) bool {
 	if strings.HasPrefix(path, "(") {
 		return path == "(header Www-Authenticate)"
@@ -52,7 +52,7 @@ func isSecretPath(path string) bool {
 	return slices.ContainsFunc(parts, secretName.MatchString)
 }
 
-// mask hides the values of a resource whose objects are secret as a whole. Which status it was is none.
+// mask hides the values of a resource whose objects are secret as a whole. The status is not secret.
 func (d difference) mask() difference {
 	if d.path == statusCode {
 		return d

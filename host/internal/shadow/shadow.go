@@ -48,7 +48,7 @@ type Options struct {
 	For time.Duration
 	// Budget is how many CPUs comparing may take. A comparison that waits counts as one that computes.
 	Budget float64
-	// Writes says that writes are compared, as dry runs.
+	// Writes reports whether writes are compared, as dry runs.
 	Writes bool
 	// Ask sends a request to a generation. The error is why there is no response; it is ErrTooLarge if that cannot be compared.
 	Ask func(ctx context.Context, to Side, q Request) (Response, error)

@@ -35,7 +35,7 @@ func checkByHand(ctx context.Context, s *suite) error {
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err = cmd.Run()
-	const expected = "exit status 1, and a line that says that it is a stage"
+	const expected = "exit status 1, and a line that calls it a stage"
 	switch {
 	case ctx.Err() != nil:
 		return want(expected, "a process that still runs after %s", s.wait.third())

@@ -217,7 +217,7 @@ func checkChildren(ctx context.Context, s *suite) error {
 	}
 	left := outside(st.process.PID(), s.dir)
 	for _, c := range left {
-		_ = syscall.Kill(c.pid, syscall.SIGKILL) // nobody else would
+		_ = syscall.Kill(c.pid, syscall.SIGKILL) // nothing else would
 	}
 	if len(left) > 0 {
 		return want("each process that the stage starts in its process group", "%s outside of it", left)

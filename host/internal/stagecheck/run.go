@@ -95,7 +95,7 @@ type suite struct {
 	cannot error
 }
 
-// Run checks a binary. The error says that it cannot be checked at all; what is wrong
+// Run checks a binary. The error is why it cannot be checked at all; what is wrong
 // with it is in the report.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	opts = opts.withDefaults()
@@ -132,7 +132,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	return s.report, ctx.Err()
 }
 
-// known refuses names of checks that there are none of.
+// known refuses names of unknown checks.
 func (o Options) known() error {
 	names := Names()
 	for _, name := range slices.Concat(o.Only, o.Skip) {
@@ -199,7 +199,7 @@ func (r *Result) judge(err error, limit time.Duration) {
 // has failed because of it.
 const exitNotice = 300 * time.Millisecond
 
-// died returns how the stage has ended, nil if there is none or it runs.
+// died returns how the stage has ended, or nil if it runs or was not started.
 func (s *suite) died(failure error) error {
 	if s.stage == nil || s.stage.ending {
 		return nil
@@ -217,7 +217,7 @@ func (s *suite) died(failure error) error {
 	return err
 }
 
-// prepared returns the stage that serves requests. It starts one if there is none.
+// prepared returns the stage that serves requests. It starts one if necessary.
 func (s *suite) prepared(ctx context.Context) (*stage, error) {
 	if s.stage != nil {
 		return s.stage, nil

@@ -144,7 +144,7 @@ func branchOps(ops []*etcdserverpb.RequestOp) (n int64) {
 
 // watches counts the watches of one stream.
 type watches struct {
-	limits *callLimits // nil if there are none
+	limits *callLimits // may be nil
 
 	mu     sync.Mutex
 	n      int

@@ -20,7 +20,7 @@ func damaged(dir string, err error) error {
 	return fmt.Errorf("%w; put back %s as it was, or restore a backup: catena snapshot restore FILE --data-dir %s --replace", err, DataDir(dir), dir)
 }
 
-// expectedName is the file in the data directory that says that there are data of the embedded server.
+// expectedName is the file in the data directory that shows that there are data of the embedded server.
 const expectedName = "etcd.expected"
 
 const expectedText = `This server has its objects in etcd, beside this file, and does not start without them: a mount may be missing.

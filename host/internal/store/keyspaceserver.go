@@ -222,7 +222,7 @@ type keyspaceWatch struct {
 	etcdserverpb.UnimplementedWatchServer
 	keyspace keyspace
 	watch    etcdserverpb.WatchClient
-	calls    *callLimits // nil if there are none
+	calls    *callLimits // may be nil
 	response grpc.CallOption
 }
 

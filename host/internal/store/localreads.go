@@ -42,8 +42,8 @@ func (s localStream) RecvMsg(m any) error {
 	return err
 }
 
-// makeLocal has a request that only reads ask nobody else. Checks of etcd's health go through the log as before: that
-// it moves is what they are for.
+// makeLocal has a request that only reads ask no other member. Checks of etcd's health go through the log as before:
+// that it moves is what they are for.
 func makeLocal(request any) {
 	switch r := request.(type) {
 	case *etcdserverpb.RangeRequest:

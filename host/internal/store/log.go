@@ -106,7 +106,7 @@ var slowMachine = []string{
 }
 
 // slowPause is how long they are one line. In the first such time, in which the server starts and the machine is likely
-// to be busy, they are none.
+// to be busy, they are not told.
 const slowPause = time.Minute
 
 // slowness counts them.

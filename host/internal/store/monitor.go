@@ -153,8 +153,9 @@ const (
 // errNoRoom means that too few objects have been deleted.
 var errNoRoom = errors.New("the objects fill the quota")
 
-// reclaim makes a full embedded server, which nobody else can maintain, writable again if objects have been deleted: old
-// revisions are dropped, the file is rewritten without them, and the alarm is ended. Watches that lag behind list again.
+// reclaim makes a full embedded server, which only its host can maintain, writable again if objects have been deleted:
+// old revisions are dropped, the file is rewritten without them, and the alarm is ended. Watches that lag behind list
+// again.
 func (m *Monitor) reclaim(ctx context.Context) error {
 	if _, err := m.client.Compact(ctx, m.revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return err

@@ -45,7 +45,7 @@ type Options struct {
 	// writes; 0 is etcd's default, 2 GiB.
 	QuotaBytes int64
 
-	// Ephemeral is for an embedded database that nobody opens again: it is not synced, and takes no space in advance.
+	// Ephemeral is for an embedded database that is not opened again: it is not synced, and takes no space in advance.
 	// All such databases of a process have to be.
 	Ephemeral bool
 

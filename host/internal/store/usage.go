@@ -129,7 +129,8 @@ func uncertain(err error) bool {
 	return false
 }
 
-// refresh drops what etcd has dropped. It goes on if ctx ends: a client that does not wait would count in vain each time.
+// refresh drops what etcd has dropped. It goes on if ctx ends: otherwise each client that does not wait would have it
+// counted again.
 func (u *usage) refresh(ctx context.Context) error {
 	u.refreshing.Lock()
 	defer u.refreshing.Unlock()

@@ -67,7 +67,7 @@ func distance(a, b string) int {
 	return prev[len(b)]
 }
 
-// Value says what a value should be, in the place of an error of package strconv or time.
+// Value says what a value should be, in place of an error of package strconv or time.
 func Value(err error) error {
 	var number *strconv.NumError
 	switch {

@@ -56,7 +56,7 @@ func (c *change) admit(ctx context.Context, m *member) error {
 }
 
 // cameBack reports a stage that has come back from a binary of another release of Kubernetes than that of the process which has ended. The file of that is
-// gone, and an outage would be worse: it is not refused, but nobody has decided it.
+// gone, and an outage would be worse: it is not refused, but was not decided.
 func (s *stage) cameBack(dead, g *generation.Generation) {
 	if dead == nil {
 		return

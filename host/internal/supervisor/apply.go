@@ -54,12 +54,14 @@ type SwapOptions struct {
 	// Change gets what the stage is made from, to change it; nil changes nothing. An error refuses the swap. It is called again if
 	// the stage has meanwhile got its old generation back.
 	Change func(*Spec) error
-	// Other says that the stage becomes one of another binary or release: nobody compares such a process with the one that serves meanwhile.
+	// Other reports whether the stage becomes one of another binary or release: such a process is not compared with the
+	// one that serves meanwhile.
 	Other bool
 	// Rollback says when the old generation gets its place back. It takes the place of
 	// that of the Spec if it is not zero.
 	Rollback Rollback
-	// Default is the Rollback of stages whose Spec has none. A probation that nobody has asked for ends when any other operation begins.
+	// Default is the Rollback of stages whose Spec has none. A probation by default ends when any other operation
+	// begins.
 	Default Rollback
 	// Canary says how the requests move step by step; nil if all do at once.
 	Canary *canary.Plan

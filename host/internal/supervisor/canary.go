@@ -78,7 +78,7 @@ func (s *changes) EndCanary(reason string) {
 	}
 }
 
-// chainBefore is a published chain with the generations before in the place of the new ones.
+// chainBefore is a published chain with the generations before in place of the new ones.
 func (p *probation) chainBefore(published []Published) []Published {
 	before := slices.Clone(published)
 	for i := range before {
@@ -177,8 +177,8 @@ func (r *canaryRun) exceeded() string {
 // CanaryStatus is how far a canary is.
 type CanaryStatus struct {
 	canary.Plan
-	// Step is the present one, from 0, which lasts until Until, or longer: Waits says that too few requests have come to the new
-	// process for the next step.
+	// Step is the present one, from 0, which lasts until Until, or longer: Waits reports whether too few requests have
+	// come to the new process for the next step.
 	Step  int       `json:"step"`
 	Until time.Time `json:"until"`
 	Waits bool      `json:"waits"`

@@ -106,7 +106,7 @@ func (s *changes) change(ctx context.Context, r request) (*change, error) {
 // probation any more that could change the chain which is planned from.
 func (s *changes) plan(r request) (plan, error) {
 	on := s.of.onProbation()
-	p, err := r.plan(s.standing())
+	p, err := r.plan(s.present())
 	if err != nil || p.empty() || on == nil {
 		return p, err
 	}
@@ -114,7 +114,7 @@ func (s *changes) plan(r request) (plan, error) {
 		return p, on.busy()
 	}
 	s.endProbation(anotherChange)
-	return r.plan(s.standing())
+	return r.plan(s.present())
 }
 
 func (s *changes) stage(name string) (*stage, error) {
@@ -123,13 +123,13 @@ func (s *changes) stage(name string) (*stage, error) {
 	return now.stage(name)
 }
 
-// standing is the chain as a plan sees it.
-func (s *changes) standing() []standing {
+// present is the chain as a plan sees it.
+func (s *changes) present() []presentStage {
 	now := s.of.lock()
 	defer now.unlock()
-	var all []standing
+	var all []presentStage
 	for _, st := range now.chain {
-		now := standing{spec: st.spec}
+		now := presentStage{spec: st.spec}
 		if g := st.current(); g != nil {
 			now.up, now.delegates = g.Spec().Attach == "", g.Delegates()
 		}
@@ -160,7 +160,7 @@ func (s *changes) newChange(ctx context.Context, p plan, r request) (*change, er
 	c := &change{request: r, plan: p, began: time.Now(), added: map[*stage]bool{}, staged: map[string]*generation.Generation{}}
 	c.rollout = &rollout{
 		supervisor: s.of, ready: true, launched: c.takeAlong, outdated: c.cascade, prepared: c.makeReachable,
-		admit: c.admit, tolerate: c.tolerable,
+		admit: c.admit, tolerate: c.tolerate,
 	}
 	for _, spec := range r.specs {
 		m := &member{rollout: c.rollout, spec: spec, launching: p.concerns(spec.Name)}
@@ -207,7 +207,7 @@ func (c *change) find(m *member, added bool) (err error) {
 }
 
 // attached reports whether the stage is a process that was started by hand, and stays one:
-// there is none to swap it for.
+// there is no other to swap it for.
 func (m *member) attached(*state) bool { return m.spec.Attach != "" && m.stage.spec.Attach != "" }
 
 // hold keeps a stage from being restarted. A swap does not wait for a restart, which
@@ -326,9 +326,9 @@ func (c *change) makeReachable(prepared *member) error {
 	return nil
 }
 
-// tolerable takes the error of a stage that is not required and has never been up: it
+// tolerate takes the error of a stage that is not required and has never been up: it
 // goes on to be tried in its new place.
-func (c *change) tolerable(m *member, err error) error {
+func (c *change) tolerate(m *member, err error) error {
 	s := c.supervisor
 	now := s.lock()
 	been := m.stage.current() != nil

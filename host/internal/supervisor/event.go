@@ -9,15 +9,15 @@ type EventKind string
 const (
 	// StateChanged: a generation has gone From one state To another.
 	StateChanged EventKind = "state"
-	// Restarted: another generation, To, is in the place of one that has ended, after Took.
+	// Restarted: another generation, To, is in place of one that has ended, after Took.
 	Restarted EventKind = "restarted"
-	// ReleaseChanged: To, which is in the place of From after its end, is of another release of Kubernetes, as Reason says.
+	// ReleaseChanged: To, which is in place of From after its end, is of another release of Kubernetes, as Reason says.
 	ReleaseChanged EventKind = "release-changed"
-	// TookOver: the standby, To, is in the place of a generation that has ended, after Took.
+	// TookOver: the standby, To, is in place of a generation that has ended, after Took.
 	TookOver EventKind = "took-over"
 	// SwapBegun, SwapDone, SwapFailed, SwapRolledBack and SwapReverted tell of a generation, To, that
 	// is to take the place of another, From. They come for each stage of an Apply too. A
-	// swap that is refused at once fails without having begun. It is reverted if somebody has asked for that.
+	// swap that is refused at once fails without having begun. It is reverted on request.
 	SwapBegun      EventKind = "swap-begun"
 	SwapDone       EventKind = "swap-done"
 	SwapFailed     EventKind = "swap-failed"

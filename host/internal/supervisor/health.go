@@ -88,7 +88,7 @@ func (s *stage) postStartHook(name string) error {
 	return g.PostStartHook(name)
 }
 
-// serving returns the generation of a stage that serves, or why there is none.
+// serving returns the generation of a stage that serves, or why it has none.
 func (s *stage) serving() (*generation.Generation, error) {
 	now := s.of.lock()
 	defer now.unlock()

@@ -256,7 +256,7 @@ func (l *limiter) enforce(x limited, w *watchedMemory, now time.Time) {
 	l.tell(x, LimitMemorySoft, bytes, x.limits.MemorySoft, reason, then)
 }
 
-// reached says that a process has come to a limit, in the words of the status.
+// reached records that a process has come to a limit, in the words of the status.
 func reached(x limited, limit string, bytes, most int64) string {
 	return fmt.Sprintf("its memory of %s reached the limit of %s (stages.%s.limits.%s)", mebibytes(bytes), mebibytes(most), x.stage.name, limit)
 }

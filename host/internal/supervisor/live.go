@@ -60,7 +60,7 @@ func (l live) ended(ran time.Duration) {
 			return
 		}
 		now = s.lock()
-		decision = st.state.Succeed()
+		decision = st.state.Successor()
 		now.decided(st, l.Generation, decision)
 		now.unlock()
 	}

@@ -42,10 +42,11 @@ const (
 	whenFree
 )
 
-// operations says what excludes what. Each slot is held by one operation at a time: chain by one that needs the chain to
-// stay as it is or to change by nobody else, trial by one that brings up a process beside the one that serves to compare the two. An operation is refused
-// beside a canary, or beside a probation, where the column says so, unless nobody has asked for the probation, which it ends then; otherwise, if it
-// changes the chain, the change ends the probation.
+// operations says what excludes what. Each slot is held by one operation at a time: chain by one that needs the chain
+// to stay as it is or to change by no other operation, trial by one that brings up a process beside the one that serves
+// to compare the two. An operation is refused beside a canary, or beside a probation, where the column says so, unless
+// the probation is that by default, which it ends then; otherwise, if it changes the chain, the change ends the
+// probation.
 var operations = [...]struct {
 	name         string // of the holder of a slot, in a refusal
 	chain, trial need

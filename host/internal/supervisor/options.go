@@ -24,7 +24,7 @@ type Options struct {
 	// Machine returns what this machine can do to isolate stages. It is called if there are
 	// stages to isolate.
 	Machine func() *isolation.Machine
-	// Hidden returns the files and directories that isolated stages do not see unless they are granted; nil if there are none.
+	// Hidden returns the files and directories that isolated stages do not see unless they are granted, or nil.
 	Hidden func() []string
 	// Cgroups returns where processes that are isolated or limited get a group each. It is called
 	// if there are any, and may be nil.
@@ -79,15 +79,16 @@ type Published struct {
 	// Refusal marks the responses of the host itself on Socket, see process.Listener.
 	Refusal string
 	Failure string
-	// Absent says that the stage, which is not required, has never come up; Claims are
+	// Absent reports whether the stage, which is not required, has never come up; Claims are
 	// what counts as its own until then.
 	Absent bool
-	// Held says that the process has ended and another will take its place on the same
+	// Held reports whether the process has ended and another will take its place on the same
 	// socket in a moment: requests are to wait.
 	Held bool
-	// Incomplete says that the process does not know yet all that it serves, though the stage has before: Claims are those of the one before.
+	// Incomplete reports whether the process does not know yet all that it serves, though the stage has before: Claims
+	// are those of the one before.
 	Incomplete bool
-	// Unfinished says that the stage has never known all that it serves.
+	// Unfinished reports whether the stage has never known all that it serves.
 	Unfinished bool
 	Claims     []*stagev1.Claim
 	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
@@ -121,7 +122,7 @@ type Identity struct {
 	Groups []string
 	// Grants are what the stage may do.
 	Grants grants.Grants
-	// ReadOnly says that the process may not write.
+	// ReadOnly reports whether the process may not write.
 	ReadOnly bool
 	// Delegates are the stages downstream of the generation, as it was told when it was
 	// configured: those that it may call, whatever the chain has become since.
@@ -129,7 +130,7 @@ type Identity struct {
 	// Staged are the processes, by stage, that come into the chain together with the
 	// generation, itself among them, and do not serve in it yet.
 	Staged map[string]Staged
-	// Canary says that the process is one of those to which the Split goes.
+	// Canary reports whether the process is one of those to which the Split goes.
 	Canary bool
 }
 
@@ -138,7 +139,7 @@ type Staged struct {
 	Socket string
 	Claims []*stagev1.Claim
 	Grants grants.Grants
-	// OtherAPI says that it may serve other resources than the process that serves in the chain: it is of another release of
-	// Kubernetes, or has other flags.
+	// OtherAPI reports whether it may serve other resources than the process that serves in the chain: it is of another
+	// release of Kubernetes, or has other flags.
 	OtherAPI bool
 }

@@ -10,7 +10,7 @@ import (
 // outbox passes events on one after the other, in the order in which they were added, on a goroutine of its own: who changes a stage does not wait for
 // those who want to know.
 type outbox struct {
-	// report gets what happens to stages; nil if nobody wants to know.
+	// report gets what happens to stages; it may be nil.
 	report func(Event)
 	// failed is called with the panic of what has got an event; the next one gets its event all the same.
 	failed func(error)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// standing is a stage of the present chain as a plan sees it.
-type standing struct {
+// presentStage is a stage of the present chain as a plan sees it.
+type presentStage struct {
 	spec Spec
-	// delegates are the stages downstream as its process was told; up says that it has one.
+	// delegates are the stages downstream as its process was told; up reports whether it has one.
 	delegates []string
 	up        bool
 }
@@ -21,7 +21,7 @@ type plan struct {
 }
 
 // plan is what has to be done for the request.
-func (r request) plan(present []standing) (plan, error) {
+func (r request) plan(present []presentStage) (plan, error) {
 	p, err := planFor(present, r.specs)
 	if err != nil {
 		return plan{}, err
@@ -35,12 +35,12 @@ func (r request) plan(present []standing) (plan, error) {
 }
 
 // planFor compares the present chain with the one that is wanted, both from head to tail.
-func planFor(present []standing, wanted []Spec) (plan, error) {
+func planFor(present []presentStage, wanted []Spec) (plan, error) {
 	var p plan
 	if len(wanted) == 0 {
 		return p, fmt.Errorf("a chain has one stage at least")
 	}
-	old, names := map[string]standing{}, make([]string, len(wanted))
+	old, names := map[string]presentStage{}, make([]string, len(wanted))
 	var before, after []string
 	for _, st := range present {
 		old[st.spec.Name] = st

@@ -29,7 +29,7 @@ type probation struct {
 	before     []*stage
 	moved      []moved
 	length     time.Duration
-	// unasked says that it gives way to any operation.
+	// unasked reports whether it gives way to any operation.
 	unasked bool
 	until   time.Time // set under the lock
 	// canary is how the requests move; nil if all have.

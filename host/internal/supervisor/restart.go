@@ -30,7 +30,7 @@ func (s *stage) refuse(g *generation.Generation, after time.Duration) {
 	}
 }
 
-// takeOver puts the standby in the place of a generation that has just ended. It returns
+// takeOver puts the standby in place of a generation that has just ended. It returns
 // what has to be done if that cannot be.
 func (s *stage) takeOver(dead *generation.Generation, ended time.Time) lifecycle.Decision {
 	now := s.of.lock()
@@ -53,7 +53,7 @@ func (s *stage) takeOver(dead *generation.Generation, ended time.Time) lifecycle
 	}
 	var decision lifecycle.Decision
 	if s.state.Waits(dead.ID()) {
-		decision = s.state.Succeed()
+		decision = s.state.Successor()
 		now.decided(s, dead, decision)
 	}
 	now.unlock()
@@ -82,7 +82,7 @@ func (s *stage) activate(dead, g *generation.Generation) error {
 	return nil
 }
 
-// restart brings up a generation in the place of dead, which has ended after the given
+// restart brings up a generation in place of dead, which has ended after the given
 // time, or is nil if the stage has never been up, however often it takes, unless a
 // planned change does so first.
 func (s *stage) restart(dead *generation.Generation, ran time.Duration) {
@@ -203,7 +203,7 @@ func (s *stage) replacement(dead *generation.Generation) (*generation.Generation
 		return nil, fmt.Errorf("stage %q is not in the chain", s.name)
 	}
 	m.launching = true
-	inherited := generation.Report{Claims: assumed(m.spec.LastClaims)}
+	inherited := generation.Report{Claims: knownClaims(m.spec.LastClaims)}
 	if dead != nil {
 		m.listener, inherited = dead.Listener(), dead.Report()
 	}

@@ -20,7 +20,7 @@ type rollout struct {
 	supervisor *Supervisor
 	// members are the whole chain as it will be, from head to tail.
 	members []*member
-	// ready says that the generations run their post-start hooks and are waited for until
+	// ready reports whether the generations run their post-start hooks and are waited for until
 	// they are ready; otherwise the rollout ends when they are prepared.
 	ready bool
 	// launched, if not nil, is called when all are launched, before the first is configured.
@@ -42,7 +42,7 @@ type member struct {
 	rollout *rollout
 	stage   *stage
 	spec    Spec
-	// launching says that a generation is brought up. Its data socket is listener if that
+	// launching reports whether a generation is brought up. Its data socket is listener if that
 	// is not nil, or one of its own.
 	launching bool
 	listener  *process.Listener
@@ -63,7 +63,7 @@ func (s *Supervisor) rolloutOf() *rollout {
 	return r
 }
 
-// member returns that of a stage, nil if there is none.
+// member returns that of a stage, or nil.
 func (r *rollout) member(st *stage) *member {
 	for _, m := range r.members {
 		if m.stage == st {

@@ -49,7 +49,7 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 	wg.Wait()
 }
 
-// beginStop says that nothing is brought up any more, and refuses requests that wait for
+// beginStop keeps anything from being brought up, and refuses requests that wait for
 // what would have been.
 func (s *Supervisor) beginStop() {
 	var waiting []*generation.Generation
@@ -79,7 +79,7 @@ func (s *Supervisor) beginStop() {
 // gone, and every event passed on; it is bounded in time by SIGKILL.
 func (s *Supervisor) Stop() error {
 	s.beginStop()
-	s.awaitTold()
+	s.awaitNotified()
 	s.cancel()
 	s.stopAll()
 	s.running.Wait()

@@ -99,9 +99,9 @@ func (n *signals) forget(g *generation.Generation) {
 	n.change()
 }
 
-// told reports whether all generations know of all signals, and returns a channel that is
+// allNotified reports whether all generations know of all signals, and returns a channel that is
 // closed when that may have changed.
-func (n *signals) told() (bool, <-chan struct{}) {
+func (n *signals) allNotified() (bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, i := range n.known {
@@ -112,12 +112,12 @@ func (n *signals) told() (bool, <-chan struct{}) {
 	return true, n.changed
 }
 
-// awaitTold returns when all stages know of all signals, or after a moment.
-func (s *Supervisor) awaitTold() {
+// awaitNotified returns when all stages know of all signals, or after a moment.
+func (s *Supervisor) awaitNotified() {
 	end := time.After(lastNotice)
 	for {
-		told, changed := s.signals.told()
-		if told {
+		done, changed := s.signals.allNotified()
+		if done {
 			return
 		}
 		select {

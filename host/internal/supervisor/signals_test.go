@@ -37,7 +37,7 @@ func TestStagesAreToldOfSignals(t *testing.T) {
 	took := make(chan time.Duration, 1)
 	go func() {
 		began := time.Now()
-		for told, changed := f.signals.told(); !told; told, changed = f.signals.told() {
+		for told, changed := f.signals.allNotified(); !told; told, changed = f.signals.allNotified() {
 			<-changed // it ends with the stages, too
 		}
 		took <- time.Since(began)

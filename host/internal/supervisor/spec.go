@@ -47,16 +47,16 @@ type Policy struct {
 	// with the requests that it has, and DrainSpread is the time over which its
 	// watches are ended.
 	DrainTimeout, DrainSpread time.Duration
-	// Required says that the server cannot be ready without the stage, and does not
+	// Required reports whether the server cannot be ready without the stage, and does not
 	// start without it. The configuration's default is true.
 	Required bool
 	// LastClaims are what the stage claimed when it was last up. They count as its own
 	// as long as a stage that is not required has not come up; if there are none,
 	// everything that reaches its place in the chain, and that it may claim, does.
 	LastClaims []*stagev1.Claim
-	// Locked says that only a file with Digest is executed, or one that Options.Approve approves.
+	// Locked reports whether only a file with Digest is executed, or one that Options.Approve approves.
 	Locked bool
-	// OwnProgram says that it need not be locked as the program of this process: another in its place has to be.
+	// OwnProgram reports whether it need not be locked as the program of this process: another in its place has to be.
 	OwnProgram bool
 	// Standby keeps a second generation ready to take over when the process ends.
 	Standby bool

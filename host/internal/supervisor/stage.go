@@ -192,7 +192,7 @@ func (s *stage) published() Published {
 	if g == nil {
 		p := Published{Name: s.name, Failure: s.failure, Grants: s.spec.Grants}
 		if !s.spec.Required {
-			p.Absent, p.Claims = true, assumed(s.spec.LastClaims)
+			p.Absent, p.Claims = true, knownClaims(s.spec.LastClaims)
 		}
 		return p
 	}
@@ -207,16 +207,16 @@ func (s *stage) published() Published {
 	return p
 }
 
-// assumed are the claims of a stage that has not come up: those that it had when it was
+// knownClaims are the claims of a stage that has not come up: those that it had when it was
 // last up, or everything, since it is not known what is not its own.
-func assumed(last []*stagev1.Claim) []*stagev1.Claim {
+func knownClaims(last []*stagev1.Claim) []*stagev1.Claim {
 	if len(last) > 0 {
 		return last
 	}
 	return []*stagev1.Claim{{Path: "/", Match: stagev1.Claim_PREFIX}}
 }
 
-// ID is the id of a generation, empty if there is none.
+// ID is the id of a generation, or empty.
 func id(g *generation.Generation) string {
 	if g == nil {
 		return ""

@@ -24,7 +24,7 @@ type state struct {
 	pace        pace
 	holdTimeout time.Duration
 	stopping    bool
-	// started says that Start has returned, and hooksDue that the server's start has come to
+	// started reports whether Start has returned, and hooksDue whether the server's start has come to
 	// the post-start hooks, so that a generation which serves from now on runs its own.
 	started, hooksDue bool
 	// complete is closed when all stages know all of their paths.
@@ -32,7 +32,7 @@ type state struct {
 	isComplete bool
 	// incompleteStage is the name that Incomplete returns, as of the chain that is published. It is set under the lock alone.
 	incompleteStage atomic.Value
-	// probation is that of the latest change, nil if there is none. It is set under the lock alone.
+	// probation is that of the latest change, or nil. It is set under the lock alone.
 	probation atomic.Pointer[probation]
 }
 
@@ -47,7 +47,8 @@ func (now *state) unlock() {
 	now.events.send()
 }
 
-// onProbation is the probation of the latest change, nil if there is none. The caller need not hold the lock, and may find that it has just ended.
+// onProbation is the probation of the latest change, or nil. The caller need not hold the lock, and may find that it
+// has just ended.
 func (s *Supervisor) onProbation() *probation { return s.locked.probation.Load() }
 
 // stage returns the stage of that name.
@@ -127,7 +128,7 @@ func (now *state) publishReported() {
 	now.pace.published(time.Now(), time.Since(began))
 }
 
-// serve makes a prepared generation the one that the requests go to, in the place of the
+// serve makes a prepared generation the one that the requests go to, in place of the
 // one with the id instead, "" if there was none. The caller publishes
 // that. What a generation's process was made from is what its stage is made from now on;
 // how that is treated may have been changed since.

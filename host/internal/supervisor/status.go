@@ -18,7 +18,7 @@ type Status struct {
 	State      string `json:"state"`
 	Generation string `json:"generation,omitempty"`
 	PID        int    `json:"pid,omitempty"`
-	// Attached says that the process was started by hand. The host never kills it.
+	// Attached reports whether the process was started by hand. The host never kills it.
 	Attached bool `json:"attached,omitempty"`
 	// Grants are what the stage may do beyond what every stage may.
 	Grants grants.Grants `json:"grants"`
@@ -29,8 +29,8 @@ type Status struct {
 	Version        string   `json:"version,omitempty"`
 	// Emulates is the minor release of Kubernetes as which the process serves, empty if it is that of Version.
 	Emulates string `json:"emulates,omitempty"`
-	// OtherRelease says that the process has come back, after an end, from a binary of another release of Kubernetes: no change of
-	// the chain has decided that.
+	// OtherRelease reports whether the process has come back, after an end, from a binary of another release of
+	// Kubernetes: no change of the chain has decided that.
 	OtherRelease string `json:"otherRelease,omitempty"`
 	// Usage is what the process used when that was last measured.
 	Usage  *Usage    `json:"usage,omitempty"`
@@ -51,7 +51,7 @@ type Status struct {
 	Required bool   `json:"required"`
 	// Delegates are the stages that the current generation may call.
 	Delegates []string `json:"delegates,omitempty"`
-	// Standby is the generation that stands by; StandbyFailure says why there is none.
+	// Standby is the generation that stands by; StandbyFailure is why it is missing.
 	Standby        *Generation `json:"standby,omitempty"`
 	StandbyFailure string      `json:"standbyFailure,omitempty"`
 	// Probation is set while the generation before can take its place again.
@@ -89,7 +89,7 @@ type SwapResult struct {
 	From string    `json:"from,omitempty"`
 	To   string    `json:"to,omitempty"`
 	At   time.Time `json:"at"`
-	// Result is "done", "failed", "on probation", "canary", "rolled back" or, if somebody has asked for that,
+	// Result is "done", "failed", "on probation", "canary", "rolled back" or, on request,
 	// "reverted".
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`

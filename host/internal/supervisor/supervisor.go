@@ -128,7 +128,7 @@ func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
 }
 
 // Incomplete returns the name of a required stage that may have paths which it does not know
-// yet, empty if there is none: what no stage has may then appear in a moment. It does not wait for the lock.
+// yet, empty if all know: what no stage has may then appear in a moment. It does not wait for the lock.
 func (s *Supervisor) Incomplete() string { return s.locked.incompleteStage.Load().(string) }
 
 // Complete is closed when, after Start, all required stages of the chain know all of their paths for

@@ -14,7 +14,7 @@ import (
 type Trial struct {
 	stage      *stage
 	generation *generation.Generation
-	// Serving describes the process that serves; it is nil if there is none.
+	// Serving describes the process that serves; it may be nil.
 	Serving *stagev1.DescribeResponse
 }
 

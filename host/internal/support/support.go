@@ -23,7 +23,7 @@ type Part struct {
 	Name string
 	// About is what is in it, for the index.
 	About string
-	// Binary says that it is no text, and has no secrets.
+	// Binary reports whether it is no text, and has no secrets.
 	Binary bool
 	// Timeout is how long Write may take; ten seconds if it is 0.
 	Timeout time.Duration
@@ -129,7 +129,7 @@ func (l *limited) take() []byte {
 	return l.b.Bytes()
 }
 
-// Create writes the archive, which must not exist yet. If that fails, there is none.
+// Create writes the archive, which must not exist yet. If that fails, it removes it.
 func Create(path, dir string, at time.Time, results []Result) (size int64, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

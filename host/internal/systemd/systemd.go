@@ -20,7 +20,7 @@ import (
 
 // Service is what systemd has passed to this process.
 type Service struct {
-	// Listener is the socket that systemd listens on in place of the host; nil if there is none.
+	// Listener is the socket that systemd listens on in place of the host, or nil.
 	Listener net.Listener
 	// Watchdog is the time after which systemd takes a host for dead that has not said Alive; 0 if it does not wait for that.
 	Watchdog time.Duration
@@ -49,7 +49,7 @@ func FromEnvironment() (Service, error) {
 var errNoListener = errors.New("catena serves on one listening TCP socket: the .socket unit needs exactly one ListenStream=, a port or ADDRESS:PORT, " +
 	"and must not have Accept=yes")
 
-// listener returns the socket among those that systemd has passed, which it closes; nil if there are none.
+// listener returns the socket among those that systemd has passed, which it closes, or nil.
 func listener(files []*os.File) (net.Listener, error) {
 	defer func() {
 		for _, f := range files {
@@ -94,7 +94,7 @@ const (
 	Alive    = daemon.SdNotifyWatchdog
 )
 
-// Reloading says that the configuration is being read, until the next Ready.
+// Reloading tells systemd that the configuration is being read, until the next Ready.
 func Reloading() string {
 	return daemon.SdNotifyReloading + "\n" + strings.TrimSuffix(daemon.SdNotifyMonotonicUsec(), "\n")
 }

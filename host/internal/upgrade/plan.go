@@ -37,10 +37,10 @@ type Input struct {
 	// Emulated is the minor release as which the new process serves; empty if as its own.
 	Emulated string
 	// Beside are the others that serve the cluster together with the new process: the host and the other stages.
-	Beside []Neighbour
+	Beside []Component
 	// Controllers are those of the server, if it has any and their stage matters to them.
 	Controllers Controllers
-	// Chain makes a request to the chain as it serves, as Side.Get does; nil if there is none.
+	// Chain makes a request to the chain as it serves, as Side.Get does. It may be nil.
 	Chain func(ctx context.Context, path string, header http.Header) ([]byte, error)
 	// Failure is why the new process did not come up; nil if it did.
 	Failure error
@@ -52,15 +52,15 @@ type Input struct {
 	Sample int
 }
 
-// Neighbour is another part of the server.
-type Neighbour struct {
+// Component is a part of the server with a release of its own.
+type Component struct {
 	// Name is such as "stage extensions", Release its release of Kubernetes.
 	Name, Release string
 }
 
 // Controllers are clients that come with the server.
 type Controllers struct {
-	Neighbour
+	Component
 	// Along is the binary to which they go together with the stage; empty if they stay as they are.
 	Along string
 }
@@ -115,7 +115,7 @@ type Finding struct {
 	Topic Topic `json:"topic"`
 	// Name is what it is about, such as a resource.
 	Name string `json:"name"`
-	// Blocks says that the upgrade loses data, breaks a client in use or does not start.
+	// Blocks reports whether the upgrade loses data, breaks a client in use or does not start.
 	Blocks bool   `json:"blocks,omitempty"`
 	Detail string `json:"detail"`
 	// Clients are those in whose way it is.
@@ -138,12 +138,12 @@ func (p *Plan) Check(allowed []string) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("stage %q: from %s to %s: %s (catena upgrade plan tells more; --allow NAME goes on in spite of it)", p.Stage, p.From, p.To, strings.Join(all, "; "))
+	return fmt.Errorf("stage %q: from %s to %s: %s (catena upgrade plan tells more; --allow NAME goes on regardless)", p.Stage, p.From, p.To, strings.Join(all, "; "))
 }
 
 func (p *Plan) add(f Finding) { p.Findings = append(p.Findings, f) }
 
-// Make makes a plan. The error is why there is none.
+// Make makes a plan. The error is why it cannot.
 func Make(ctx context.Context, in Input) (*Plan, error) {
 	if in.Old.Release == nil || in.New.Release == nil {
 		return nil, fmt.Errorf("stage %q: the two binaries do not both say which release of Kubernetes they serve", in.Stage)

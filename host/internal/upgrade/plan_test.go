@@ -125,7 +125,7 @@ func TestPlan(t *testing.T) {
 		"!setting apiserver.gone: the new release does not know the flag",
 		"!unreadable Old.old.k8s.io: 1 objects are stored as old.k8s.io/v1beta1, which v1.37.0 cannot read, such as /registry/old/x",
 		"!removed things.used.k8s.io/v1: is not served by v1.37.0, and in use",
-		" removed rests.idle.k8s.io/v1: is not served by v1.37.0; nobody has used it since the host started",
+		" removed rests.idle.k8s.io/v1: is not served by v1.37.0; no client has used it since the host started",
 		"!way back Moved.moved.k8s.io: is written as v2, which v1.36.3 cannot read: the way back loses each object that has been written by then",
 		" way back news.new.k8s.io/v1: v1.36.3 does not serve the kind: objects that are made with v1.37.0 stay in the store, and are not served after the way back",
 		" way back safe: until an object is written of Moved.moved.k8s.io, news.new.k8s.io/v1",

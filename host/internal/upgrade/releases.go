@@ -63,7 +63,7 @@ func (p *Plan) compareControllers(in Input, from *version.Version) error {
 	}
 	v, err := version.ParseSemantic(c.Release)
 	if err != nil {
-		return nil // there are none, or they are of no release
+		return nil // there are no controllers, or they are of no release
 	}
 	serves, err := version.ParseGeneric(cmp.Or(in.Emulated, p.To))
 	if err != nil {

@@ -106,7 +106,7 @@ func (p *Plan) compareServed(ctx context.Context, in Input) error {
 			continue
 		}
 		clients := in.Clients(r.group, r.version, r.name)
-		f := Finding{Topic: Removed, Name: r.String(), Clients: clients, Blocks: len(clients) > 0, Detail: "is not served by " + p.To + "; nobody has used it since the host started"}
+		f := Finding{Topic: Removed, Name: r.String(), Clients: clients, Blocks: len(clients) > 0, Detail: "is not served by " + p.To + "; no client has used it since the host started"}
 		if len(clients) > 0 {
 			f.Detail = "is not served by " + p.To + ", and in use"
 		}

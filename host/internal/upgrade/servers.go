@@ -17,7 +17,7 @@ import (
 var storageVersions = resource{apiserverinternalv1alpha1.GroupName, "v1alpha1", "storageversions"}
 
 // compareServers finds what servers of the cluster write that the new release cannot read, and what it writes that they cannot read, by the
-// StorageVersions that they have reported. There are none unless they are switched on.
+// StorageVersions that they have reported. They report these if that is switched on.
 func (p *Plan) compareServers(ctx context.Context, in Input, old, next map[schema.GroupKind]*stagev1.Kubernetes_Kind) error {
 	if in.Chain == nil {
 		return nil

@@ -107,7 +107,7 @@ func statOf(pid int) (stat, bool) {
 	return parseStat(text)
 }
 
-// owner returns the wanted process that a process belongs to, 0 if there is none.
+// owner returns the wanted process that a process belongs to, or 0.
 func owner(all map[int]stat, wanted map[int]bool, pid int) int {
 	for range len(all) { // the processes were not looked at all at once: their parents may be a cycle
 		if wanted[pid] {

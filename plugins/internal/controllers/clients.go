@@ -49,7 +49,7 @@ func (o ownIdentities) Client(name string) (kubernetes.Interface, error) {
 	return o.as(name).Client(name)
 }
 
-// ClientOrDie is Client, and ends the process if there is none.
+// ClientOrDie is Client, and ends the process on an error.
 func (o ownIdentities) ClientOrDie(name string) kubernetes.Interface {
 	return o.as(name).ClientOrDie(name)
 }
@@ -59,7 +59,7 @@ func (o ownIdentities) DiscoveryClient(name string) (discovery.DiscoveryInterfac
 	return o.as(name).DiscoveryClient(name)
 }
 
-// DiscoveryClientOrDie is DiscoveryClient, and ends the process if there is none.
+// DiscoveryClientOrDie is DiscoveryClient, and ends the process on an error.
 func (o ownIdentities) DiscoveryClientOrDie(name string) discovery.DiscoveryInterface {
 	return o.as(name).DiscoveryClientOrDie(name)
 }

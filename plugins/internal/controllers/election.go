@@ -104,7 +104,7 @@ func (m *manager) compete(ctx context.Context, e componentbaseconfig.LeaderElect
 	}
 }
 
-// givenUp returns a channel to which is sent when nobody has the lease any more.
+// givenUp returns a channel to which is sent when the lease is free.
 func (m *manager) givenUp(ctx context.Context, e componentbaseconfig.LeaderElectionConfiguration) <-chan struct{} {
 	given := make(chan struct{}, 1)
 	look := func(object any) {

@@ -109,7 +109,7 @@ func (m *manager) start(context.Context) error {
 		m.config.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: m.config.Client.CoreV1().Events("")})
 		defer m.config.EventBroadcaster.Shutdown()
 		if err := m.lead(); err != nil {
-			// The informers of a process that has been the leader cannot be had once more. Whoever
+			// The informers of a process that has been the leader cannot be had once more. A process that
 			// has the lease goes on; this process is started again, and waits for it.
 			m.env.Log.Error("the controllers end, and with them the process", "error", err)
 			os.Exit(1)

@@ -158,7 +158,7 @@ func (p *parsed) flags() (known, allowed *pflag.FlagSet) {
 }
 
 // setDefaults sets what follows from the API server's flags: where its keys are, gates, the range of addresses.
-// signs says that the configuration names the authorities that sign.
+// signs reports whether the configuration names the authorities that sign.
 func (p *parsed) setDefaults(known *pflag.FlagSet, signs bool) (problems []sdk.ConfigProblem) {
 	p.options.SecureServing.BindPort = 0
 	p.options.KubeCloudShared.UseServiceAccountCredentials = true

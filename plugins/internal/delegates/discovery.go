@@ -138,7 +138,7 @@ func (d *Discovery) await(ctx context.Context) bool {
 	}
 }
 
-// Poke says that the delegate's documents are about to change.
+// Poke announces that the delegate's documents are about to change.
 func (d *Discovery) Poke() {
 	d.pace.change()
 	select {

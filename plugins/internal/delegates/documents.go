@@ -17,7 +17,8 @@ import (
 // Index has the OpenAPI v3 documents of a server, by their path below /openapi/v3.
 type Index map[string]handler3.OpenAPIV3DiscoveryGroupVersion
 
-// IndexOf returns the index of a server's OpenAPI v3 documents, and the status of the response. There is none if the status is not 200.
+// IndexOf returns the index of a server's OpenAPI v3 documents, and the status of the response. It is nil if the status
+// is not 200.
 func IndexOf(ctx context.Context, server http.Handler) (Index, int, error) {
 	text, status, err := read(ctx, server, openAPIv3, "application/json")
 	var document handler3.OpenAPIV3Discovery
@@ -55,7 +56,7 @@ func Lacking(ctx context.Context, server http.Handler, versions []schema.GroupVe
 }
 
 func inDiscovery(ctx context.Context, server http.Handler) func(schema.GroupVersion) bool {
-	groups, _ := Groups(ctx, server) // there are none where it fails
+	groups, _ := Groups(ctx, server) // it is empty where that fails
 	return func(gv schema.GroupVersion) bool {
 		return slices.ContainsFunc(groups, func(g metav1.APIGroup) bool {
 			return g.Name == gv.Group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == gv.Version })

@@ -77,7 +77,7 @@ func (o *OpenAPIv3) merged() Index {
 	return all
 }
 
-// owner returns the first stage that has a document, nil if there is none.
+// owner returns the first stage that has a document, or nil.
 func (o *OpenAPIv3) owner(name string) http.Handler {
 	o.mu.Lock()
 	defer o.mu.Unlock()

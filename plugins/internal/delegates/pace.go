@@ -22,7 +22,7 @@ type pace struct {
 	changed time.Time
 }
 
-// change says that a document has changed, or is about to.
+// change announces that a document has changed, or is about to.
 func (p *pace) change() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ const automanaged = "true"
 // requests that it proxies, and none of those that other stages serve.
 type aggregatorClaims struct {
 	env    *sdk.Env
-	peers  utilpeerproxy.Interface // nil if there are none
+	peers  utilpeerproxy.Interface // may be nil
 	lister listers.APIServiceLister
 	synced func() bool
 	// complete is set once the server has installed the paths of all APIServices.

@@ -85,7 +85,7 @@ func send(w http.ResponseWriter, code int, header http.Header, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// validateOpenAPI serves an empty document in the place of one of v2 that cannot be
+// validateOpenAPI serves an empty document in place of one of v2 that cannot be
 // parsed, until next has had one that can, and logs when the document becomes malformed:
 // Kubernetes does for each request for the merged one. From a document that becomes
 // malformed later on, Kubernetes keeps the one before. In the same way it serves empty documents for an

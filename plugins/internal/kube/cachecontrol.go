@@ -39,5 +39,5 @@ func (d *delegated) Signal() {
 	utilflowcontrol.WatchInitialized(d.outer)
 }
 
-// Wait is not called: whoever waits is in the host.
+// Wait is not called: the host waits.
 func (d *delegated) Wait() {}

@@ -20,7 +20,7 @@ import (
 const documentsTimeout = 10 * time.Second
 
 // addDocumentsSignal makes the stage complete when it claims all custom resources, and has them in its discovery and
-// OpenAPI documents. To Kubernetes' server it is when the definitions are known: nobody has asked for the documents
+// OpenAPI documents. To Kubernetes' server it is when the definitions are known: the documents were not asked for
 // before, which are made a moment later.
 func addDocumentsSignal(env *sdk.Env, server *apiextensionsapiserver.CustomResourceDefinitions, claims *extensionsClaims) error {
 	made := make(chan struct{})

@@ -21,8 +21,8 @@ import (
 const documentKept = time.Minute
 
 // openAPIv3 serves the OpenAPI v3 documents of a server whose API does not change. They are made for the hashes in
-// their index, and again when somebody asks for one: clients keep them, by these hashes. Kubernetes' server keeps them for good, with
-// what they are made of, which is a third of what is live in core.
+// their index, and again when one is asked for: clients keep them, by these hashes. Kubernetes' server keeps them for
+// good, with what they are made of, which is a third of what is live in core.
 type openAPIv3 struct {
 	config   *common.OpenAPIV3Config
 	services func() []*restful.WebService
@@ -40,7 +40,7 @@ type index struct {
 	made   time.Time
 }
 
-// keptDocument is one that somebody has asked for.
+// keptDocument is one that was asked for.
 type keptDocument struct {
 	handler func() http.Handler
 	expires *time.Timer
@@ -95,7 +95,8 @@ func (o *openAPIv3) serveDocument(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// document returns the handler of the document of a path, nil if there is none. It is kept for some time, also while it is being made.
+// document returns the handler of the document of a path, or nil. It is kept for some time, also while it is being
+// made.
 func (o *openAPIv3) document(path string) http.Handler {
 	o.mu.Lock()
 	document, ok := o.documents[path]

@@ -62,11 +62,10 @@ func (b *base) serviceResolver(slices proxy.EndpointSliceGetter) (aggregatorapis
 	return aggregatorapiserver.NewLoopbackServiceResolver(resolver, external), nil
 }
 
-// describeSecurity puts the ways to authenticate into the OpenAPI documents.
-// Kubernetes knows them only once it has built the authenticators, so they are
-// built, with informers that are never started, and dropped. Client certificates are in no document; who
-// follows their files has queues that nobody ends. Tokens of OIDC are bearer tokens as those of service accounts are;
-// who checks them asks their provider at once.
+// describeSecurity puts the ways to authenticate into the OpenAPI documents. Kubernetes knows them only once it has
+// built the authenticators, so they are built, with informers that are never started, and dropped. Client certificates
+// are in no document; who follows their files has queues that are never ended. Tokens of OIDC are bearer tokens as
+// those of service accounts are; who checks them asks their provider at once.
 func (b *base) describeSecurity() error {
 	ctx, cancel := context.WithCancel(b.env.Context())
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 
 const (
 	identityPoll = 100 * time.Millisecond
-	// storageVersionInterval is how often StorageVersions are written again that somebody
+	// storageVersionInterval is how often StorageVersions are written again that a client
 	// may have changed.
 	storageVersionInterval = 10 * time.Minute
 	storageVersionPoll     = time.Second

@@ -121,7 +121,7 @@ func isFinalized(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return !crd.DeletionTimestamp.IsZero() && apihelpers.CRDHasFinalizer(crd, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
-// touch changes a definition in what is nobody's.
+// touch changes a definition in what is not in use.
 func touch(ctx context.Context, crds client.CustomResourceDefinitionInterface, name string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{touchedAnnotation: time.Now().UTC().Format(time.RFC3339)}}})
 	if err == nil {

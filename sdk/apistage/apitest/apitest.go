@@ -1,5 +1,5 @@
 // Package apitest runs an API group in a test: in this process, alone, with a store that
-// ends with the test. Everybody may do everything there; admission plugins that need other
+// ends with the test. Everything is allowed there; admission plugins that need other
 // stages are off.
 package apitest
 

@@ -49,9 +49,10 @@ const (
 	WatchResumable = "resumable"
 	// WatchGzip is WatchResumable, and leaves it to the host to compress the events, which the client accepts.
 	WatchGzip = "resumable; gzip"
-	// WatchBookmarks says that there are bookmarks for the host, and promises nothing else.
+	// WatchBookmarks announces bookmarks for the host, and promises nothing else.
 	WatchBookmarks = "bookmarks"
-	// WatchDraining says that such a watch has ended because the stage gets no new requests, and for no other reason.
+	// WatchDraining is sent when such a watch has ended because the stage gets no new requests, and for no other
+	// reason.
 	WatchDraining = "draining"
 )
 

@@ -49,7 +49,7 @@ func rules() []rule {
 		},
 		{
 			calls:   "kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct quotactl quotactl_fd sethostname setdomainname syslog vhangup iopl ioperm modify_ldt",
-			verdict: refused, why: "They are for whoever administers the machine.",
+			verdict: refused, why: "They are for administrators of the machine.",
 		},
 		{calls: "settimeofday clock_settime clock_adjtime adjtimex", verdict: refused, why: "They set the clock of the machine."},
 		{

@@ -212,7 +212,7 @@ func (o Options) self(arg int) []unix.SockFilter {
 	return only(returnAllow)
 }
 
-// limits allows prlimit64 as self does, and that of the core with a pointer to what is to be set for nobody.
+// limits allows prlimit64 as self does, and that of the core with a pointer to what is to be set for no process.
 func (o Options) limits() []unix.SockFilter {
 	rest := o.self(0)
 	return append([]unix.SockFilter{

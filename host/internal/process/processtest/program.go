@@ -7,7 +7,7 @@ import (
 )
 
 // WriteProgram writes a program, and no child of this process that is about to start has the file open after
-// that: the kernel does not execute what somebody may write to.
+// that: the kernel does not execute what a process may write to.
 func WriteProgram(path string, data []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

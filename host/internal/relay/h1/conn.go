@@ -41,7 +41,7 @@ type Conn struct {
 	silent  bool
 	strayed bool
 	peeked  [1]byte
-	// taken is what the present response has taken of Heads; reserved says that it is for the longest head.
+	// taken is what the present response has taken of Heads; reserved reports whether it is for the longest head.
 	taken    int64
 	reserved bool
 	// cut is set by CutOff.

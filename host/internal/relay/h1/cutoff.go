@@ -24,7 +24,7 @@ func (c *Conn) CutOff() {
 	}
 }
 
-// cutOr returns ErrCutOff in the place of an error that CutOff has caused.
+// cutOr returns ErrCutOff in place of an error that CutOff has caused.
 func (c *Conn) cutOr(err error) error {
 	if c.cut.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
 		return ErrCutOff
@@ -36,7 +36,8 @@ func (c *Conn) cutOr(err error) error {
 type cutOff struct{ by, silentSince time.Time }
 
 // next is called after each attempt to receive more, with its error. It returns that of the body if it ends with it, or
-// nil after it has set by when the next attempt ends. Between says that all is passed on that has been received, and that no chunk has begun.
+// nil after it has set by when the next attempt ends. Between reports whether all is passed on that has been received,
+// and no chunk has begun.
 func (c *cutOff) next(conn *Conn, err error, between bool) error {
 	now := time.Now()
 	silent := errors.Is(err, os.ErrDeadlineExceeded)

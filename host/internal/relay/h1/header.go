@@ -73,7 +73,8 @@ func TrailerAllowed(key string) bool {
 		key != webSocketProtocol && key != "Content-Length" && key != "Host"
 }
 
-// headersIn returns the elements of a comma-separated header as names of headers, nil if there are none. A client can send some hundred thousand.
+// headersIn returns the elements of a comma-separated header as names of headers, or nil. A client can send some
+// hundred thousand.
 func headersIn(values []string) map[string]bool {
 	var names map[string]bool
 	http1.Elements(values, func(item string) bool {

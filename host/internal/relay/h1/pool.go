@@ -18,7 +18,7 @@ type Pool struct {
 // Len returns the number of idle connections.
 func (p *Pool) Len() int { return len(p.idle) }
 
-// Take returns the connection that was used last, nil if there is none. The stage may
+// Take returns the connection that was used last, or nil. The stage may
 // have closed it: see Silent.
 func (p *Pool) Take() *Conn {
 	n := len(p.idle)

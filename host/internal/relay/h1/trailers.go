@@ -7,8 +7,9 @@ import (
 
 type trailersKey struct{}
 
-// WithTrailers returns the request with its trailers in its context, in the place of those of another request. It is for the request as the server has made it: when the
-// body has been read, the server puts their values there, and not into copies that filters may have made.
+// WithTrailers returns the request with its trailers in its context, in place of those of another request. It is for
+// the request as the server has made it: when the body has been read, the server puts their values there, and not into
+// copies that filters may have made.
 func WithTrailers(r *http.Request) *http.Request {
 	if len(r.Trailer) == 0 && r.Context().Value(trailersKey{}) == nil {
 		return r

@@ -12,7 +12,7 @@ import (
 // LimitClaims is the name of the limit of a stage's claims.
 const LimitClaims = "claims"
 
-// checkClaims refuses claims that are none, and too many.
+// checkClaims refuses malformed claims, and too many.
 func checkClaims(claims []*stagev1.Claim) error {
 	if err := checkNumber(claims); err != nil {
 		return err

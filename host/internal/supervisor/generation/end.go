@@ -30,7 +30,7 @@ func (g *Generation) Drain(ctx context.Context, spread time.Duration) {
 }
 
 // Stop asks the stage to release what it holds and ends the process, by force when ctx
-// ends. The error says that it did not end by itself.
+// ends. The error is that it did not end by itself.
 func (g *Generation) Stop(ctx context.Context) error {
 	g.end()
 	return g.process.Stop(ctx)

@@ -24,7 +24,7 @@ const (
 
 // Change is what has changed with an event of the stage.
 type Change struct {
-	// Report says that Report or Complete return something else.
+	// Report reports whether Report or Complete return something else.
 	Report bool
 	// Sizes are those of stored resources in groups that the stage claims.
 	Sizes []*stagev1.ResourceSize
@@ -197,7 +197,7 @@ func (g *Generation) SetLogLevel(ctx context.Context, level string) error {
 
 // DebugPage calls piece with each piece of a page about the process.
 func (g *Generation) DebugPage(ctx context.Context, req *stagev1.GetDebugPageRequest, piece func(*stagev1.GetDebugPageResponse) error) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the stream if nobody wants the rest
+	ctx, cancel := context.WithCancel(ctx) // ends the stream if the rest is unwanted
 	defer cancel()
 	stream, err := g.process.Client().GetDebugPage(ctx, req)
 	if err != nil {

@@ -84,9 +84,9 @@ type Config struct {
 	Standby bool
 	// Approve, if not nil, is asked before the binary is executed.
 	Approve func(process.Contents) error
-	// Optional says that the server is ready without the stage: those upstream are told.
+	// Optional reports whether the server is ready without the stage: those upstream are told.
 	Optional bool
-	// Reattach says that the stage has had a process before. It only matters to a stage
+	// Reattach reports whether the stage has had a process before. It only matters to a stage
 	// that is attached.
 	Reattach bool
 }

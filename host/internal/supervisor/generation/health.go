@@ -196,7 +196,7 @@ func (g *Generation) unready(ctx context.Context) error {
 	return nil
 }
 
-// StuckError says that a health check of /livez has not come back for longer than any
+// StuckError is a health check of /livez that has not come back for longer than any
 // caller gives it.
 type StuckError struct {
 	Check string

@@ -15,7 +15,7 @@ type Report struct {
 	// KubernetesVersion is the minor version of Kubernetes as which the stage serves; empty if it
 	// does not describe one.
 	KubernetesVersion string
-	// Optional says that the server is ready without the stage.
+	// Optional reports whether the server is ready without the stage.
 	Optional bool
 	// builtIn is the release of Kubernetes that the built-in resources are of, and the version as which they are served;
 	// empty if the stage does not have them.

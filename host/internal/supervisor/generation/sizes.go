@@ -19,7 +19,7 @@ type sizes struct {
 }
 
 // validSizes returns the sizes that count: those of resources in groups that the stage claims,
-// up to bounds.ResourceSizes of them. Full says that this is why some do not, for the first time.
+// up to bounds.ResourceSizes of them. Full reports whether this is why some do not, for the first time.
 func (g *Generation) validSizes(reported []*stagev1.ResourceSize) (good []*stagev1.ResourceSize, full bool) {
 	if len(reported) == 0 {
 		return nil, false
@@ -55,7 +55,7 @@ func shortened(s string) string { return s[:min(len(s), 100)] }
 
 // groups are the API groups with paths that claims are on, or cover.
 type groups struct {
-	// core is the group without a name. All says that all others are among them.
+	// core is the group without a name. All reports whether all others are among them.
 	core, all bool
 	named     map[string]bool
 }

@@ -21,14 +21,14 @@ type Spec struct {
 	// that is given.
 	Binary, SHA256 string
 	// Attach, if not empty, is the directory of the sockets of a process that was started
-	// by hand with --debug, which is used in the place of one that is started here. It is
+	// by hand with --debug, which is used in place of one that is started here. It is
 	// never killed, and never swapped: its user can start another.
 	Attach string
 	// Digest is that of the file behind Binary as the caller has found it, if the stage is
 	// to be swapped whenever the file has changed; of a locked stage, that of its
 	// process.Contents.
 	Digest string
-	// Config is the stage's own configuration; nil if there is none.
+	// Config is the stage's own configuration, or nil.
 	Config map[string]any
 	// Flags are those of the API server, by name, that differ from Options.Flags. One without values is not set.
 	Flags map[string][]string
@@ -53,7 +53,7 @@ type Spec struct {
 // Equal reports whether a process that is made from the one does for the other.
 func (s Spec) Equal(other Spec) bool { return reflect.DeepEqual(s.normal(), other.normal()) }
 
-// normal returns s with nothing in the place of what is empty.
+// normal returns s with nothing in place of what is empty.
 func (s Spec) normal() Spec {
 	if len(s.Config) == 0 {
 		s.Config = nil
@@ -129,9 +129,9 @@ type Options struct {
 	DataDir, RuntimeDir string
 	// Own are the directories of the host, of which a stage that is isolated sees nothing but what is its own.
 	Own []string
-	// Hidden returns files and directories of which it sees what it is granted; nil if there are none.
+	// Hidden returns files and directories of which it sees what it is granted, or nil.
 	Hidden func() []string
-	// Machine returns what this machine can do to isolate stages; nil if there are none to isolate.
+	// Machine returns what this machine can do to isolate stages; nil if no stage is isolated.
 	Machine func() *isolation.Machine
 	// Cgroups returns where processes that are isolated or limited get a group each; nil if there
 	// are none.

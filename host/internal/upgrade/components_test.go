@@ -41,13 +41,13 @@ func TestPlanBeside(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		to     string
-		beside []Neighbour
+		beside []Component
 		want   string // the name of what is in the way
 	}{
-		{"v1.36.3", []Neighbour{{"host", "v1.37.0"}, {"stage extensions", "v1.36.3"}, {"stage aggregator", "v1.35.1"}, {"stage hello", ""}}, ""},
-		{"v1.36.3", []Neighbour{{"host", "v1.37.0"}, {"stage extensions", "v1.38.0"}}, "stage extensions"},
-		{"v1.36.3", []Neighbour{{"host", "v1.38.1"}, {"stage extensions", "v1.36.0"}}, "host"},
-		{"v1.36.3", []Neighbour{{"host", "v2.36.0"}}, "host"},
+		{"v1.36.3", []Component{{"host", "v1.37.0"}, {"stage extensions", "v1.36.3"}, {"stage aggregator", "v1.35.1"}, {"stage hello", ""}}, ""},
+		{"v1.36.3", []Component{{"host", "v1.37.0"}, {"stage extensions", "v1.38.0"}}, "stage extensions"},
+		{"v1.36.3", []Component{{"host", "v1.38.1"}, {"stage extensions", "v1.36.0"}}, "host"},
+		{"v1.36.3", []Component{{"host", "v2.36.0"}}, "host"},
 	} {
 		p, err := Make(t.Context(), Input{
 			Beside: c.beside, Stored: stored(nil), Old: Side{Release: &stagev1.Kubernetes{Release: "v1.37.0"}}, New: Side{Release: &stagev1.Kubernetes{Release: c.to}},
@@ -69,7 +69,7 @@ func TestPlanBeside(t *testing.T) {
 func TestPlanOfControllers(t *testing.T) {
 	t.Parallel()
 	of := func(release string) Controllers {
-		return Controllers{Neighbour: Neighbour{"stage controllers", release}}
+		return Controllers{Component: Component{"stage controllers", release}}
 	}
 	along := of("v1.37.0")
 	along.Along = "/x"
