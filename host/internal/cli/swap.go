@@ -52,7 +52,7 @@ its place back; both work after any swap that is on probation, too.
 
 A stage of Kubernetes goes to another minor release only if nothing is in the way that "catena
 upgrade plan" would tell of: objects that one of the two cannot read, a client that uses what goes,
-settings that the new one does not know. --allow names what is not to matter. The stage controllers goes
+settings that the new one does not know. --allow names findings to ignore. The stage controllers goes
 along with core, to catena-stage-controllers beside the file of --binary, and comes back with it. With
 --emulate the new process serves, and writes to the store, as the minor release that serves now, until
 "catena upgrade finalize": until then the way back is safe.`,
