@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process/processtest"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // TestProcessThatDiesDuringAChangeThatHangs is restarted at once: what it served does not

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // Check is a health check of a stage. It runs on the stage's current generation.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/cgroup"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 	"github.com/catena-dev/catena/host/internal/usage"
 )
 

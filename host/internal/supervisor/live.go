@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // live is a generation that has not ended, with its stage.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // unprobed is how often the supervisor looks whether a stage that may be silent for ever

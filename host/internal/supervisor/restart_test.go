@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/generation"
 )
 
 func TestKilledStageComesBack(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // Why a generation is retired.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/canary"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/generation"
 )
 
 // serves reports whether the process with that id responds for b.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // rollout brings up generations of one or more stages: it launches them all at the same

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // RunPreShutdownHooks runs the pre-shutdown hooks of all stages while they still

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 var errNoStandby = errors.New("does not announce in Describe that it can stand by; it runs without a standby")

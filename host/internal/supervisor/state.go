@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // state is what the lock of a Supervisor guards: the chain, and all that changes of its stages. Who has it holds the lock: it is

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/canary"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // Status is where a stage stands.

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/catena-dev/catena/host/internal/callers"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/panics"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // Supervisor is the set of stages at run time. Make one with New, then call

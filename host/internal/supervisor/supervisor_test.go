@@ -20,9 +20,9 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/canary"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/relay"
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
 )
 
 // patience is how long a test waits for what has to happen.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 

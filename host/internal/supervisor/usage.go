@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/supervisor/generation"
+	"github.com/catena-dev/catena/host/internal/generation"
 	"github.com/catena-dev/catena/host/internal/usage"
 )
 
