@@ -28,9 +28,9 @@ type Move struct {
 // admit asks whether a stage may go to the process that is prepared, if both describe a release of Kubernetes.
 func (c *change) admit(ctx context.Context, m *member) error {
 	s := c.supervisor
-	now := s.lock()
-	old := m.stage.current()
-	now.unlock()
+	held := s.lock()
+	old := m.stage.guarded.current()
+	held.unlock()
 	if s.opts.Admit == nil || old == nil {
 		return nil
 	}
@@ -66,9 +66,9 @@ func (s *stage) cameBack(dead, g *generation.Generation) {
 		return
 	}
 	text := fmt.Sprintf("restarted from another release (%s → %s): its file was replaced", from, to)
-	now := s.of.lock()
-	s.otherRelease = text
-	now.unlock()
+	held := s.of.lock()
+	s.guarded.otherRelease = text
+	held.unlock()
 	s.log.Warn("stage is restarted from another release of Kubernetes: its file was replaced", "from", from, "to", to, "binary", g.Spec().Binary)
 	s.of.events.announce(Event{Kind: ReleaseChanged, Stage: s.name, From: dead.ID(), To: g.ID(), Reason: text})
 }

@@ -48,7 +48,7 @@ func canaryLimits(r Rollback, plan *canary.Plan) Rollback {
 	return r
 }
 
-func newCanaryRun(c *change, p *probation) *canaryRun {
+func newCanaryRun(_ *locked, c *change, p *probation) *canaryRun {
 	run := &canaryRun{stage: c.swap, plan: *c.canary, ready: c.ready, comparisons: map[string]*canary.Comparison{}, sides: map[string]side{}, until: time.Now().Add(c.canary.For)}
 	for _, m := range p.moved {
 		of := &canary.Comparison{}
@@ -56,7 +56,7 @@ func newCanaryRun(c *change, p *probation) *canaryRun {
 		run.sides[m.old.Listener().Path()] = side{of, canary.Old}
 		run.sides[m.next.Listener().Path()] = side{of, canary.New}
 		if m.stage.name == c.swap {
-			run.spread = m.stage.spec.DrainSpread
+			run.spread = m.stage.guarded.spec.DrainSpread
 			run.plan.Limits.Failed = p.watched[m.next.Listener().Path()].limit.ErrorRate
 		}
 	}
@@ -64,7 +64,7 @@ func newCanaryRun(c *change, p *probation) *canaryRun {
 }
 
 // share is that of the present step.
-func (r *canaryRun) share(*state) float64 { return r.plan.Shares[r.step] }
+func (r *canaryRun) share(*locked) float64 { return r.plan.Shares[r.step] }
 
 // splits reports whether requests can go to the generations before, too.
 func (p *probation) splits() bool {
@@ -95,8 +95,8 @@ func (p *probation) chainBefore(published []Published) []Published {
 func (p *probation) advance(at time.Time) {
 	s, r := p.supervisor, p.canary
 	lacking := r.difference(r.stage).Lacking()
-	now := s.lock()
-	over := now.probation.Load() == p && !r.last(now) && !at.Before(r.until)
+	held := s.lock()
+	over := held.probation.Load() == p && !r.last(held) && !at.Before(r.until)
 	waits, due := over && lacking > 0 && !r.waits, over && lacking == 0
 	if waits {
 		r.waits = true
@@ -109,11 +109,11 @@ func (p *probation) advance(at time.Time) {
 		r.until = r.until.Add(r.plan.For)
 		p.until = r.until.Add(time.Duration(len(r.plan.Shares)-r.step-1) * r.plan.For)
 		for _, c := range r.comparisons {
-			c.Begin(r.share(now) >= 1) // the old side gets no more
+			c.Begin(r.share(held) >= 1) // the old side gets no more
 		}
-		now.publish()
+		held.publish()
 	}
-	now.unlock()
+	held.unlock()
 	if waits {
 		m := p.of(r.stage)
 		m.stage.log.Info("canary waits: too few requests have come to the new process", "lacking", lacking, "from", m.old.ID(), "to", m.next.ID())
@@ -131,7 +131,7 @@ func (p *probation) of(name string) moved {
 }
 
 // last reports whether the present step is the last one.
-func (r *canaryRun) last(*state) bool { return r.step+1 == len(r.plan.Shares) }
+func (r *canaryRun) last(*locked) bool { return r.step+1 == len(r.plan.Shares) }
 
 // difference is how the new generation of a stage does.
 func (r *canaryRun) difference(name string) canary.Difference {
@@ -141,14 +141,14 @@ func (r *canaryRun) difference(name string) canary.Difference {
 // announceShare reports the share that a generation gets from now on.
 func (p *probation) announceShare(m moved) {
 	s, r := p.supervisor, p.canary
-	now := s.lock()
-	if now.probation.Load() != p { // it has ended since
-		now.unlock()
+	held := s.lock()
+	if held.probation.Load() != p { // it has ended since
+		held.unlock()
 		return
 	}
-	share, until := r.plan.By.Share(r.share(now)), r.until
-	now.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share, 0)
-	now.unlock()
+	share, until := r.plan.By.Share(r.share(held)), r.until
+	held.swapEnded(m.stage, CanaryStep, m.old.ID(), m.next.ID(), share, 0)
+	held.unlock()
 	m.stage.log.Info("canary", "share", share, "from", m.old.ID(), "to", m.next.ID(), "version", m.next.Version(),
 		"until", until.Format(time.TimeOnly))
 }

@@ -273,13 +273,13 @@ func TestNothingChangesDuringACanary(t *testing.T) {
 // mainPID is the process whose health checks and metrics are those of b.
 func (f *fixture) mainPID(t *testing.T) int {
 	t.Helper()
-	now := f.lock()
-	defer now.unlock()
-	st, err := now.stage("b")
+	held := f.lock()
+	defer held.unlock()
+	st, err := held.stage("b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return now.main(st).PID()
+	return held.main(st).PID()
 }
 
 // TestMainDuringACanary shows whose health checks and metrics are those of the stage, until all clients have moved and when the canary is taken back.

@@ -118,19 +118,19 @@ func (s *changes) plan(r request) (plan, error) {
 }
 
 func (s *changes) stage(name string) (*stage, error) {
-	now := s.of.lock()
-	defer now.unlock()
-	return now.stage(name)
+	held := s.of.lock()
+	defer held.unlock()
+	return held.stage(name)
 }
 
 // present is the chain as a plan sees it.
 func (s *changes) present() []presentStage {
-	now := s.of.lock()
-	defer now.unlock()
+	held := s.of.lock()
+	defer held.unlock()
 	var all []presentStage
-	for _, st := range now.chain {
-		now := presentStage{spec: st.spec}
-		if g := st.current(); g != nil {
+	for _, st := range held.chain {
+		now := presentStage{spec: st.guarded.spec}
+		if g := st.guarded.current(); g != nil {
 			now.up, now.delegates = g.Spec().Attach == "", g.Delegates()
 		}
 		all = append(all, now)
@@ -141,14 +141,14 @@ func (s *changes) present() []presentStage {
 // adopt takes over from specs what needs no other process, such as a timeout.
 func (s *changes) adopt(specs []Spec) {
 	var renew []*stage
-	now := s.of.lock()
+	held := s.of.lock()
 	for _, spec := range specs {
-		if st, err := now.stage(spec.Name); err == nil && st.adopt(spec) {
+		if st, err := held.stage(spec.Name); err == nil && st.guarded.adopt(spec) {
 			renew = append(renew, st)
 		}
 	}
-	now.publish()
-	now.unlock()
+	held.publish()
+	held.unlock()
 	for _, st := range renew {
 		st.renewStandby(0)
 	}
@@ -195,12 +195,12 @@ func (c *change) find(m *member, added bool) (err error) {
 		}
 		return err
 	}
-	now := s.lock()
-	defer now.unlock()
-	if m.stage, err = now.stage(m.spec.Name); err != nil {
+	held := s.lock()
+	defer held.unlock()
+	if m.stage, err = held.stage(m.spec.Name); err != nil {
 		return err
 	}
-	if m.launching && m.attached(now) {
+	if m.launching && m.attached(held) {
 		return errAttached
 	}
 	return nil
@@ -208,7 +208,9 @@ func (c *change) find(m *member, added bool) (err error) {
 
 // attached reports whether the stage is a process that was started by hand, and stays one:
 // there is no other to swap it for.
-func (m *member) attached(*state) bool { return m.spec.Attach != "" && m.stage.spec.Attach != "" }
+func (m *member) attached(*locked) bool {
+	return m.spec.Attach != "" && m.stage.guarded.spec.Attach != ""
+}
 
 // hold keeps a stage from being restarted. A swap does not wait for a restart, which
 // may be one of many; a change of the chain does.
@@ -256,20 +258,20 @@ func (c *change) reasonOf(st *stage) string {
 // begun reports that a swap of a stage has begun.
 func (c *change) begun(m *member, why string) {
 	s := c.supervisor
-	now := s.lock()
-	now.hurry(m.stage)
-	now.events.emit(Event{Kind: SwapBegun, Stage: m.stage.name, From: id(m.stage.current()), Reason: why})
-	now.unlock()
+	held := s.lock()
+	held.hurry(m.stage)
+	held.events.emit(Event{Kind: SwapBegun, Stage: m.stage.name, From: id(m.stage.guarded.current()), Reason: why})
+	held.unlock()
 }
 
 // cascade makes a stage part of the change that was to be left alone, if the stages
 // downstream of it list other paths, or are of another release of Kubernetes, than its process was told of.
 func (c *change) cascade(ctx context.Context, m *member, downstream []lifecycle.Report[generation.Report]) error {
 	s := c.supervisor
-	now := s.lock()
-	g := m.stage.current()
-	outdated := g != nil && !m.attached(now) && !g.Knows(downstream)
-	now.unlock()
+	held := s.lock()
+	g := m.stage.guarded.current()
+	outdated := g != nil && !m.attached(held) && !g.Knows(downstream)
+	held.unlock()
 	if !outdated {
 		return nil
 	}
@@ -330,9 +332,9 @@ func (c *change) makeReachable(prepared *member) error {
 // goes on to be tried in its new place.
 func (c *change) tolerate(m *member, err error) error {
 	s := c.supervisor
-	now := s.lock()
-	been := m.stage.current() != nil
-	now.unlock()
+	held := s.lock()
+	been := m.stage.guarded.current() != nil
+	held.unlock()
 	if c.added[m.stage] || m.spec.Required || been || m.spec.Name == c.swap {
 		return err
 	}
@@ -350,13 +352,13 @@ func (c *change) abandon() {
 // giveUp ends what was brought up.
 func (c *change) giveUp(err error) {
 	s := c.supervisor
-	now := s.lock()
+	held := s.lock()
 	for _, m := range c.members {
 		if m.launching {
-			now.swapEnded(m.stage, SwapFailed, id(m.stage.current()), id(m.generation), err.Error(), 0)
+			held.swapEnded(m.stage, SwapFailed, id(m.stage.guarded.current()), id(m.generation), err.Error(), 0)
 		}
 	}
-	now.unlock()
+	held.unlock()
 	c.discard()
 	c.abandon()
 }
@@ -365,9 +367,9 @@ func (c *change) giveUp(err error) {
 // that this is on, nil if it is final. An error leaves everything as it was.
 func (c *change) move() (*probation, error) {
 	s := c.supervisor
-	now := s.lock()
-	defer now.unlock()
-	if now.stopping {
+	held := s.lock()
+	defer held.unlock()
+	if held.stopping {
 		return nil, errStopping
 	}
 	for _, m := range c.members {
@@ -377,45 +379,46 @@ func (c *change) move() (*probation, error) {
 		if err := m.generation.Err(); err != nil {
 			return nil, err
 		}
-		if err := m.stage.state.CanServe(m.generation.ID(), m.stage.state.Current()); err != nil {
+		if err := m.stage.guarded.machine.CanServe(m.generation.ID(), m.stage.guarded.machine.Current()); err != nil {
 			return nil, err
 		}
-		if c.canary != nil && m.stage.state.State(m.stage.state.Current()) != lifecycle.Serving {
+		if c.canary != nil && m.stage.guarded.machine.State(m.stage.guarded.machine.Current()) != lifecycle.Serving {
 			return nil, fmt.Errorf("stage %q has no process that serves, beside which a canary could", m.stage.name)
 		}
 	}
-	c.before = now.chain
+	c.before = held.chain
 	chain := make([]*stage, len(c.members))
 	for i, m := range c.members {
 		chain[i] = m.stage
 		switch {
 		case m.generation != nil:
 		case c.plan.concerns(m.spec.Name): // tolerated: it is tried again as it is wanted now
-			m.stage.spec = m.spec
+			m.stage.guarded.spec = m.spec
 			continue
 		default:
-			if m.stage.adopt(m.spec) {
+			if m.stage.guarded.adopt(m.spec) {
 				s.goFor(nil, func() { m.stage.renewStandby(0) })
 			}
 			continue
 		}
-		c.moved = append(c.moved, moved{stage: m.stage, old: m.stage.current(), next: m.generation, process: m.stage.spec.Process})
-		if err := now.serve(m.stage, m.generation, m.stage.state.Current()); err != nil {
+		of := &m.stage.guarded
+		c.moved = append(c.moved, moved{stage: m.stage, old: of.current(), next: m.generation, process: of.spec.Process})
+		if err := held.serve(m.stage, m.generation, m.stage.guarded.machine.Current()); err != nil {
 			return nil, err // cannot be: it was asked before
 		}
-		m.stage.otherRelease = ""
-		m.stage.failures = 0 // of other processes: a start of this one need not wait for them
-		m.stage.spec = m.spec
+		m.stage.guarded.otherRelease = ""
+		m.stage.guarded.failures = 0 // of other processes: a start of this one need not wait for them
+		m.stage.guarded.spec = m.spec
 		m.generation.Stage(nil)
 	}
 	for _, st := range c.removed {
-		c.moved = append(c.moved, moved{stage: st, old: st.current(), process: st.spec.Process})
-		st.state.Remove()
-		st.endStandby()
+		c.moved = append(c.moved, moved{stage: st, old: st.guarded.current(), process: st.guarded.spec.Process})
+		st.guarded.machine.Remove()
+		st.guarded.endStandby()
 	}
-	now.chain = chain
-	p := c.probation(now)
-	now.publish()
+	held.chain = chain
+	p := c.probation(held)
+	held.publish()
 	return p, nil
 }
 
@@ -435,9 +438,9 @@ func (c *change) settle(p *probation) {
 			s.events.announce(Event{Kind: StageAdded, Stage: m.stage.name, To: m.next.ID(), Took: c.ready})
 		default:
 			m.stage.log.Info("stage swapped", "from", id(m.old), "to", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
-			now := s.lock()
-			now.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), c.reasonOf(m.stage), c.ready)
-			now.unlock()
+			held := s.lock()
+			held.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), c.reasonOf(m.stage), c.ready)
+			held.unlock()
 		}
 		if p == nil {
 			m.stage.renewStandby(0)
@@ -466,9 +469,9 @@ func (s *changes) retireOld(all []moved) {
 // swapRefused takes note of a swap that was asked for and has not begun, because of what
 // it was to swap to. One that could be had a moment later does not count.
 func (s *changes) swapRefused(name string, err error) {
-	now := s.of.lock()
-	defer now.unlock()
-	if st, unknown := now.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
-		now.swapEnded(st, SwapFailed, id(st.current()), "", err.Error(), 0)
+	held := s.of.lock()
+	defer held.unlock()
+	if st, unknown := held.stage(name); unknown == nil && !errors.Is(err, ErrBusy) {
+		held.swapEnded(st, SwapFailed, id(st.guarded.current()), "", err.Error(), 0)
 	}
 }

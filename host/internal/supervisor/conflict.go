@@ -68,7 +68,7 @@ func (c *change) conflict() error {
 }
 
 func (s *stage) reportOf() generation.Report {
-	now := s.of.lock()
-	defer now.unlock()
-	return s.report()
+	held := s.of.lock()
+	defer held.unlock()
+	return s.guarded.report()
 }

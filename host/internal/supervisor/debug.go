@@ -55,20 +55,20 @@ func (s *Supervisor) DebugPage(ctx context.Context, name, id string, req *stagev
 
 // processesOf returns the processes of a stage that run, the current one first.
 func (s *Supervisor) processesOf(name string) ([]*generation.Generation, error) {
-	now := s.lock()
-	defer now.unlock()
-	st, err := now.stage(name)
+	held := s.lock()
+	defer held.unlock()
+	st, err := held.stage(name)
 	if err != nil {
 		return nil, err
 	}
 	var all []*generation.Generation
-	for _, g := range st.generations {
+	for _, g := range st.guarded.generations {
 		select {
 		case <-g.Done():
 			continue
 		default:
 		}
-		if g == st.current() {
+		if g == st.guarded.current() {
 			all = slices.Insert(all, 0, g)
 		} else {
 			all = append(all, g)

@@ -87,13 +87,13 @@ func (f *fixture) lose(name string) string {
 
 // use makes the binary of a stage the one at the path, and returns the path before.
 func (f *fixture) use(name, path string) (before string) {
-	now := f.lock()
-	defer now.unlock()
-	st, err := now.stage(name)
+	held := f.lock()
+	defer held.unlock()
+	st, err := held.stage(name)
 	if err != nil {
 		panic(err)
 	}
-	before, st.spec.Binary = st.spec.Binary, path
+	before, st.guarded.spec.Binary = st.guarded.spec.Binary, path
 	return before
 }
 
@@ -101,9 +101,9 @@ func hangs(s *Spec, file string)    { s.Binary = file }
 func sickWith(s *Spec, file string) { s.Config = map[string]any{"log": s.Config["log"], "sick": file} }
 
 func (f *fixture) state(st *stage, g *generation.Generation) lifecycle.State {
-	now := f.lock()
-	defer now.unlock()
-	return st.state.State(g.ID())
+	held := f.lock()
+	defer held.unlock()
+	return st.guarded.machine.State(g.ID())
 }
 
 // TestRestartThatAChangeOvertakes finishes what the process has taken already.
@@ -112,9 +112,9 @@ func TestRestartThatAChangeOvertakes(t *testing.T) {
 	f := ready(t, func(o *Options) { o.HoldTimeout = patience })
 	st, file := f.order()[1], filepath.Join(t.TempDir(), "file")
 	dead := f.current("b")
-	now := f.lock()
-	st.state.Retire(dead.ID()) // nothing else restarts it
-	now.unlock()
+	held := f.lock()
+	st.guarded.machine.Retire(dead.ID()) // nothing else restarts it
+	held.unlock()
 	suspend(t, dead.PID())
 	answer := make(chan string, 1)
 	go func() {

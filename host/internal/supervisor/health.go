@@ -16,18 +16,18 @@ type Check = lifecycle.Check
 // the stages report, for each post-start hook, whether it has returned, and, for a stage
 // that has not come up, that it has not. It is to be called when Start has returned.
 func (s *Supervisor) Checks() []Check {
-	now := s.lock()
-	defer now.unlock()
+	held := s.lock()
+	defer held.unlock()
 	var checks []Check
-	for _, st := range now.chain {
-		checks = append(checks, st.checks(now)...)
+	for _, st := range held.chain {
+		checks = append(checks, st.checks(held)...)
 	}
 	return checks
 }
 
 // checks are those of one stage. One that is not trusted as the server is speaks for itself alone.
-func (s *stage) checks(now *state) []Check {
-	required, g := s.spec.Required, now.main(s)
+func (s *stage) checks(held *locked) []Check {
+	required, g := s.guarded.spec.Required, held.main(s)
 	if g == nil {
 		return []Check{{
 			Name: s.name + "/running", Healthz: true, Livez: true, Readyz: true, Required: required, OfServer: true,
@@ -70,18 +70,18 @@ func (s *stage) checks(now *state) []Check {
 
 // hasComeUp returns why the stage has not come up, nil if it has.
 func (s *stage) hasComeUp() error {
-	now := s.of.lock()
-	defer now.unlock()
-	if s.current() != nil {
+	held := s.of.lock()
+	defer held.unlock()
+	if s.guarded.current() != nil {
 		return nil
 	}
-	return fmt.Errorf("stage %q has not come up: %s", s.name, s.failure)
+	return fmt.Errorf("stage %q has not come up: %s", s.name, s.guarded.failure)
 }
 
 func (s *stage) postStartHook(name string) error {
-	now := s.of.lock()
-	g := now.main(s)
-	now.unlock()
+	held := s.of.lock()
+	g := held.main(s)
+	held.unlock()
 	if g == nil {
 		return fmt.Errorf("stage %q is not running", s.name)
 	}
@@ -90,13 +90,13 @@ func (s *stage) postStartHook(name string) error {
 
 // serving returns the generation of a stage that serves, or why it has none.
 func (s *stage) serving() (*generation.Generation, error) {
-	now := s.of.lock()
-	defer now.unlock()
-	g := now.main(s)
+	held := s.of.lock()
+	defer held.unlock()
+	g := held.main(s)
 	if g == nil {
 		return nil, fmt.Errorf("stage %q is not running", s.name)
 	}
-	if state := s.state.State(g.ID()); state != lifecycle.Serving && state != lifecycle.Draining {
+	if state := s.guarded.machine.State(g.ID()); state != lifecycle.Serving && state != lifecycle.Draining {
 		return nil, fmt.Errorf("stage %q is %s", s.name, state)
 	}
 	return g, nil
@@ -105,9 +105,9 @@ func (s *stage) serving() (*generation.Generation, error) {
 // GatherMetrics writes the metrics of a stage's current generation, in Prometheus' text
 // format 0.0.4. A stage that does not know of metrics has none.
 func (s *Supervisor) GatherMetrics(ctx context.Context, name string, w io.Writer) error {
-	now := s.lock()
-	st, err := now.stage(name)
-	now.unlock()
+	held := s.lock()
+	st, err := held.stage(name)
+	held.unlock()
 	if err != nil {
 		return err
 	}

@@ -120,10 +120,10 @@ type limited struct {
 func (s *Supervisor) limited() []limited {
 	var all []limited
 	for _, p := range s.processes() {
-		now := s.lock()
-		x := limited{live: p, limits: p.stage.spec.Limits}
-		x.serving = p.stage.current() == p.Generation && p.stage.state.State(p.ID()) == lifecycle.Serving
-		now.unlock()
+		held := s.lock()
+		x := limited{live: p, limits: p.stage.guarded.spec.Limits}
+		x.serving = p.stage.guarded.current() == p.Generation && p.stage.guarded.machine.State(p.ID()) == lifecycle.Serving
+		held.unlock()
 		if (x.limits.Memory > 0 || x.limits.MemorySoft > 0) && p.Spec().Attach == "" {
 			all = append(all, x)
 		}

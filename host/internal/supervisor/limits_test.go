@@ -96,9 +96,9 @@ func TestStageThatNeedsMoreThanItsSoftLimitIsSwappedOnce(t *testing.T) {
 	eventually(t, "the swap is over", func() bool { return !f.changeIsUnderWay() })
 	swapped := time.Now()
 	l := &limiter{supervisor: f.Supervisor, swaps: map[*stage]*swapPace{}}
-	now := f.lock()
-	st, err := now.stage("b")
-	now.unlock()
+	held := f.lock()
+	st, err := held.stage("b")
+	held.unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,11 +274,11 @@ func TestUsageOutlivesProcesses(t *testing.T) {
 	if before.Memory > 64<<20 {
 		t.Errorf("the memory of the dead process still counts: %d bytes", before.Memory)
 	}
-	now := f.lock()
-	defer now.unlock()
-	for _, st := range now.chain {
-		if len(st.used) != 1 {
-			t.Errorf("stage %s has %d measured processes, want 1", st.name, len(st.used))
+	held := f.lock()
+	defer held.unlock()
+	for _, st := range held.chain {
+		if len(st.guarded.used) != 1 {
+			t.Errorf("stage %s has %d measured processes, want 1", st.name, len(st.guarded.used))
 		}
 	}
 }

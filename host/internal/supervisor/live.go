@@ -37,16 +37,16 @@ func (l live) ended(ran time.Duration) {
 	s, st := l.stage.of, l.stage
 	at, err := time.Now(), l.Err()
 	l.killedAtLimit(err)
-	now := s.lock()
-	retired := st.state.Retired(l.ID())
-	decision := st.state.Ended(l.ID(), err.Error())
+	held := s.lock()
+	retired := st.guarded.machine.Retired(l.ID())
+	decision := st.guarded.machine.Ended(l.ID(), err.Error())
 	s.callers.Remove(l.Generation)
-	st.usageEnded(now, l.Generation)
-	now.decided(st, l.Generation, decision)
+	st.usageEnded(held, l.Generation)
+	held.decided(st, l.Generation, decision)
 	if !retired && decision != lifecycle.Nothing {
-		st.failure = err.Error()
+		st.guarded.failure = err.Error()
 	}
-	now.unlock()
+	held.unlock()
 	if !retired && decision != lifecycle.Nothing {
 		st.log.Error("stage has ended", "generation", l.ID(), "error", err)
 	}
@@ -59,10 +59,10 @@ func (l live) ended(ran time.Duration) {
 		if s.rollBack(fmt.Sprintf("the new generation of stage %q has ended", st.name)) {
 			return
 		}
-		now = s.lock()
-		decision = st.state.Successor()
-		now.decided(st, l.Generation, decision)
-		now.unlock()
+		held = s.lock()
+		decision = st.guarded.machine.Successor()
+		held.decided(st, l.Generation, decision)
+		held.unlock()
 	}
 	if decision == lifecycle.TakeOver {
 		if decision = st.takeOver(l.Generation, at); decision == lifecycle.Nothing {
@@ -76,9 +76,9 @@ func (l live) ended(ran time.Duration) {
 	case lifecycle.Refuse:
 		l.Listener().Refuse()
 	case lifecycle.Restart:
-		now = s.lock()
-		limit := now.holdTimeout
-		now.unlock()
+		held = s.lock()
+		limit := held.holdTimeout
+		held.unlock()
 		hold := time.AfterFunc(limit, func() { st.refuse(l.Generation, limit) })
 		defer hold.Stop()
 		st.restart(l.Generation, ran)
@@ -89,9 +89,9 @@ func (l live) ended(ran time.Duration) {
 func (l live) follow() {
 	s, st := l.stage.of, l.stage
 	l.Follow(s.background, func(c generation.Change) {
-		now := s.lock()
-		serves := c.Report && (st.current() == l.Generation || now.isBeside(l.Generation))
-		now.unlock()
+		held := s.lock()
+		serves := c.Report && (st.guarded.current() == l.Generation || held.isBeside(l.Generation))
+		held.unlock()
 		if serves {
 			s.publishSoon()
 		}

@@ -53,13 +53,13 @@ func (l live) watchdog() {
 // killed, and how it is probed; nil if it is not.
 func (l live) liveness() (interval, limit time.Duration, probe func(context.Context) error) {
 	st := l.stage
-	now := l.stage.of.lock()
-	defer now.unlock()
-	limit = st.spec.LivenessTimeout
-	if limit <= 0 || st.state.Retired(l.ID()) {
+	held := l.stage.of.lock()
+	defer held.unlock()
+	limit = st.guarded.spec.LivenessTimeout
+	if limit <= 0 || st.guarded.machine.Retired(l.ID()) {
 		return unprobed, 0, nil
 	}
-	switch st.state.State(l.ID()) {
+	switch st.guarded.machine.State(l.ID()) {
 	case lifecycle.Serving:
 		return limit / 4, limit, l.Alive
 	case lifecycle.StandingBy: // its data socket is that of the one that serves
@@ -69,7 +69,7 @@ func (l live) liveness() (interval, limit time.Duration, probe func(context.Cont
 }
 
 func (l live) retired() bool {
-	now := l.stage.of.lock()
-	defer now.unlock()
-	return l.stage.state.Retired(l.ID())
+	held := l.stage.of.lock()
+	defer held.unlock()
+	return l.stage.guarded.machine.Retired(l.ID())
 }

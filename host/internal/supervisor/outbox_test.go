@@ -35,9 +35,9 @@ func TestCallersDuringAPublication(t *testing.T) {
 	published := make(chan struct{})
 	go func() {
 		defer close(published)
-		now := f.lock()
-		defer now.unlock()
-		now.publish()
+		held := f.lock()
+		defer held.unlock()
+		held.publish()
 	}()
 	eventually(t, "the chain is being published", func() bool {
 		free := f.locked.mu.TryLock()

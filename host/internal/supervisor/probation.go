@@ -49,17 +49,17 @@ type watched struct {
 
 // probation begins that of a change which has just moved, and returns it; nil if none is
 // wanted, or if there would be nothing to go back to.
-func (c *change) probation(now *state) *probation {
+func (c *change) probation(held *locked) *probation {
 	s := c.supervisor
 	p := &probation{supervisor: s, before: c.before, moved: c.moved, unasked: true, watched: map[string]*watched{}, over: make(chan struct{})}
 	for _, m := range c.moved {
-		if m.old != nil && m.stage.state.State(m.old.ID()) != lifecycle.Serving {
+		if m.old != nil && m.stage.guarded.machine.State(m.old.ID()) != lifecycle.Serving {
 			return nil
 		}
 		if m.next == nil {
 			continue
 		}
-		limit, unasked := m.stage.spec.Rollback, false
+		limit, unasked := m.stage.guarded.spec.Rollback, false
 		switch {
 		case c.rollback != nil:
 			limit = *c.rollback
@@ -79,29 +79,29 @@ func (c *change) probation(now *state) *probation {
 		return nil
 	}
 	if c.canary != nil {
-		p.canary = newCanaryRun(c, p)
+		p.canary = newCanaryRun(held, c, p)
 		p.length = p.canary.plan.Length()
 	}
 	p.until = time.Now().Add(p.length)
 	for _, m := range p.moved {
-		m.stage.state.Probe(id(m.old))
+		m.stage.guarded.machine.Probe(id(m.old))
 	}
-	now.probation.Store(p)
+	held.probation.Store(p)
 	return p
 }
 
 // begin lets the time run.
 func (p *probation) begin() {
 	s := p.supervisor
-	now := s.lock()
-	if now.probation.Load() == p {
+	held := s.lock()
+	if held.probation.Load() == p {
 		for _, m := range p.moved {
-			if m.stage.lastSwap != nil && m.next != nil {
-				m.stage.lastSwap.Result = p.result()
+			if m.stage.guarded.lastSwap != nil && m.next != nil {
+				m.stage.guarded.lastSwap.Result = p.result()
 			}
 		}
 	}
-	now.unlock()
+	held.unlock()
 	s.goFor(nil, p.run)
 }
 
@@ -140,9 +140,9 @@ func (p *probation) run() {
 
 // left is how long the probation lasts yet. A canary has its last step first, however long those before it take.
 func (p *probation) left() time.Duration {
-	now := p.supervisor.lock()
-	defer now.unlock()
-	if p.canary != nil && !p.canary.last(now) {
+	held := p.supervisor.lock()
+	defer held.unlock()
+	if p.canary != nil && !p.canary.last(held) {
 		return max(healthPoll, time.Until(p.until))
 	}
 	return time.Until(p.until)
@@ -252,24 +252,24 @@ func (s *changes) rollBack(reason string) bool {
 // accept makes the change final, and reports whether it has. Reason says why that is before the time is over.
 func (p *probation) accept(reason string) bool {
 	s := p.supervisor
-	now := s.lock()
-	if now.probation.Load() != p {
-		now.unlock()
+	held := s.lock()
+	if held.probation.Load() != p {
+		held.unlock()
 		return false
 	}
-	p.finish(now)
+	p.finish(held)
 	kind, took := SwapAccepted, p.length
 	if p.canary != nil {
 		kind, took = SwapDone, p.canary.ready
-		now.publish()
+		held.publish()
 	}
 	for _, m := range p.moved {
-		m.stage.state.EndProbation()
+		m.stage.guarded.machine.EndProbation()
 		if m.next != nil {
-			now.swapEnded(m.stage, kind, id(m.old), m.next.ID(), reason, took)
+			held.swapEnded(m.stage, kind, id(m.old), m.next.ID(), reason, took)
 		}
 	}
-	now.unlock()
+	held.unlock()
 	for _, m := range p.moved {
 		if m.next != nil {
 			m.stage.log.Info("probation is over, the new generation stays", "generation", m.next.ID(), "reason", reason)
@@ -284,8 +284,8 @@ func (p *probation) accept(reason string) bool {
 }
 
 // finish ends the probation.
-func (p *probation) finish(now *state) {
-	now.probation.Store(nil)
+func (p *probation) finish(held *locked) {
+	held.probation.Store(nil)
 	close(p.over)
 }
 
@@ -299,36 +299,36 @@ func (p *probation) rollBack(level hclog.Level, reason string) bool {
 // its place back: the new ones stay then. Level is that of the log.
 func (p *probation) goBack(kind EventKind, level hclog.Level, reason string) bool {
 	s := p.supervisor
-	now := s.lock()
-	if now.probation.Load() != p || now.stopping {
-		now.unlock()
+	held := s.lock()
+	if held.probation.Load() != p || held.stopping {
+		held.unlock()
 		return false
 	}
 	for _, m := range p.moved {
-		if gone := m.old != nil && m.old.Err() != nil; gone || !m.stage.state.CanRevert() {
-			now.unlock()
+		if gone := m.old != nil && m.old.Err() != nil; gone || !m.stage.guarded.machine.CanRevert() {
+			held.unlock()
 			p.accept(fmt.Sprintf("the old generation of stage %q has ended, there is no way back", m.stage.name))
 			return false
 		}
 	}
-	p.finish(now)
+	p.finish(held)
 	back := make([]moved, 0, len(p.moved))
 	for _, m := range p.moved {
-		m.stage.state.Revert()
+		m.stage.guarded.machine.Revert()
 		if m.old != nil {
-			m.stage.spec.Process = m.process
+			m.stage.guarded.spec.Process = m.process
 		}
-		now.swapEnded(m.stage, kind, id(m.old), id(m.next), reason, 0)
+		held.swapEnded(m.stage, kind, id(m.old), id(m.next), reason, 0)
 		back = append(back, moved{stage: m.stage, old: m.next})
 	}
-	now.chain = p.before
-	now.publish()
-	now.unlock()
+	held.chain = p.before
+	held.publish()
+	held.unlock()
 	for _, m := range p.moved {
 		m.stage.log.Log(level, "swap rolled back", "from", id(m.next), "to", id(m.old), "reason", reason)
-		now = s.lock()
-		has := m.stage.state.HasStandby()
-		now.unlock()
+		held = s.lock()
+		has := m.stage.guarded.machine.HasStandby()
+		held.unlock()
 		if !has {
 			m.stage.renewStandby(0)
 		}

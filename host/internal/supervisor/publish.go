@@ -31,18 +31,18 @@ func (p *pace) published(now time.Time, took time.Duration) {
 // publishSoon publishes what a stage has reported: at once if the latest time is long
 // enough ago, else a moment later, together with what comes meanwhile.
 func (s *Supervisor) publishSoon() {
-	now := s.lock()
-	defer now.unlock()
-	wait, ok := now.pace.wait(time.Now())
+	held := s.lock()
+	defer held.unlock()
+	wait, ok := held.pace.wait(time.Now())
 	switch {
 	case !ok:
 	case wait <= 0:
-		now.publishReported()
+		held.publishReported()
 	default:
 		time.AfterFunc(wait, func() {
-			now := s.lock()
-			defer now.unlock()
-			now.publishReported()
+			held := s.lock()
+			defer held.unlock()
+			held.publishReported()
 		})
 	}
 }

@@ -32,15 +32,15 @@ func (s *changes) reconcile() {
 // outdated are the stages that have to be told of others anew; none before the server's
 // start has come to the post-start hooks.
 func (s *changes) outdated() []string {
-	now := s.of.lock()
-	defer now.unlock()
-	if !now.hooksDue {
+	held := s.of.lock()
+	defer held.unlock()
+	if !held.hooksDue {
 		return nil
 	}
 	var names []string
-	for _, st := range now.chain {
-		g := st.current()
-		if g != nil && g.Spec().Attach == "" && st.state.State(g.ID()) == lifecycle.Serving && !g.Knows(now.downstream(st)) {
+	for _, st := range held.chain {
+		g := st.guarded.current()
+		if g != nil && g.Spec().Attach == "" && st.guarded.machine.State(g.ID()) == lifecycle.Serving && !g.Knows(held.downstream(st)) {
 			names = append(names, st.name)
 		}
 	}
@@ -57,9 +57,9 @@ func (s *changes) swapFor(x limited, reason string) bool {
 	}
 	s.of.goFor(nil, func() {
 		defer end()
-		now := s.of.lock()
-		serves := x.stage.current() == x.Generation && x.stage.state.State(x.ID()) == lifecycle.Serving
-		now.unlock()
+		held := s.of.lock()
+		serves := x.stage.guarded.current() == x.Generation && x.stage.guarded.machine.State(x.ID()) == lifecycle.Serving
+		held.unlock()
 		if !serves {
 			return
 		}

@@ -17,13 +17,13 @@ const activateTimeout = 2 * time.Second
 // refuse makes the relay refuse requests for the stage of a generation that has ended
 // and has not been replaced for the given time, those that wait too.
 func (s *stage) refuse(g *generation.Generation, after time.Duration) {
-	now := s.of.lock()
-	refused := s.state.HoldExpired(g.ID())
+	held := s.of.lock()
+	refused := s.guarded.machine.HoldExpired(g.ID())
 	if refused {
-		now.publish()
-		now.events.emit(Event{Kind: Refused, Stage: s.name, Generation: g.ID(), Took: after})
+		held.publish()
+		held.events.emit(Event{Kind: Refused, Stage: s.name, Generation: g.ID(), Took: after})
 	}
-	now.unlock()
+	held.unlock()
 	if refused {
 		g.Listener().Refuse()
 		s.log.Warn("requests for the stage are refused until it is back", "after", after)
@@ -33,9 +33,9 @@ func (s *stage) refuse(g *generation.Generation, after time.Duration) {
 // takeOver puts the standby in place of a generation that has just ended. It returns
 // what has to be done if that cannot be.
 func (s *stage) takeOver(dead *generation.Generation, ended time.Time) lifecycle.Decision {
-	now := s.of.lock()
-	g := s.generations[s.state.Standby()]
-	now.unlock()
+	held := s.of.lock()
+	g := s.guarded.generations[s.guarded.machine.Standby()]
+	held.unlock()
 	err := s.activate(dead, g)
 	if err == nil {
 		took := time.Since(ended)
@@ -47,16 +47,16 @@ func (s *stage) takeOver(dead *generation.Generation, ended time.Time) lifecycle
 	}
 	s.log.Error("standby could not take over", "generation", id(g), "error", err)
 	s.of.events.announce(Event{Kind: StandbyFailed, Stage: s.name, To: id(g), Reason: err.Error()})
-	now = s.of.lock()
-	if g != nil && s.state.Standby() == g.ID() {
-		s.state.Dismiss()
+	held = s.of.lock()
+	if g != nil && s.guarded.machine.Standby() == g.ID() {
+		s.guarded.machine.Dismiss()
 	}
 	var decision lifecycle.Decision
-	if s.state.Waits(dead.ID()) {
-		decision = s.state.Successor()
-		now.decided(s, dead, decision)
+	if s.guarded.machine.Waits(dead.ID()) {
+		decision = s.guarded.machine.Successor()
+		held.decided(s, dead, decision)
 	}
-	now.unlock()
+	held.unlock()
 	if g != nil {
 		s.live(g).discard()
 	}
@@ -72,13 +72,13 @@ func (s *stage) activate(dead, g *generation.Generation) error {
 	if err := g.Activate(ctx); err != nil {
 		return err
 	}
-	now := s.of.lock()
-	defer now.unlock()
-	if err := now.serve(s, g, dead.ID()); err != nil {
+	held := s.of.lock()
+	defer held.unlock()
+	if err := held.serve(s, g, dead.ID()); err != nil {
 		return err
 	}
-	s.restarts.add(time.Now())
-	now.publish()
+	s.guarded.restarts.add(time.Now())
+	held.publish()
 	return nil
 }
 
@@ -88,9 +88,9 @@ func (s *stage) activate(dead, g *generation.Generation) error {
 func (s *stage) restart(dead *generation.Generation, ran time.Duration) {
 	defer func() { s.forget(existing(dead)...) }()
 	policy, logged := process.DefaultBackoff(), ""
-	now := s.of.lock()
-	attached := s.spec.Attach != ""
-	now.unlock()
+	held := s.of.lock()
+	attached := s.guarded.spec.Attach != ""
+	held.unlock()
 	if attached {
 		policy.Max = time.Second // its user is at work on it
 	}
@@ -102,9 +102,9 @@ func (s *stage) restart(dead *generation.Generation, ran time.Duration) {
 		if err == nil || s.of.isStopping() || !s.waits(dead) {
 			return
 		}
-		now = s.of.lock()
-		s.failure = err.Error()
-		now.unlock()
+		held = s.of.lock()
+		s.guarded.failure = err.Error()
+		held.unlock()
 		if text := err.Error(); !attached || text != logged { // an attached stage may be away for hours
 			logged = text
 			s.log.Error("stage could not be restarted, trying again", "error", err)
@@ -121,18 +121,18 @@ func existing(g *generation.Generation) []*generation.Generation {
 }
 
 func (s *stage) waits(dead *generation.Generation) bool {
-	now := s.of.lock()
-	defer now.unlock()
-	return s.state.Waits(id(dead))
+	held := s.of.lock()
+	defer held.unlock()
+	return s.guarded.machine.Waits(id(dead))
 }
 
 // nextDelay counts a failure and returns the delay before the next attempt.
 func (s *stage) nextDelay(policy process.Backoff, ran time.Duration) (delay time.Duration) {
-	now := s.of.lock()
-	defer now.unlock()
-	delay, s.failures = policy.Next(s.failures, ran, rand.Float64())
-	if s.state.Waits(s.state.Current()) {
-		s.nextStart = time.Now().Add(delay)
+	held := s.of.lock()
+	defer held.unlock()
+	delay, s.guarded.failures = policy.Next(s.guarded.failures, ran, rand.Float64())
+	if s.guarded.machine.Waits(s.guarded.machine.Current()) {
+		s.guarded.nextStart = time.Now().Add(delay)
 	}
 	return delay
 }
@@ -143,14 +143,14 @@ func (s *stage) tryRestart(dead *generation.Generation) error {
 	// A planned change that has the stage can take long, or hang, so that a stage which was
 	// up is restarted beside it: whichever is ready first serves, and the change takes over
 	// from the generation that serves then.
-	held := s.launching.TryAcquire(1)
-	if !held && dead == nil {
+	launching := s.launching.TryAcquire(1)
+	if !launching && dead == nil {
 		if acquire(s.of.background, s.launching) != nil {
 			return nil // the server is stopping
 		}
-		held = true
+		launching = true
 	}
-	if held {
+	if launching {
 		defer s.launching.Release(1)
 	}
 	if !s.waits(dead) {
@@ -160,19 +160,19 @@ func (s *stage) tryRestart(dead *generation.Generation) error {
 	if err != nil {
 		return err
 	}
-	now := s.of.lock()
-	overtaken := !s.state.Waits(id(dead))
+	held := s.of.lock()
+	overtaken := !s.guarded.machine.Waits(id(dead))
 	if !overtaken {
-		err = now.serve(s, g, id(dead))
+		err = held.serve(s, g, id(dead))
 	}
-	hooksDue := now.hooksDue
+	hooksDue := held.hooksDue
 	if !overtaken && err == nil {
 		if dead != nil {
-			s.restarts.add(time.Now())
+			s.guarded.restarts.add(time.Now())
 		}
-		now.publish()
+		held.publish()
 	}
-	now.unlock()
+	held.unlock()
 	if overtaken {
 		// It finishes what it has taken from the backlog of its socket.
 		s.of.goFor(g, func() { s.live(g).retire(overtakenByChange) })
@@ -220,9 +220,9 @@ func (s *stage) replacement(dead *generation.Generation) (*generation.Generation
 
 // absent takes note of why a stage that is not required has not come up.
 func (s *stage) absent(err error) {
-	now := s.of.lock()
-	s.failure = err.Error()
-	now.publish()
-	now.unlock()
+	held := s.of.lock()
+	s.guarded.failure = err.Error()
+	held.publish()
+	held.unlock()
 	s.log.Error("stage is not required and has not come up, trying again", "error", err)
 }

@@ -12,9 +12,9 @@ func TestRestartsAreThoseThatCameUp(t *testing.T) {
 	self, st := f.lose("b"), f.order()[1]
 	kill(t, f.pid("b"))
 	eventually(t, "three attempts have been made", func() bool {
-		now := f.lock()
-		defer now.unlock()
-		return st.failures > 3
+		held := f.lock()
+		defer held.unlock()
+		return st.guarded.failures > 3
 	})
 	if n := f.Status()[1].Restarts; n != 0 {
 		t.Errorf("%d restarts of a stage whose binary is missing", n)
@@ -31,16 +31,16 @@ func TestSwapForgetsFailures(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
 	st := f.order()[1]
-	now := f.lock()
-	st.failures = 8
-	now.unlock()
+	held := f.lock()
+	st.guarded.failures = 8
+	held.unlock()
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	now = f.lock()
-	defer now.unlock()
-	if st.failures != 0 {
-		t.Errorf("%d failures in a row count after the swap", st.failures)
+	held = f.lock()
+	defer held.unlock()
+	if st.guarded.failures != 0 {
+		t.Errorf("%d failures in a row count after the swap", st.guarded.failures)
 	}
 }
 
@@ -63,9 +63,9 @@ func TestRefusedSwap(t *testing.T) {
 func TestSwapOfAnAttachedProcess(t *testing.T) {
 	t.Parallel()
 	f := ready(t, nil)
-	now := f.lock()
-	now.chain[1].spec.Attach = "/nowhere" // as if it were one
-	now.unlock()
+	held := f.lock()
+	held.chain[1].guarded.spec.Attach = "/nowhere" // as if it were one
+	held.unlock()
 	if _, err := f.Swap(t.Context(), "b", SwapOptions{}); !errors.Is(err, errAttached) {
 		t.Errorf("got %v", err)
 	}

@@ -20,11 +20,11 @@ const (
 // that the stage has when that begins.
 func (l live) retire(why string) {
 	s, st := l.stage.of, l.stage
-	now := s.lock()
-	st.state.Retire(l.ID())
-	err := st.state.Advance(l.ID(), lifecycle.Draining)
-	policy := st.spec.Policy
-	now.unlock()
+	held := s.lock()
+	st.guarded.machine.Retire(l.ID())
+	err := st.guarded.machine.Advance(l.ID(), lifecycle.Draining)
+	policy := st.guarded.spec.Policy
+	held.unlock()
 	if err != nil { // it has ended, and the requests that wait for it must not wait longer
 		st.forget(l.Generation)
 		return
@@ -53,9 +53,9 @@ func (l live) retire(why string) {
 
 // hurry has the generations of a stage that drain end their watches now: a process that is launched makes as many
 // connections as each of them has, and the host has descriptors for two.
-func (now *state) hurry(st *stage) {
-	for _, g := range st.generations {
-		if st.state.State(g.ID()) == lifecycle.Draining {
+func (held *locked) hurry(st *stage) {
+	for _, g := range st.guarded.generations {
+		if st.guarded.machine.State(g.ID()) == lifecycle.Draining {
 			st.of.goFor(g, func() { g.Drain(st.of.background, 0) })
 		}
 	}
@@ -68,10 +68,10 @@ func (l live) stop(why string) {
 
 func (l live) stopWithin(why string, timeout time.Duration) {
 	st := l.stage
-	now := l.stage.of.lock()
-	retired := st.state.State(l.ID()).Ended()
-	st.state.Retire(l.ID())
-	now.unlock()
+	held := l.stage.of.lock()
+	retired := st.guarded.machine.State(l.ID()).Ended()
+	st.guarded.machine.Retire(l.ID())
+	held.unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := l.Stop(ctx); err != nil && !retired {
@@ -82,27 +82,27 @@ func (l live) stopWithin(why string, timeout time.Duration) {
 
 // discard ends a generation that did not come up, at once.
 func (l live) discard() {
-	now := l.stage.of.lock()
+	held := l.stage.of.lock()
 	// Not retired: it has failed.
-	l.stage.state.Ended(l.ID(), "did not come up")
-	now.unlock()
+	l.stage.guarded.machine.Ended(l.ID(), "did not come up")
+	held.unlock()
 	l.Kill()
 	l.stage.forget(l.Generation)
 }
 
 // dismiss ends a generation that has done what it was started for, at once.
 func (l live) dismiss(why string) {
-	now := l.stage.of.lock()
-	l.stage.state.Retire(l.ID())
-	now.unlock()
+	held := l.stage.of.lock()
+	l.stage.guarded.machine.Retire(l.ID())
+	held.unlock()
 	l.Kill()
 	l.end(why)
 }
 
 // end takes note of the end of a generation that was retired.
 func (l live) end(why string) {
-	now := l.stage.of.lock()
-	l.stage.state.Ended(l.ID(), why)
-	now.unlock()
+	held := l.stage.of.lock()
+	l.stage.guarded.machine.Ended(l.ID(), why)
+	held.unlock()
 	l.stage.forget(l.Generation)
 }

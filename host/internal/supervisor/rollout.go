@@ -54,11 +54,11 @@ type member struct {
 // rolloutOf returns a rollout in which nothing is brought up yet, of the chain as it is
 // now.
 func (s *Supervisor) rolloutOf() *rollout {
-	now := s.lock()
-	defer now.unlock()
+	held := s.lock()
+	defer held.unlock()
 	r := &rollout{supervisor: s}
-	for _, st := range now.chain {
-		r.members = append(r.members, &member{rollout: r, stage: st, spec: st.spec})
+	for _, st := range held.chain {
+		r.members = append(r.members, &member{rollout: r, stage: st, spec: st.guarded.spec})
 	}
 	return r
 }
@@ -164,9 +164,9 @@ func (m *member) launch(ctx context.Context) error {
 // launch starts a process and lets it call the host.
 func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener) (*generation.Generation, error) {
 	st := m.stage
-	now := s.lock()
-	reattach := st.state.Current() != ""
-	now.unlock()
+	held := s.lock()
+	reattach := st.guarded.machine.Current() != ""
+	held.unlock()
 	g, err := generation.Launch(ctx, &st.opts, generation.Config{
 		Spec: m.spec.Process, StartTimeout: m.spec.StartTimeout, Listener: l, Standby: m.standby, Reattach: reattach, Optional: !m.spec.Required,
 		Approve: s.approval(m.spec),
@@ -174,15 +174,15 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 	if err != nil {
 		return nil, err
 	}
-	now = s.lock()
-	if now.stopping {
+	held = s.lock()
+	if held.stopping {
 		err = errStopping
-	} else if err = st.state.Launch(g.ID()); err == nil {
-		st.generations[g.ID()] = g
+	} else if err = st.guarded.machine.Launch(g.ID()); err == nil {
+		st.guarded.generations[g.ID()] = g
 		s.callers.Add(g)
-		now.stages[st] = true
+		held.stages[st] = true
 	}
-	now.unlock()
+	held.unlock()
 	if err != nil {
 		g.Kill()
 		return nil, err
@@ -268,9 +268,9 @@ func (m *member) awaitReady(ctx context.Context) error {
 
 func (m *member) advance(next lifecycle.State) error {
 	s := m.rollout.supervisor
-	now := s.lock()
-	defer now.unlock()
-	return m.stage.state.Advance(m.generation.ID(), next)
+	held := s.lock()
+	defer held.unlock()
+	return m.stage.guarded.machine.Advance(m.generation.ID(), next)
 }
 
 // report is the latest of the stage as it will be.

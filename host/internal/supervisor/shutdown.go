@@ -21,13 +21,13 @@ func (s *Supervisor) RunPreShutdownHooks(ctx context.Context, timeout time.Durat
 	ctx, cancel := process.WithTimeout(ctx, timeout, "preShutdownTimeout")
 	defer cancel()
 	var hooks []lifecycle.Hook
-	now := s.lock()
-	for _, st := range now.chain {
-		if g := st.current(); g != nil && st.state.State(g.ID()) == lifecycle.Serving {
+	held := s.lock()
+	for _, st := range held.chain {
+		if g := st.guarded.current(); g != nil && st.guarded.machine.State(g.ID()) == lifecycle.Serving {
 			hooks = append(hooks, g.PreShutdownHooks()...)
 		}
 	}
-	now.unlock()
+	held.unlock()
 	return lifecycle.RunPreShutdown(ctx, hooks)
 }
 
@@ -39,9 +39,9 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 	s.beginStop()
 	var wg sync.WaitGroup
 	for _, p := range s.processes() {
-		now := s.lock()
-		err := p.stage.state.Advance(p.ID(), lifecycle.Draining)
-		now.unlock()
+		held := s.lock()
+		err := p.stage.guarded.machine.Advance(p.ID(), lifecycle.Draining)
+		held.unlock()
 		if err == nil {
 			wg.Go(panics.Contain(func() { p.Drain(ctx, spread) }, s.panicked))
 		}
@@ -53,22 +53,22 @@ func (s *Supervisor) Drain(ctx context.Context, spread time.Duration) {
 // what would have been.
 func (s *Supervisor) beginStop() {
 	var waiting []*generation.Generation
-	now := s.lock()
-	now.stopping = true
-	all := maps.Clone(now.stages)
-	for _, st := range now.chain {
+	held := s.lock()
+	held.stopping = true
+	all := maps.Clone(held.stages)
+	for _, st := range held.chain {
 		all[st] = true
 	}
 	for st := range all {
-		st.endStandby()
-		if st.state.Stop() {
-			waiting = append(waiting, st.current())
+		st.guarded.endStandby()
+		if st.guarded.machine.Stop() {
+			waiting = append(waiting, st.guarded.current())
 		}
 	}
 	if len(waiting) > 0 {
-		now.publish()
+		held.publish()
 	}
-	now.unlock()
+	held.unlock()
 	for _, g := range waiting {
 		g.Listener().Refuse()
 	}
@@ -92,16 +92,16 @@ func (s *Supervisor) stopAll() {
 	for _, p := range s.processes() {
 		p.stop("the server stops")
 	}
-	now := s.lock()
-	stages := make([]*stage, 0, len(now.stages))
-	for st := range now.stages {
+	held := s.lock()
+	stages := make([]*stage, 0, len(held.stages))
+	for st := range held.stages {
 		stages = append(stages, st)
 	}
-	now.unlock()
+	held.unlock()
 	for _, st := range stages { // the sockets of those that had ended
-		now = s.lock()
-		current := st.current()
-		now.unlock()
+		held = s.lock()
+		current := st.guarded.current()
+		held.unlock()
 		st.forget(existing(current)...)
 	}
 }
@@ -122,16 +122,16 @@ func (s *Supervisor) Kill(after time.Duration) {
 // processes are the generations whose processes have not been seen to end: those of the
 // chain from head to tail, then those of stages that have left it.
 func (s *Supervisor) processes() []live {
-	now := s.lock()
-	defer now.unlock()
+	held := s.lock()
+	defer held.unlock()
 	place := map[*stage]int{}
-	for i, st := range now.chain {
-		place[st] = i - len(now.chain)
+	for i, st := range held.chain {
+		place[st] = i - len(held.chain)
 	}
 	var all []live
-	for st := range now.stages {
-		for _, g := range st.generations {
-			if !st.state.State(g.ID()).Ended() {
+	for st := range held.stages {
+		for _, g := range st.guarded.generations {
+			if !st.guarded.machine.State(g.ID()).Ended() {
 				all = append(all, live{g, st})
 			}
 		}

@@ -30,9 +30,9 @@ func TestFieldsOfASpec(t *testing.T) {
 		}
 	}
 	st := stage{}
-	st.adopt(all)
-	if !reflect.DeepEqual(st.spec.Policy, all.Policy) || !st.spec.Process.Equal(Process{}) {
-		t.Errorf("adopted %+v", st.spec)
+	st.guarded.adopt(all)
+	if !reflect.DeepEqual(st.guarded.spec.Policy, all.Policy) || !st.guarded.spec.Process.Equal(Process{}) {
+		t.Errorf("adopted %+v", st.guarded.spec)
 	}
 	empty := Process{Config: map[string]any{}, Flags: map[string][]string{}, Env: map[string]string{}, Groups: []string{}}
 	if !empty.Equal(Process{}) {

@@ -16,8 +16,7 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// stage is one stage of the chain at run time: what outlives its processes. What can
-// change is guarded by the supervisor's lock.
+// stage is one stage of the chain at run time: what outlives its processes.
 type stage struct {
 	of   *Supervisor
 	gone func() // is due when it has left the chain, and has no process; it may be called twice
@@ -28,8 +27,13 @@ type stage struct {
 	// planned change. The restart of a stage that was up does not wait for a change.
 	launching *semaphore.Weighted
 
-	spec  Spec
-	state *lifecycle.Stage
+	guarded stageState
+}
+
+// stageState is what the supervisor's lock guards of a stage: all that changes.
+type stageState struct {
+	spec    Spec
+	machine *lifecycle.Stage
 	// generations are those whose process has not ended, and the current one.
 	generations map[string]*generation.Generation
 	// endStandby cancels the goroutine that brings up a standby.
@@ -92,9 +96,11 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		}
 	}
 	st := &stage{
-		of: s, gone: gone, name: spec.Name, spec: spec, log: s.opts.Log.With("stage", spec.Name),
-		launching: semaphore.NewWeighted(1), generations: map[string]*generation.Generation{}, endStandby: func() {},
-		used: map[*generation.Generation]measurement{},
+		of: s, gone: gone, name: spec.Name, log: s.opts.Log.With("stage", spec.Name), launching: semaphore.NewWeighted(1),
+		guarded: stageState{
+			spec: spec, generations: map[string]*generation.Generation{}, endStandby: func() {},
+			used: map[*generation.Generation]measurement{},
+		},
 	}
 	st.opts = generation.Options{
 		DataDir: dir, Own: []string{s.opts.DataDir, s.opts.RuntimeDir}, Hidden: s.opts.Hidden, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
@@ -102,7 +108,7 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		Server: s.opts.Server, HostPaths: s.opts.HostPaths,
 		Log: st.log, StageLog: s.opts.StageLog(spec.Name),
 	}
-	st.state = lifecycle.NewStage(time.Now, func(id string, t lifecycle.Transition) {
+	st.guarded.machine = lifecycle.NewStage(time.Now, func(id string, t lifecycle.Transition) {
 		s.events.add(func() {
 			st.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
 		})
@@ -113,10 +119,12 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 
 // current is the generation that the requests go to, nil before the first. It may have
 // ended.
-func (s *stage) current() *generation.Generation { return s.generations[s.state.Current()] }
+func (s *stageState) current() *generation.Generation {
+	return s.generations[s.machine.Current()]
+}
 
 // report is the latest of the stage; it is empty if it has never been up.
-func (s *stage) report() generation.Report {
+func (s *stageState) report() generation.Report {
 	if g := s.current(); g != nil {
 		return g.Report()
 	}
@@ -124,7 +132,7 @@ func (s *stage) report() generation.Report {
 }
 
 // uses reports whether a generation has that data socket.
-func (s *stage) uses(l *process.Listener) bool {
+func (s *stageState) uses(l *process.Listener) bool {
 	for _, g := range s.generations {
 		if g.Listener() == l {
 			return true
@@ -137,23 +145,23 @@ func (s *stage) uses(l *process.Listener) bool {
 // generation has. The current one of a stage in the chain stays until Stop, whether it has
 // ended or not: what it claims is its stage's.
 func (s *stage) forget(all ...*generation.Generation) {
-	now := s.of.lock()
+	held := s.of.lock()
 	unused := map[*generation.Generation]bool{}
-	inChain := slices.Contains(now.chain, s)
+	inChain := slices.Contains(held.chain, s)
 	for _, g := range all {
-		if s.generations[g.ID()] == nil || inChain && s.state.Current() == g.ID() && s.of.background.Err() == nil {
+		if s.guarded.generations[g.ID()] == nil || inChain && s.guarded.machine.Current() == g.ID() && s.of.background.Err() == nil {
 			continue
 		}
-		delete(s.generations, g.ID())
+		delete(s.guarded.generations, g.ID())
 		s.of.callers.Remove(g)
-		s.state.Forget(g.ID())
-		unused[g] = !s.uses(g.Listener())
+		s.guarded.machine.Forget(g.ID())
+		unused[g] = !s.guarded.uses(g.Listener())
 	}
-	left := len(s.generations) == 0 && !inChain
+	left := len(s.guarded.generations) == 0 && !inChain
 	if left {
-		delete(now.stages, s)
+		delete(held.stages, s)
 	}
-	now.unlock()
+	held.unlock()
 	if left {
 		s.gone()
 	}
@@ -170,7 +178,7 @@ func (s *stage) forget(all ...*generation.Generation) {
 
 // adopt takes over from spec what needs no other process, and reports whether that changes
 // whether the stage has a standby.
-func (s *stage) adopt(spec Spec) (standbyChanged bool) {
+func (s *stageState) adopt(spec Spec) (standbyChanged bool) {
 	standbyChanged = s.spec.Standby != spec.Standby
 	s.spec.Policy = spec.Policy
 	return standbyChanged
@@ -187,18 +195,18 @@ func (s *stage) publishedOf(g *generation.Generation) Published {
 }
 
 // published is what the relay has to know of the stage.
-func (s *stage) published() Published {
-	g := s.current()
+func (s *stage) published(*locked) Published {
+	g := s.guarded.current()
 	if g == nil {
-		p := Published{Name: s.name, Failure: s.failure, Grants: s.spec.Grants}
-		if !s.spec.Required {
-			p.Absent, p.Claims = true, knownClaims(s.spec.LastClaims)
+		p := Published{Name: s.name, Failure: s.guarded.failure, Grants: s.guarded.spec.Grants}
+		if !s.guarded.spec.Required {
+			p.Absent, p.Claims = true, knownClaims(s.guarded.spec.LastClaims)
 		}
 		return p
 	}
 	p := s.publishedOf(g)
-	p.Failure = s.failure
-	switch s.state.Requests() {
+	p.Failure = s.guarded.failure
+	switch s.guarded.machine.Requests() {
 	case lifecycle.Refused:
 		p.Socket, p.Refusal = "", ""
 	case lifecycle.Held:

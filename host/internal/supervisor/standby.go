@@ -15,11 +15,11 @@ var errNoStandby = errors.New("does not announce in Describe that it can stand b
 // renewStandby ends the standby of a stage, which was one for another generation, and
 // brings up another in the background, after the delay, if the stage is to have one.
 func (s *stage) renewStandby(delay time.Duration) {
-	now := s.of.lock()
-	old := s.generations[s.state.Dismiss()]
-	s.standbyFailure, s.standbyFailures = "", 0
-	s.keepStandby(now, delay)
-	now.unlock()
+	held := s.of.lock()
+	old := s.guarded.generations[s.guarded.machine.Dismiss()]
+	s.guarded.standbyFailure, s.guarded.standbyFailures = "", 0
+	s.keepStandby(held, delay)
+	held.unlock()
 	if old != nil {
 		s.of.goFor(old, func() { s.live(old).stop("another takes its place") })
 	}
@@ -27,14 +27,14 @@ func (s *stage) renewStandby(delay time.Duration) {
 
 // keepStandby sees to it that the current generation of a stage has a standby, if the stage
 // is to have one, and ends an earlier attempt.
-func (s *stage) keepStandby(now *state, delay time.Duration) {
-	s.endStandby()
-	current := s.current()
-	if !s.state.NeedsStandby() || !s.spec.Standby || s.spec.Attach != "" {
+func (s *stage) keepStandby(held *locked, delay time.Duration) {
+	s.guarded.endStandby()
+	current := s.guarded.current()
+	if !s.guarded.machine.NeedsStandby() || !s.guarded.spec.Standby || s.guarded.spec.Attach != "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.of.background)
-	s.endStandby = cancel
+	s.guarded.endStandby = cancel
 	s.of.goFor(nil, func() {
 		defer cancel()
 		if sleep(ctx, delay) {
@@ -47,9 +47,9 @@ func (s *stage) keepStandby(now *state, delay time.Duration) {
 func (s *stage) makeStandby(ctx context.Context, current *generation.Generation) {
 	began := time.Now()
 	g, err := s.newStandby(ctx, current)
-	now := s.of.lock()
-	needed := ctx.Err() == nil && s.current() == current && s.state.NeedsStandby()
-	now.unlock()
+	held := s.of.lock()
+	needed := ctx.Err() == nil && s.guarded.current() == current && s.guarded.machine.NeedsStandby()
+	held.unlock()
 	if err != nil {
 		if needed {
 			s.standbyFailed("", time.Since(began), err)
@@ -74,11 +74,11 @@ func (s *stage) newStandby(ctx context.Context, current *generation.Generation) 
 	m.launching, m.listener, m.standby, r.ready = true, current.Listener(), true, true
 	err := r.run(ctx)
 	if err == nil {
-		now := s.of.lock()
+		held := s.of.lock()
 		if err = ctx.Err(); err == nil {
-			err = s.state.StandBy(m.generation.ID(), current.ID())
+			err = s.guarded.machine.StandBy(m.generation.ID(), current.ID())
 		}
-		now.unlock()
+		held.unlock()
 	}
 	if err != nil {
 		r.discard()
@@ -90,14 +90,14 @@ func (s *stage) newStandby(ctx context.Context, current *generation.Generation) 
 // standbyFailed takes note of why there is no standby, and has another brought up later.
 // Ended is the generation that has ended after the given time, if one has.
 func (s *stage) standbyFailed(ended string, ran time.Duration, err error) {
-	now := s.of.lock()
-	s.standbyFailure = err.Error()
+	held := s.of.lock()
+	s.guarded.standbyFailure = err.Error()
 	if !errors.Is(err, errNoStandby) {
 		var delay time.Duration
-		delay, s.standbyFailures = process.DefaultBackoff().Next(s.standbyFailures, ran, 0)
-		s.keepStandby(now, delay)
+		delay, s.guarded.standbyFailures = process.DefaultBackoff().Next(s.guarded.standbyFailures, ran, 0)
+		s.keepStandby(held, delay)
 	}
-	now.unlock()
+	held.unlock()
 	s.log.Error("stage has no standby", "error", err)
 	s.of.events.announce(Event{Kind: StandbyFailed, Stage: s.name, To: ended, Reason: err.Error()})
 }

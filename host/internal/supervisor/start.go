@@ -25,12 +25,12 @@ func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stag
 		return nil
 	}
 	r.prepared = func(m *member) error {
-		now := s.lock()
-		err := now.serve(m.stage, m.generation, "")
+		held := s.lock()
+		err := held.serve(m.stage, m.generation, "")
 		if err == nil {
-			now.publish()
+			held.publish()
 		}
-		now.unlock()
+		held.unlock()
 		if err == nil {
 			up(m.stage.name, m.generation.Version(), m.generation.PID(), time.Since(began))
 		}
@@ -39,10 +39,10 @@ func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stag
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	now := s.lock()
-	now.started = true
-	now.publish()
-	now.unlock()
+	held := s.lock()
+	held.started = true
+	held.publish()
+	held.unlock()
 	for _, m := range r.members {
 		if m.generation == nil {
 			s.goFor(nil, func() { m.stage.restart(nil, 0) })
@@ -58,13 +58,13 @@ func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stag
 // error of a hook that failed, which names the hook and its stage, unless the stage is
 // not required: that is restarted then.
 func (s *Supervisor) RunPostStartHooks(failed func(error)) {
-	now := s.lock()
-	now.hooksDue = true
-	now.unlock()
+	held := s.lock()
+	held.hooksDue = true
+	held.unlock()
 	for _, st := range s.order() {
-		now = s.lock()
-		g, required := st.current(), st.spec.Required
-		now.unlock()
+		held = s.lock()
+		g, required := st.guarded.current(), st.guarded.spec.Required
+		held.unlock()
 		switch {
 		case g == nil:
 		case required:

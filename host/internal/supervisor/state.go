@@ -12,7 +12,7 @@ import (
 
 // state is what the lock of a Supervisor guards: the chain, and all that changes of its stages. Who has it holds the lock: it is
 // had from Supervisor.lock, and not used after unlock. Nothing that can take long is done meanwhile; Publish is called under it.
-type state struct {
+type locked struct {
 	mu        sync.Mutex
 	publishTo func(chain []Published, split *Split)
 	events    *outbox
@@ -37,14 +37,14 @@ type state struct {
 }
 
 // lock returns what it guards until unlock.
-func (s *Supervisor) lock() *state {
+func (s *Supervisor) lock() *locked {
 	s.locked.mu.Lock()
 	return &s.locked
 }
 
-func (now *state) unlock() {
-	now.mu.Unlock()
-	now.events.send()
+func (held *locked) unlock() {
+	held.mu.Unlock()
+	held.events.send()
 }
 
 // onProbation is the probation of the latest change, or nil. The caller need not hold the lock, and may find that it
@@ -52,9 +52,9 @@ func (now *state) unlock() {
 func (s *Supervisor) onProbation() *probation { return s.locked.probation.Load() }
 
 // stage returns the stage of that name.
-func (now *state) stage(name string) (*stage, error) {
+func (held *locked) stage(name string) (*stage, error) {
 	var names []string
-	for _, st := range now.chain {
+	for _, st := range held.chain {
 		if st.name == name {
 			return st, nil
 		}
@@ -63,46 +63,48 @@ func (now *state) stage(name string) (*stage, error) {
 	return nil, notInChain(name, names)
 }
 
-func (now *state) specs() []Spec {
+func (held *locked) specs() []Spec {
 	var all []Spec
-	for _, st := range now.chain {
-		all = append(all, st.spec)
+	for _, st := range held.chain {
+		all = append(all, st.guarded.spec)
 	}
 	return all
 }
 
 // publish passes the chain as it is now to the relay. Until the relay has it, what is not known in the new or in the old one counts as
 // incomplete: a request that finds nothing then is refused, and not told that there is nothing.
-func (now *state) publish() {
-	incomplete := now.incomplete()
+func (held *locked) publish() {
+	incomplete := held.incomplete()
 	if incomplete != "" {
-		now.incompleteStage.Store(incomplete)
+		held.incompleteStage.Store(incomplete)
 	}
-	published := make([]Published, len(now.chain))
-	for i, st := range now.chain {
-		published[i] = st.published()
-		if g := st.current(); g != nil {
-			st.wasComplete = st.wasComplete || g.Complete()
-			published[i].Unfinished = !st.wasComplete
+	published := make([]Published, len(held.chain))
+	for i, st := range held.chain {
+		published[i] = st.published(held)
+		if g := st.guarded.current(); g != nil {
+			st.guarded.wasComplete = st.guarded.wasComplete || g.Complete()
+			published[i].Unfinished = !st.guarded.wasComplete
 			// The process that takes its place is incomplete at first.
-			published[i].Incomplete = now.isComplete && (st.wasComplete || st.spec.Required) && (published[i].Held || !g.Complete())
+			known := held.isComplete && (st.guarded.wasComplete || st.guarded.spec.Required)
+			published[i].Incomplete = known && (published[i].Held || !g.Complete())
 		}
 	}
-	if p := now.probation.Load(); p != nil && p.splits() {
-		now.publishTo(p.chainBefore(published), &Split{Chain: published, Share: p.canary.share(now), By: p.canary.plan.By, Spread: p.canary.spread})
+	if p := held.probation.Load(); p != nil && p.splits() {
+		split := Split{Chain: published, Share: p.canary.share(held), By: p.canary.plan.By, Spread: p.canary.spread}
+		held.publishTo(p.chainBefore(published), &split)
 	} else {
-		now.publishTo(published, nil)
+		held.publishTo(published, nil)
 	}
-	now.incompleteStage.Store(incomplete)
-	if now.started && !now.isComplete && incomplete == "" {
-		now.isComplete = true
-		close(now.complete)
+	held.incompleteStage.Store(incomplete)
+	if held.started && !held.isComplete && incomplete == "" {
+		held.isComplete = true
+		close(held.complete)
 	}
 }
 
-func (now *state) incomplete() string {
-	for _, st := range now.chain {
-		if g := st.current(); st.spec.Required && (g == nil || !g.Complete()) {
+func (held *locked) incomplete() string {
+	for _, st := range held.chain {
+		if g := st.guarded.current(); st.guarded.spec.Required && (g == nil || !g.Complete()) {
 			return st.name
 		}
 	}
@@ -110,72 +112,72 @@ func (now *state) incomplete() string {
 }
 
 // downstream are the latest reports of the stages downstream of one, the nearest first.
-func (now *state) downstream(of *stage) []lifecycle.Report[generation.Report] {
+func (held *locked) downstream(of *stage) []lifecycle.Report[generation.Report] {
 	var reports []lifecycle.Report[generation.Report]
-	i := slices.Index(now.chain, of)
-	for _, st := range now.chain[i+1:] {
-		reports = append(reports, lifecycle.Report[generation.Report]{Stage: st.name, Report: st.report()})
+	i := slices.Index(held.chain, of)
+	for _, st := range held.chain[i+1:] {
+		reports = append(reports, lifecycle.Report[generation.Report]{Stage: st.name, Report: st.guarded.report()})
 	}
 	return reports
 }
 
 // publishReported publishes what a stage has reported.
-func (now *state) publishReported() {
+func (held *locked) publishReported() {
 	began := time.Now()
-	if !now.stopping {
-		now.publish()
+	if !held.stopping {
+		held.publish()
 	}
-	now.pace.published(time.Now(), time.Since(began))
+	held.pace.published(time.Now(), time.Since(began))
 }
 
 // serve makes a prepared generation the one that the requests go to, in place of the
 // one with the id instead, "" if there was none. The caller publishes
 // that. What a generation's process was made from is what its stage is made from now on;
 // how that is treated may have been changed since.
-func (now *state) serve(st *stage, g *generation.Generation, instead string) error {
-	if err := st.state.Serve(g.ID(), instead); err != nil {
+func (held *locked) serve(st *stage, g *generation.Generation, instead string) error {
+	if err := st.guarded.machine.Serve(g.ID(), instead); err != nil {
 		return err
 	}
-	st.spec.Process, st.nextStart = g.Spec(), time.Time{}
+	st.guarded.spec.Process, st.guarded.nextStart = g.Spec(), time.Time{}
 	return nil
 }
 
 // decided publishes a decision by which requests are held or refused.
-func (now *state) decided(st *stage, g *generation.Generation, d lifecycle.Decision) {
+func (held *locked) decided(st *stage, g *generation.Generation, d lifecycle.Decision) {
 	switch d {
 	case lifecycle.Restart:
-		now.publish()
-		now.events.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
+		held.publish()
+		held.events.emit(Event{Kind: Held, Stage: st.name, Generation: g.ID()})
 	case lifecycle.Refuse, lifecycle.Accept: // all requests go to the new generation, if only a share did
-		now.publish()
+		held.publish()
 	}
 }
 
 // swapEnded keeps how a swap has ended, and reports it.
-func (now *state) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
+func (held *locked) swapEnded(st *stage, kind EventKind, from, to, reason string, took time.Duration) {
 	result := map[EventKind]string{
 		SwapDone: "done", SwapFailed: "failed", SwapRolledBack: "rolled back", SwapReverted: "reverted",
 		SwapAccepted: "done", CanaryStep: "canary",
 	}[kind]
 	at := time.Now()
-	st.lastSwap = &SwapResult{From: from, To: to, At: at, Result: result, Reason: reason}
-	now.events.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: at, Took: took})
+	st.guarded.lastSwap = &SwapResult{From: from, To: to, At: at, Result: result, Reason: reason}
+	held.events.emit(Event{Kind: kind, Stage: st.name, From: from, To: to, Reason: reason, At: at, Took: took})
 }
 
 // main is the generation of a stage that most requests go to: that before while a canary has not come to all of them.
-func (now *state) main(st *stage) *generation.Generation {
-	if p := now.probation.Load(); p != nil && p.splits() && p.canary.share(now) < 1 {
+func (held *locked) main(st *stage) *generation.Generation {
+	if p := held.probation.Load(); p != nil && p.splits() && p.canary.share(held) < 1 {
 		for _, m := range p.moved {
 			if m.stage == st {
 				return m.old
 			}
 		}
 	}
-	return st.current()
+	return st.guarded.current()
 }
 
 // isBeside reports whether a generation serves beside the current one.
-func (now *state) isBeside(g *generation.Generation) bool {
-	p := now.probation.Load()
+func (held *locked) isBeside(g *generation.Generation) bool {
+	p := held.probation.Load()
 	return p != nil && p.canary != nil && slices.ContainsFunc(p.moved, func(m moved) bool { return m.old == g })
 }

@@ -110,16 +110,16 @@ func States() []string {
 
 // Status returns where each stage stands, from head to tail.
 func (s *Supervisor) Status() []Status {
-	now := s.lock()
-	all := make([]Status, len(now.chain))
-	p := now.probation.Load()
-	for i, st := range now.chain {
-		all[i] = st.status()
+	held := s.lock()
+	all := make([]Status, len(held.chain))
+	p := held.probation.Load()
+	for i, st := range held.chain {
+		all[i] = st.status(held)
 		if p != nil {
-			all[i].Probation = p.status(now, st)
+			all[i].Probation = p.status(held, st)
 		}
 	}
-	now.unlock()
+	held.unlock()
 	if p != nil && p.canary != nil {
 		for i := range all {
 			if of := p.canary.comparisons[all[i].Stage]; of != nil && all[i].Probation != nil {
@@ -138,10 +138,10 @@ func (p *Probation) compared(rows []canary.Row) {
 
 // Failure returns why the latest generation of a stage that is down failed; empty if it is not down.
 func (s *Supervisor) Failure(name string) string {
-	now := s.lock()
-	defer now.unlock()
-	if st, err := now.stage(name); err == nil {
-		if status := st.status(); status.State == Down {
+	held := s.lock()
+	defer held.unlock()
+	if st, err := held.stage(name); err == nil {
+		if status := st.status(held); status.State == Down {
 			return status.Failure
 		}
 	}
@@ -149,47 +149,48 @@ func (s *Supervisor) Failure(name string) string {
 }
 
 // status is that of the stage without its probation.
-func (s *stage) status() Status {
+func (s *stage) status(*locked) Status {
 	st := Status{
-		Stage: s.name, State: "starting", Binary: s.spec.Binary, Restarts: s.restarts.total,
-		RecentRestarts: s.restarts.since(time.Now().Add(-recently)), Failures: s.failures,
-		NextStart: s.nextStart, Failure: s.failure,
-		Isolation: []string{}, Grants: s.spec.Grants,
-		OtherRelease: s.otherRelease, Attached: s.spec.Attach != "", Required: s.spec.Required, StandbyFailure: s.standbyFailure,
+		Stage: s.name, State: "starting", Binary: s.guarded.spec.Binary, Restarts: s.guarded.restarts.total,
+		RecentRestarts: s.guarded.restarts.since(time.Now().Add(-recently)), Failures: s.guarded.failures,
+		NextStart: s.guarded.nextStart, Failure: s.guarded.failure,
+		Isolation: []string{}, Grants: s.guarded.spec.Grants,
+		OtherRelease: s.guarded.otherRelease, Attached: s.guarded.spec.Attach != "", Required: s.guarded.spec.Required,
+		StandbyFailure: s.guarded.standbyFailure,
 	}
-	if g := s.current(); g != nil {
-		last := s.state.Last(g.ID())
+	if g := s.guarded.current(); g != nil {
+		last := s.guarded.machine.Last(g.ID())
 		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
 		st.Isolation, st.IsolationLacks = append(st.Isolation, g.Isolation()...), g.IsolationLacks()
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
-		st.Usage = s.usageOf(g)
+		st.Usage = s.guarded.usageOf(g)
 		st.Emulates = Emulates(g.Spec(), g.Description().GetKubernetes().GetRelease())
-		if s.state.Requests() == lifecycle.Refused {
+		if s.guarded.machine.Requests() == lifecycle.Refused {
 			st.State = Down
 		}
-	} else if s.failure != "" {
+	} else if s.guarded.failure != "" {
 		st.State = Down
 	}
-	for _, g := range s.generations {
+	for _, g := range s.guarded.generations {
 		switch g.ID() {
-		case s.state.Current():
-		case s.state.Standby():
-			standby := s.generationStatus(g)
+		case s.guarded.machine.Current():
+		case s.guarded.machine.Standby():
+			standby := s.guarded.generationStatus(g)
 			st.Standby = &standby
 		default:
-			st.Others = append(st.Others, s.generationStatus(g))
+			st.Others = append(st.Others, s.guarded.generationStatus(g))
 		}
 	}
 	slices.SortFunc(st.Others, func(a, b Generation) int { return a.Since.Compare(b.Since) })
-	if s.lastSwap != nil {
-		last := *s.lastSwap
+	if s.guarded.lastSwap != nil {
+		last := *s.guarded.lastSwap
 		st.LastSwap = &last
 	}
 	return st
 }
 
-func (s *stage) generationStatus(g *generation.Generation) Generation {
-	last := s.state.Last(g.ID())
+func (s *stageState) generationStatus(g *generation.Generation) Generation {
+	last := s.machine.Last(g.ID())
 	return Generation{
 		Generation: g.ID(), State: last.To.String(), Version: g.Version(), PID: g.PID(), Since: last.At,
 		Usage: s.usageOf(g),
@@ -197,7 +198,7 @@ func (s *stage) generationStatus(g *generation.Generation) Generation {
 }
 
 // status is that of a stage's probation, without what a canary compares; nil if it is not part of the change.
-func (p *probation) status(_ *state, st *stage) *Probation {
+func (p *probation) status(_ *locked, st *stage) *Probation {
 	for _, m := range p.moved {
 		if m.stage != st {
 			continue

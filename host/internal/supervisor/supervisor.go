@@ -42,7 +42,7 @@ type Supervisor struct {
 	signals  signals
 	events   *outbox
 	measured measured
-	locked   state // see lock
+	locked   locked // see lock
 }
 
 var errStopping = errors.New("the server is stopping")
@@ -51,7 +51,7 @@ var errStopping = errors.New("the server is stopping")
 func New(known *callers.Callers, opts Options) (*Supervisor, error) {
 	s := &Supervisor{
 		opts: opts, callers: known, signals: newSignals(),
-		locked: state{
+		locked: locked{
 			publishTo: opts.Publish, stages: map[*stage]bool{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
 		},
 	}
@@ -72,23 +72,23 @@ func New(known *callers.Callers, opts Options) (*Supervisor, error) {
 
 // order returns the chain from head to tail. The slice must not be changed.
 func (s *Supervisor) order() []*stage {
-	now := s.lock()
-	defer now.unlock()
-	return now.chain
+	held := s.lock()
+	defer held.unlock()
+	return held.chain
 }
 
 // Specs returns what the stages are made from now, from head to tail.
 func (s *Supervisor) Specs() []Spec {
-	now := s.lock()
-	defer now.unlock()
-	return now.specs()
+	held := s.lock()
+	defer held.unlock()
+	return held.specs()
 }
 
 // SetHoldTimeout changes how long requests wait for stages that end from now on.
 func (s *Supervisor) SetHoldTimeout(d time.Duration) {
-	now := s.lock()
-	defer now.unlock()
-	now.holdTimeout = d
+	held := s.lock()
+	defer held.unlock()
+	held.holdTimeout = d
 }
 
 // Authenticate returns who calls the host with that token.
@@ -116,13 +116,13 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 
 // servesOtherAPI reports whether a generation may serve other resources than the current one of its stage.
 func (s *Supervisor) servesOtherAPI(g *generation.Generation) bool {
-	now := s.lock()
-	defer now.unlock()
-	st, err := now.stage(g.Name())
-	if err != nil || st.current() == nil {
+	held := s.lock()
+	defer held.unlock()
+	st, err := held.stage(g.Name())
+	if err != nil || st.guarded.current() == nil {
 		return false
 	}
-	serving := st.current()
+	serving := st.guarded.current()
 	return serving.Description().GetKubernetes().GetRelease() != g.Description().GetKubernetes().GetRelease() ||
 		!maps.EqualFunc(serving.Spec().Flags, g.Spec().Flags, slices.Equal)
 }
@@ -134,25 +134,25 @@ func (s *Supervisor) Incomplete() string { return s.locked.incompleteStage.Load(
 // Complete is closed when, after Start, all required stages of the chain know all of their paths for
 // the first time.
 func (s *Supervisor) Complete() <-chan struct{} {
-	now := s.lock()
-	defer now.unlock()
-	return now.complete
+	held := s.lock()
+	defer held.unlock()
+	return held.complete
 }
 
 // begin counts something that Stop has to wait for, unless it has begun.
 func (s *Supervisor) begin() bool {
-	now := s.lock()
-	defer now.unlock()
-	if !now.stopping {
+	held := s.lock()
+	defer held.unlock()
+	if !held.stopping {
 		s.running.Add(1)
 	}
-	return !now.stopping
+	return !held.stopping
 }
 
 func (s *Supervisor) isStopping() bool {
-	now := s.lock()
-	defer now.unlock()
-	return now.stopping
+	held := s.lock()
+	defer held.unlock()
+	return held.stopping
 }
 
 // goFor runs f, for which Stop waits. If it panics, that is logged, and the process that it is about, if there is one, is killed: what

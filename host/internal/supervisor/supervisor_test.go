@@ -178,13 +178,13 @@ func (f *fixture) pid(name string) int {
 
 // current is the generation of a stage that requests go to.
 func (f *fixture) current(name string) *generation.Generation {
-	now := f.lock()
-	defer now.unlock()
-	st, err := now.stage(name)
+	held := f.lock()
+	defer held.unlock()
+	st, err := held.stage(name)
 	if err != nil {
 		return nil
 	}
-	return st.current()
+	return st.guarded.current()
 }
 
 // changing is a change of a Spec that cannot fail.
@@ -332,10 +332,10 @@ func TestStagesAreLaunchedWhileTheStoreOpens(t *testing.T) {
 	failed := errors.New("no store")
 	var pids []int
 	f, err := startWith(t, func(f *fixture) error {
-		now := f.lock()
-		defer now.unlock()
-		for _, st := range now.chain {
-			for _, g := range st.generations {
+		held := f.lock()
+		defer held.unlock()
+		for _, st := range held.chain {
+			for _, g := range st.guarded.generations {
 				pids = append(pids, g.PID())
 			}
 		}

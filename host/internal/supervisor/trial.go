@@ -43,11 +43,11 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 		return nil, fmt.Errorf("stage %q: %w", name, errAttached)
 	}
 	t := &Trial{stage: tried.stage}
-	now := s.lock()
-	if g := tried.stage.current(); g != nil {
+	held := s.lock()
+	if g := tried.stage.guarded.current(); g != nil {
 		t.Serving = g.Description()
 	}
-	now.unlock()
+	held.unlock()
 	tried.spec.Process = tried.spec.Process.Clone()
 	if err := change(&tried.spec); err != nil {
 		return nil, err
@@ -62,13 +62,13 @@ func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) er
 
 // Description is what the process of a stage describes itself as; nil if there is no process.
 func (s *Supervisor) Description(name string) (*stagev1.DescribeResponse, error) {
-	now := s.lock()
-	defer now.unlock()
-	st, err := now.stage(name)
+	held := s.lock()
+	defer held.unlock()
+	st, err := held.stage(name)
 	if err != nil {
 		return nil, err
 	}
-	if g := st.current(); g != nil {
+	if g := st.guarded.current(); g != nil {
 		return g.Description(), nil
 	}
 	return nil, nil

@@ -50,12 +50,12 @@ func (s *Supervisor) Usage() []StageUsage {
 	if !s.refresh() {
 		return nil
 	}
-	now := s.lock()
-	defer now.unlock()
-	all := make([]StageUsage, len(now.chain))
-	for i, st := range now.chain {
-		all[i] = StageUsage{Stage: st.name, CPU: st.cpu}
-		for _, u := range st.used {
+	held := s.lock()
+	defer held.unlock()
+	all := make([]StageUsage, len(held.chain))
+	for i, st := range held.chain {
+		all[i] = StageUsage{Stage: st.name, CPU: st.guarded.cpu}
+		for _, u := range st.guarded.used {
 			all[i].Memory += u.Memory
 			all[i].CPU += u.CPU
 		}
@@ -98,31 +98,31 @@ func (s *Supervisor) measure() (map[int]usage.Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := s.lock()
-	defer now.unlock()
+	held := s.lock()
+	defer held.unlock()
 	for _, p := range processes {
 		u, ok := all[p.PID()]
-		if ok && !p.stage.state.State(p.ID()).Ended() { // its time counts in usageEnded
-			before, measured := p.stage.used[p.Generation]
+		if ok && !p.stage.guarded.machine.State(p.ID()).Ended() { // its time counts in usageEnded
+			before, measured := p.stage.guarded.used[p.Generation]
 			u.CPU = max(u.CPU, before.CPU)
 			now := measurement{Usage: u, at: time.Now(), cpus: before.cpus}
 			if took := now.at.Sub(before.at); measured && took > 0 {
 				now.cpus = (u.CPU - before.CPU).Seconds() / took.Seconds()
 			}
-			p.stage.used[p.Generation] = now
+			p.stage.guarded.used[p.Generation] = now
 		}
 	}
 	return all, nil
 }
 
 // usageEnded adds the time of a process that has ended to that of its stage.
-func (s *stage) usageEnded(_ *state, g *generation.Generation) {
-	s.cpu += max(s.used[g].CPU, g.CPU())
-	delete(s.used, g)
+func (s *stage) usageEnded(_ *locked, g *generation.Generation) {
+	s.guarded.cpu += max(s.guarded.used[g].CPU, g.CPU())
+	delete(s.guarded.used, g)
 }
 
 // usageOf is what was measured last of a process, nil if nothing was.
-func (s *stage) usageOf(g *generation.Generation) *Usage {
+func (s *stageState) usageOf(g *generation.Generation) *Usage {
 	u, ok := s.used[g]
 	if !ok {
 		return nil
