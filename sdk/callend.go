@@ -15,8 +15,9 @@ const (
 	callRest = 2 * time.Second
 )
 
-// endWithDrain has the response to a call come to a proper end when the request that it is made for is to end, if it would not end by
-// itself: a watch has no deadline, and its length is unknown. It ends when nothing has come for a moment, and not in the middle of an event.
+// endWithDrain has the response to a call come to a proper end when the request that it is made for is to end, if it
+// would not end by itself: a watch has no deadline, and its length is unknown. It ends when nothing has come for a
+// moment, and not in the middle of an event.
 func endWithDrain(resp *http.Response) error {
 	ctx := resp.Request.Context()
 	_, limited := ctx.Deadline()

@@ -29,9 +29,9 @@ func fingerprintOf(r *http.Request) fingerprint {
 
 var headerSeed = maphash.MakeSeed()
 
-// headerSum returns a checksum of a header that does not depend on the order of the keys.
-// Headers of the protocol are left out, and those that the next stage gets from the host in any case. A copy to compare with would cost each request more
-// than everything else that the SDK does for it.
+// headerSum returns a checksum of a header that does not depend on the order of the keys. Headers of the protocol are
+// left out, and those that the next stage gets from the host in any case. A copy to compare with would cost each
+// request more than everything else that the SDK does for it.
 func headerSum(h http.Header) (sum uint64) {
 	for key, values := range h {
 		if strings.HasPrefix(key, stagev1.HeaderPrefix) || key == "Audit-Id" || key == "Expect" {

@@ -72,9 +72,9 @@ func (e *Env) ReportSizes(sizes []ResourceSize) {
 	e.reports.update(func(r *reportState) { r.setSizes(sizes) })
 }
 
-// MuxComplete registers a signal: until the channel is closed, the stage may not have all
-// of its paths, and the host, if it requires the stage, responds with 503 instead of 404 at the end of the chain. In a process that takes the place of another,
-// requests for discovery and OpenAPI documents of the stage wait for it.
+// MuxComplete registers a signal: until the channel is closed, the stage may not have all of its paths, and the host,
+// if it requires the stage, responds with 503 instead of 404 at the end of the chain. In a process that takes the place
+// of another, requests for discovery and OpenAPI documents of the stage wait for it.
 func (e *Env) MuxComplete(name string, complete <-chan struct{}) {
 	e.register("MuxComplete "+name, func() error {
 		if !e.reports.expect(name) {

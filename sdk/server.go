@@ -46,7 +46,8 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = r.MultipartForm.RemoveAll() // as net/http does
 	}
 	if _, late := resp.Declined(); late {
-		s.log.Error("handler has responded to a request that it had declined: the response is dropped", "method", r.Method, "path", r.URL.Path)
+		s.log.Error("handler has responded to a request that it had declined: the response is dropped", "method",
+			r.Method, "path", r.URL.Path)
 	}
 }
 

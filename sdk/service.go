@@ -259,8 +259,8 @@ func (s *Service) Stop(ctx context.Context, _ *stagev1.StopRequest) (*stagev1.St
 	return &stagev1.StopResponse{}, nil
 }
 
-// endRequests lets the requests end that have begun since the drain: other stages ask until they end too. It takes up to a quarter of the time that
-// there is for the end, and stopGrace.
+// endRequests lets the requests end that have begun since the drain: other stages ask until they end too. It takes up
+// to a quarter of the time that there is for the end, and stopGrace.
 func (s *Service) endRequests(ctx context.Context) {
 	if !s.mu.TryLock() {
 		return

@@ -34,7 +34,8 @@ func (s statusz) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accepts := func(t string) bool { return strings.ReplaceAll(t, " ", "") == structuredStatusz }
 	if !slices.ContainsFunc(strings.Split(r.Header.Get("Accept"), ","), accepts) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintf(w, "\n%s statusz\n%s\n\nStarted: %s\nUp: %s\nGo version: %s\nBinary version: %s\nPaths: %s\n", s.stage.Name, statuszNotice,
+		fmt.Fprintf(w, "\n%s statusz\n%s\n\nStarted: %s\nUp: %s\nGo version: %s\nBinary version: %s\nPaths: %s\n",
+			s.stage.Name, statuszNotice,
 			s.started.Format(time.UnixDate), up.Round(time.Second), runtime.Version(), version, strings.Join(paths, " "))
 		return
 	}

@@ -60,7 +60,8 @@ func withTrace(ctx context.Context, h http.Header) context.Context {
 // parseTraceParent parses VERSION-TRACE-SPAN-FLAGS, in hexadecimal digits.
 func parseTraceParent(s string) (trace.SpanContext, bool) {
 	const length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	if len(s) < length || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > length && (s[:2] == "00" || s[length] != '-') {
+	if len(s) < length || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > length &&
+		(s[:2] == "00" || s[length] != '-') {
 		return trace.SpanContext{}, false
 	}
 	traceID, err := trace.TraceIDFromHex(s[3:35])

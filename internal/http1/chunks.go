@@ -22,8 +22,9 @@ func (d *Chunks) Ended() bool { return d.ended }
 // Between reports whether all chunks that have begun are complete.
 func (d *Chunks) Between() bool { return d.left == 0 && d.tail == 0 }
 
-// Decode moves the bytes of the body that are in src to dst, so that what came as many chunks goes out at once. It returns how many these
-// are and how many bytes of src it has used; what is left of src is the beginning of a line, unless dst is full or the body has ended. Both may begin at the same byte.
+// Decode moves the bytes of the body that are in src to dst, so that what came as many chunks goes out at once. It
+// returns how many these are and how many bytes of src it has used; what is left of src is the beginning of a line,
+// unless dst is full or the body has ended. Both may begin at the same byte.
 func (d *Chunks) Decode(dst, src []byte) (n, used int, err error) {
 	for used < len(src) && !d.ended {
 		switch {
@@ -106,7 +107,8 @@ func chunkSize(p []byte) (size int64, length int, err error) {
 	}
 	// What may follow the digits: blanks, and an extension after a semicolon.
 	rest := bytes.TrimLeft(p[i:end], " \t")
-	if i == 0 || end >= maxLine || !bytes.HasSuffix(rest, []byte("\r")) || len(rest) > 1 && rest[0] != ';' || bytes.IndexByte(rest, '\r') != len(rest)-1 {
+	if i == 0 || end >= maxLine || !bytes.HasSuffix(rest, []byte("\r")) || len(rest) > 1 && rest[0] != ';' ||
+		bytes.IndexByte(rest, '\r') != len(rest)-1 {
 		return 0, 0, fmt.Errorf("invalid line at the beginning of a chunk: %.20q", p[:end])
 	}
 	return size, end + 1, nil

@@ -1,5 +1,5 @@
-// Package http1 is the syntax of HTTP/1.1 (RFC 9112) that the host and the stages' servers have in common: only what a correct sender writes,
-// and nothing that two receivers could understand differently.
+// Package http1 is the syntax of HTTP/1.1 (RFC 9112) that the host and the stages' servers have in common: only what a
+// correct sender writes, and nothing that two receivers could understand differently.
 package http1
 
 import (

@@ -32,7 +32,8 @@ func (b *Buffers) Get() *[]byte { return b.pool.Get().(*[]byte) }
 // Put gives a buffer back.
 func (b *Buffers) Put(p *[]byte) { b.pool.Put(p) }
 
-// Receiver receives from a socket. It holds a buffer only while there is something in it, so that a connection on which nothing comes costs no memory.
+// Receiver receives from a socket. It holds a buffer only while there is something in it, so that a connection on which
+// nothing comes costs no memory.
 type Receiver struct {
 	// FlushIdle, if set, is flushed once when nothing has come and Fill is about to wait.
 	FlushIdle interface{ Flush() }
@@ -42,7 +43,8 @@ type Receiver struct {
 	// buf[start:end] is received and not yet consumed; buf is nil if that is empty.
 	buf        *[]byte
 	start, end int
-	// receive and exchange are readFD and exchangeFD as function values; err is their result, and unsent what is left of what Exchange sends.
+	// receive and exchange are readFD and exchangeFD as function values; err is their result, and unsent what is left
+	// of what Exchange sends.
 	receive, exchange func(fd uintptr) bool
 	err               error
 	unsent            []byte
@@ -83,8 +85,8 @@ func (r *Receiver) Discard(n int) {
 	}
 }
 
-// Fill receives more and appends it to what is buffered, of which there must be less than a buffer takes. It returns io.EOF when the other end
-// has been closed.
+// Fill receives more and appends it to what is buffered, of which there must be less than a buffer takes. It returns
+// io.EOF when the other end has been closed.
 func (r *Receiver) Fill() error {
 	if r.buf != nil && r.end == len(*r.buf) {
 		r.end = copy(*r.buf, r.Buffered())
@@ -101,9 +103,10 @@ func (r *Receiver) Fill() error {
 	return r.err
 }
 
-// Exchange sends p to an other end that is silent until then, and receives what it sends next: it does as Write and Fill, but does not look for
-// a response before there can be one. It returns how much of p has been sent, all of it if there is no error; that nothing could be received is the next Fill's error.
-// With less than p and no error, the rest is to be written by the caller, since the socket takes no more at once.
+// Exchange sends p to an other end that is silent until then, and receives what it sends next: it does as Write and
+// Fill, but does not look for a response before there can be one. It returns how much of p has been sent, all of it if
+// there is no error; that nothing could be received is the next Fill's error. With less than p and no error, the rest
+// is to be written by the caller, since the socket takes no more at once.
 func (r *Receiver) Exchange(p []byte) (n int, err error) {
 	r.unsent, r.err = p, nil
 	err = r.raw.Read(r.exchange)
@@ -118,7 +121,8 @@ func (r *Receiver) Exchange(p []byte) (n int, err error) {
 	return n, err
 }
 
-// exchangeFD sends, and reads when it is called again. The runtime has forgotten what has come earlier before it calls this first: what comes later ends the wait.
+// exchangeFD sends, and reads when it is called again. The runtime has forgotten what has come earlier before it calls
+// this first: what comes later ends the wait.
 func (r *Receiver) exchangeFD(fd uintptr) (done bool) {
 	if len(r.unsent) == 0 {
 		return r.readFD(fd)
@@ -169,8 +173,9 @@ func (r *Receiver) readFD(fd uintptr) (done bool) {
 // ErrTooLong is in the errors of Until.
 var ErrTooLong = errors.New("too long")
 
-// Until consumes and returns what comes up to and including the delimiter. More than limit bytes are ErrTooLong. What is longer than a buffer is kept elsewhere:
-// full is called before that, each time that the buffer is full, and what it returns ends the call if it is an error.
+// Until consumes and returns what comes up to and including the delimiter. More than limit bytes are ErrTooLong. What
+// is longer than a buffer is kept elsewhere: full is called before that, each time that the buffer is full, and what it
+// returns ends the call if it is an error.
 func (r *Receiver) Until(delim string, limit int, full func() error) (string, error) {
 	var earlier strings.Builder
 	for searched := 0; ; {

@@ -63,8 +63,9 @@ func (x *exchange) finish() bool {
 // lingerTime is how long a client may take to see that no more of the body is received. It is that of net/http.
 const lingerTime = 500 * time.Millisecond
 
-// endBody receives the rest of the request's body, and reports whether the next request begins after it. If it does not, the client has time to
-// read the response before what it sends is an error, and nothing more is received: it knows by the response that the connection ends.
+// endBody receives the rest of the request's body, and reports whether the next request begins after it. If it does
+// not, the client has time to read the response before what it sends is an error, and nothing more is received: it
+// knows by the response that the connection ends.
 func (x *exchange) endBody() bool {
 	switch {
 	case x.body.ended.Load():

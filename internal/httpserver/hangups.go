@@ -61,8 +61,8 @@ func (h *hangups) end(c *conn) {
 	c.running.x = nil
 }
 
-// stream is called when the handler sends what it has so far: such a response goes on for longer, and its handler writes again. It should know by its context
-// when it is not read, rather than by an error.
+// stream is called when the handler sends what it has so far: such a response goes on for longer, and its handler
+// writes again. It should know by its context when it is not read, rather than by an error.
 func (h *hangups) stream(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

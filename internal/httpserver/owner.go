@@ -20,7 +20,8 @@ type Owner interface {
 // Begun reports whether the handler has begun the final response, has declined, or has taken the connection over.
 func (w *Response) Begun() bool { return w.status != 0 || w.x.conn.hijacked }
 
-// Hold leaves the headers open, and holds up to 2 KiB of the body, until the handler returns or flushes. It is called before the handler begins to respond.
+// Hold leaves the headers open, and holds up to 2 KiB of the body, until the handler returns or flushes. It is called
+// before the handler begins to respond.
 func (w *Response) Hold() { w.held = true }
 
 // BodyRead reports whether the handler has read from the body of the request.
@@ -32,7 +33,8 @@ func (w *Response) Expects() bool { return w.expectation.expects && !w.fullDuple
 // ErrDeclined is the error of writes after Decline.
 var ErrDeclined = errors.New("the request was declined: its response cannot be written any more")
 
-// Decline responds with a head alone, which is not changed by the owner. The handler has not begun to respond; what it writes afterwards is dropped.
+// Decline responds with a head alone, which is not changed by the owner. The handler has not begun to respond; what it
+// writes afterwards is dropped.
 func (w *Response) Decline(status int, header http.Header) {
 	w.declined = true
 	w.header, w.status = header, status

@@ -14,8 +14,8 @@ import (
 	"github.com/catena-dev/catena/internal/http1"
 )
 
-// A response of up to mostSilent bytes that the handler neither flushes nor declares the length of gets its length from the server. It is that
-// of net/http.
+// A response of up to mostSilent bytes that the handler neither flushes nor declares the length of gets its length from
+// the server. It is that of net/http.
 const mostSilent = 2 << 10
 
 // mostBuffered is how much of a longer body is held back for holdTime at most, eight times what net/http's servers hold
@@ -145,8 +145,9 @@ func (w *Response) inform(status int) {
 	w.send(append(head, "\r\n"...))
 }
 
-// Write implements http.ResponseWriter. What is held back cannot fail: that the connection has ended is the error of a flush or of a longer write, as with
-// net/http. Kubernetes' watches log an error of Write, but end with their context without a word.
+// Write implements http.ResponseWriter. What is held back cannot fail: that the connection has ended is the error of a
+// flush or of a longer write, as with net/http. Kubernetes' watches log an error of Write, but end with their context
+// without a word.
 func (w *Response) Write(p []byte) (int, error) {
 	hold := &w.x.conn.hold
 	hold.mu.Lock()

@@ -15,7 +15,8 @@ import (
 // Server serves requests. Its fields are not changed once Serve has been called.
 type Server struct {
 	Handler http.Handler
-	// Ended is called once for each request that Handler was called with, when that has returned and the response has been written, or cannot be.
+	// Ended is called once for each request that Handler was called with, when that has returned and the response has
+	// been written, or cannot be.
 	Ended func()
 	// MaxHead is the longest head of a request, in bytes.
 	MaxHead int
@@ -70,7 +71,8 @@ func (s *Server) Serve(listener net.Listener) error {
 
 // isTemporary reports whether a connection may be accepted later: the process or the system has too many files open.
 func isTemporary(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
+		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }
 
 // listen reports whether the server is still open.
@@ -119,8 +121,8 @@ func (s *Server) forget(c *conn) {
 	}
 }
 
-// Shutdown closes the listener, the connections that have no request, and the others when their requests have ended. It returns when all are closed that no
-// handler has taken over, or with the error of ctx.
+// Shutdown closes the listener, the connections that have no request, and the others when their requests have ended. It
+// returns when all are closed that no handler has taken over, or with the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

@@ -12,7 +12,8 @@ import (
 
 // Aggregator is kube-apiserver's aggregator.
 func Aggregator() sdk.Stage {
-	return kube.Stage("aggregator", "registers API servers and merges discovery and OpenAPI of the chain", kube.AggregatorRelease, kube.NewAggregator)
+	return kube.Stage("aggregator", "registers API servers and merges discovery and OpenAPI of the chain",
+		kube.AggregatorRelease, kube.NewAggregator)
 }
 
 // Core has kube-apiserver's built-in resources.

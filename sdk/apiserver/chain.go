@@ -58,7 +58,8 @@ func (a *Adapter) withHostContext(handler http.Handler, resolver request.Request
 			responsewriters.InternalError(w, r, fmt.Errorf("failed to create RequestInfo: %w", err))
 			return
 		}
-		h := &hostRequest{Context: r.Context(), adapter: a, original: w, info: info, received: receivedAt(header.First(r.Header, stagev1.HeaderReceived))}
+		h := &hostRequest{Context: r.Context(), adapter: a, original: w, info: info,
+			received: receivedAt(header.First(r.Header, stagev1.HeaderReceived))}
 		h.user = hostUser{ctx: h.Context, header: header.First(r.Header, stagev1.HeaderUser)}
 		h.trackLatency(header.First(r.Header, stagev1.HeaderLatency))
 		h.startAudit(header.First(r.Header, stagev1.HeaderAuditLevel), r.Header.Get(auditinternal.HeaderAuditID))

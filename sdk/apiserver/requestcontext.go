@@ -14,8 +14,9 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// hostRequest is one request from the host, and its context: all that Kubernetes' filters would leave there, in one object. A context for each
-// would cost a request more than all else in the chain, and so would each lookup through them.
+// hostRequest is one request from the host, and its context: all that Kubernetes' filters would leave there, in one
+// object. A context for each would cost a request more than all else in the chain, and so would each lookup through
+// them.
 type hostRequest struct {
 	context.Context // the SDK's
 	adapter         *Adapter

@@ -69,7 +69,8 @@ func (h *hostRequest) latencies() (all [len(latencyNames)]time.Duration) {
 		return all
 	}
 	for i, tracker := range [...]request.DurationTracker{
-		trackers.StorageTracker, trackers.TransformTracker, trackers.SerializationTracker, trackers.ResponseWriteTracker, trackers.DecodeTracker,
+		trackers.StorageTracker, trackers.TransformTracker, trackers.SerializationTracker,
+		trackers.ResponseWriteTracker, trackers.DecodeTracker,
 		trackers.MutatingWebhookTracker, trackers.ValidatingWebhookTracker, trackers.AuthorizationTracker,
 	} {
 		all[i] = tracker.GetLatency()

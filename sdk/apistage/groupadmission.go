@@ -98,13 +98,17 @@ func (c clusterServices) ResolveEndpoint(namespace, name string, port int32) (*u
 var readsOf = map[string][]right{
 	lifecycle.PluginName: {{resource: "namespaces"}},
 	mutatingpolicy.PluginName: {
-		{group: admissionGroup, resource: "mutatingadmissionpolicies"}, {group: admissionGroup, resource: "mutatingadmissionpolicybindings"}, {resource: "namespaces"},
+		{group: admissionGroup, resource: "mutatingadmissionpolicies"},
+		{group: admissionGroup, resource: "mutatingadmissionpolicybindings"}, {resource: "namespaces"},
 	},
 	validatingpolicy.PluginName: {
-		{group: admissionGroup, resource: "validatingadmissionpolicies"}, {group: admissionGroup, resource: "validatingadmissionpolicybindings"}, {resource: "namespaces"},
+		{group: admissionGroup, resource: "validatingadmissionpolicies"},
+		{group: admissionGroup, resource: "validatingadmissionpolicybindings"}, {resource: "namespaces"},
 	},
-	mutatingwebhook.PluginName:   {{group: admissionGroup, resource: "mutatingwebhookconfigurations"}, {resource: "services"}, {resource: "namespaces"}},
-	validatingwebhook.PluginName: {{group: admissionGroup, resource: "validatingwebhookconfigurations"}, {resource: "services"}, {resource: "namespaces"}},
+	mutatingwebhook.PluginName: {{group: admissionGroup, resource: "mutatingwebhookconfigurations"},
+		{resource: "services"}, {resource: "namespaces"}},
+	validatingwebhook.PluginName: {{group: admissionGroup, resource: "validatingwebhookconfigurations"},
+		{resource: "services"}, {resource: "namespaces"}},
 }
 
 const admissionGroup = "admissionregistration.k8s.io"

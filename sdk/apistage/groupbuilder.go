@@ -123,7 +123,8 @@ func (b *groupBuilder) install() error {
 		return err
 	}
 	b.server = server
-	group := genericapiserver.NewDefaultAPIGroupInfo(b.scheme.stored.Group, b.scheme.Scheme, runtime.NewParameterCodec(b.scheme.Scheme), b.scheme.codecs)
+	group := genericapiserver.NewDefaultAPIGroupInfo(b.scheme.stored.Group, b.scheme.Scheme,
+		runtime.NewParameterCodec(b.scheme.Scheme), b.scheme.codecs)
 	if !b.scheme.hasProtobuf() {
 		group.NegotiatedSerializer = withoutProtobuf(group.NegotiatedSerializer)
 	}

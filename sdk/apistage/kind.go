@@ -186,5 +186,6 @@ func (k Kind[T]) registry(setup *Setup, strategy *strategy[T]) (*genericregistry
 			return nil, err
 		}
 	}
-	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: setup.Config.RESTOptionsGetter, AttrFunc: strategy.attributes})
+	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: setup.Config.RESTOptionsGetter,
+		AttrFunc: strategy.attributes})
 }

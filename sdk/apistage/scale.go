@@ -128,7 +128,8 @@ func (s *scaled[T]) UpdatedObject(ctx context.Context, before runtime.Object) (r
 			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
 	}
 	if scale.UID != "" && scale.UID != o.GetUID() {
-		return nil, apierrors.NewConflict(s.rest.resource, s.name, fmt.Errorf("the UID in the precondition is %s, that of the object is %s", scale.UID, o.GetUID()))
+		return nil, apierrors.NewConflict(s.rest.resource, s.name,
+			fmt.Errorf("the UID in the precondition is %s, that of the object is %s", scale.UID, o.GetUID()))
 	}
 	*s.rest.scale.Replicas(o) = scale.Spec.Replicas
 	o.SetResourceVersion(scale.ResourceVersion)

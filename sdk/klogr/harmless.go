@@ -43,8 +43,10 @@ var harmless = []rule{
 		text: "refusing to erase all endpoints for the kubernetes Service"},
 	// Two processes of a stage renew the lease of their server for as long as both run;
 	// the one that was overtaken reads it again, and the one that ends leaves it.
-	{file: "controller.go", message: "Failed to update lease", cause: func(err error) bool { return isCanceled(err) || apierrors.IsConflict(err) }},
-	{file: "controller.go", message: "Failed to ensure lease exists, will retry", cause: func(err error) bool { return isCanceled(err) || apierrors.IsAlreadyExists(err) }},
+	{file: "controller.go", message: "Failed to update lease",
+		cause: func(err error) bool { return isCanceled(err) || apierrors.IsConflict(err) }},
+	{file: "controller.go", message: "Failed to ensure lease exists, will retry",
+		cause: func(err error) bool { return isCanceled(err) || apierrors.IsAlreadyExists(err) }},
 	// A server that stops soon after its start has not entered itself yet.
 	{file: "controller.go", message: "Unable to remove endpoints from kubernetes service: StorageError: key not found"},
 	{file: "peer_endpoint_lease.go", message: "Unable to remove peer endpoint leases: StorageError: key not found"},
@@ -89,7 +91,8 @@ const namespaceTerminating = "NamespaceTerminating"
 // whether what the controller itself has written is not in its cache yet, by the text of
 // k8s.io/kubernetes/pkg/controller/util/consistency.
 func isOvertaken(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, namespaceTerminating) || strings.Contains(err.Error(), " is not as new as written version: ")
+	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, namespaceTerminating) ||
+		strings.Contains(err.Error(), " is not as new as written version: ")
 }
 
 func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
@@ -125,7 +128,8 @@ func (r rule) isOf(path string) bool {
 // lowered returns the level of a line that has a higher one than Info in Kubernetes' code.
 func lowered(level hclog.Level, path, message string, err error) hclog.Level {
 	for _, r := range harmless {
-		if r.isOf(path) && strings.HasPrefix(message, r.message) && strings.Contains(message, r.text) && (r.cause == nil || err != nil && r.cause(err)) {
+		if r.isOf(path) && strings.HasPrefix(message, r.message) && strings.Contains(message, r.text) &&
+			(r.cause == nil || err != nil && r.cause(err)) {
 			return cmp.Or(r.level, hclog.Info)
 		}
 	}

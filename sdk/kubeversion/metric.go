@@ -15,5 +15,6 @@ func AddBuildInfo(register func(...metrics.Registerable), effective compatibilit
 	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
 	register(gauge)
 	i := Info(effective)
-	gauge.WithLabelValues(i.Major, i.Minor, i.GitVersion, i.GitCommit, i.GitTreeState, i.BuildDate, i.GoVersion, i.Compiler, i.Platform).Set(1)
+	gauge.WithLabelValues(i.Major, i.Minor, i.GitVersion, i.GitCommit, i.GitTreeState, i.BuildDate, i.GoVersion,
+		i.Compiler, i.Platform).Set(1)
 }

@@ -225,7 +225,8 @@ func encodeConfig(config any) ([]byte, error) {
 }
 
 func encodeDelegate(d sdk.Delegate) *stagev1.Delegate {
-	return &stagev1.Delegate{Name: d.Name, ListedPaths: d.ListedPaths, Claims: stagev1.EncodeClaims(d.Claims), KubernetesVersion: d.KubernetesVersion, Optional: d.Optional}
+	return &stagev1.Delegate{Name: d.Name, ListedPaths: d.ListedPaths, Claims: stagev1.EncodeClaims(d.Claims),
+		KubernetesVersion: d.KubernetesVersion, Optional: d.Optional}
 }
 
 // PrepareRun calls the method of this name. After it, the stage serves requests.

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// alivePause is how long a call waits for the host before the client asks whether the host is alive, and from then on between two questions.
+	// alivePause is how long a call waits for the host before the client asks whether the host is alive, and from then
+	// on between two questions.
 	alivePause = 5 * time.Second
 	// aliveTimeout is how long the host may take to say so.
 	aliveTimeout = 10 * time.Second
@@ -33,8 +34,8 @@ func (e *SilentError) Error() string {
 	return fmt.Sprintf("%s has not responded within %s: it is stopped, or has too much to do", host, aliveTimeout)
 }
 
-// Watch returns a context that ends when the host does not say any more that it is alive; its cause is a *SilentError then. A host that has ended is
-// for the caller to see. Stop is due.
+// Watch returns a context that ends when the host does not say any more that it is alive; its cause is a *SilentError
+// then. A host that has ended is for the caller to see. Stop is due.
 func (c *Client) Watch(ctx context.Context) (watched context.Context, stop func()) {
 	return c.watch(ctx, &atomic.Bool{})
 }

@@ -119,7 +119,8 @@ func handler(h Host) http.Handler {
 	})
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		result, err := h.Explain(r.Context(), ExplainRequest{Method: q.Get("method"), Path: q.Get("path"), As: q.Get("as"), Groups: q["group"]})
+		result, err := h.Explain(r.Context(), ExplainRequest{Method: q.Get("method"), Path: q.Get("path"),
+			As: q.Get("as"), Groups: q["group"]})
 		respond(w, result, err, http.StatusBadRequest)
 	})
 	handleDiagnostics(mux, h)

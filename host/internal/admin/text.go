@@ -142,7 +142,8 @@ func signed(d float64) string {
 	return text
 }
 
-// State is the state of a stage as operators read it: what share of the requests its process has in a canary, and when a stage without a process gets one.
+// State is the state of a stage as operators read it: what share of the requests its process has in a canary, and when
+// a stage without a process gets one.
 func State(s supervisor.Status) string {
 	if share, ok := canaryShare(s); ok && HasProcess(s) {
 		return "canary " + percent.Format(share)

@@ -24,7 +24,8 @@ func (p Part) Restrict(stage string, serves, kubernetes bool) (allowed Part, dro
 	if !serves {
 		allowed = Part{Annotations: p.Annotations}
 		for name, is := range map[string]bool{
-			"objectRef": p.ObjectRef != nil, "requestObject": len(p.RequestObject) > 0, "responseObject": len(p.ResponseObject) > 0, "responseStatus": p.ResponseStatus != nil,
+			"objectRef": p.ObjectRef != nil, "requestObject": len(p.RequestObject) > 0,
+			"responseObject": len(p.ResponseObject) > 0, "responseStatus": p.ResponseStatus != nil,
 		} {
 			if is {
 				dropped = append(dropped, name)

@@ -108,8 +108,8 @@ const (
 	LogLine = 64 << 10
 )
 
-// Metrics bounds the metrics of one stage: the length of the text in bytes, its series, its lines of comments, two for each family as a rule, and the labels of all
-// series.
+// Metrics bounds the metrics of one stage: the length of the text in bytes, its series, its lines of comments, two for
+// each family as a rule, and the labels of all series.
 type Metrics struct{ Bytes, Samples, Comments, Labels int }
 
 // StageMetrics are the bounds of every stage, but for those of TrustedMetrics.
@@ -154,8 +154,8 @@ const (
 	// request, in bytes.
 	ResponseTrailers = 64 << 10
 	DeclineWarnings  = 16 << 10
-	// AuditPart bounds a message with what a stage adds to an audit event, AuditParts all that the requests in flight have, and AuditWait the
-	// time that one waits for that: who sends it leaves out objects then.
+	// AuditPart bounds a message with what a stage adds to an audit event, AuditParts all that the requests in flight
+	// have, and AuditWait the time that one waits for that: who sends it leaves out objects then.
 	AuditPart  = 256 << 20
 	AuditParts = 512 << 20
 	AuditWait  = 10 * time.Second
@@ -220,9 +220,9 @@ const (
 	LeaseTTL = 24 * 60 * 60
 )
 
-// What the host needs: files and connections that it may have open, for itself, etcd and some clients, and for each stage that is as powerful as the
-// server. The watches of such a stage are connections to the host, and from the host to the stage that it watches: with the three of
-// Kubernetes, a host without clients has 450.
+// What the host needs: files and connections that it may have open, for itself, etcd and some clients, and for each
+// stage that is as powerful as the server. The watches of such a stage are connections to the host, and from the host
+// to the stage that it watches: with the three of Kubernetes, a host without clients has 450.
 const (
 	HostDescriptors  = 256
 	StageDescriptors = 160
@@ -253,7 +253,8 @@ const ClientHeads = 64 << 20
 
 // What the host keeps of a stage for people.
 const (
-	// Rejected and Shadowed bound the claims that a line of the log, and all of them, name, and Conflicts the paths that the error of a change names.
+	// Rejected and Shadowed bound the claims that a line of the log, and all of them, name, and Conflicts the paths
+	// that the error of a change names.
 	Rejected  = 10
 	Shadowed  = 20
 	Conflicts = 10

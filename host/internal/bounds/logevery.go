@@ -12,8 +12,8 @@ const (
 	logSubjects = 1000
 )
 
-// LogEvery says when something that can happen again and again is to be logged: LogPause after the line before. The zero value is ready, and
-// Due may be called concurrently.
+// LogEvery says when something that can happen again and again is to be logged: LogPause after the line before. The
+// zero value is ready, and Due may be called concurrently.
 type LogEvery struct {
 	mu   sync.Mutex
 	last map[string]time.Time

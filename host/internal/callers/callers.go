@@ -1,5 +1,5 @@
-// Package callers knows which processes may call the host, and of which stage each is: by the token that it was given, and by what the kernel says of
-// who has connected. It waits for no change of the chain.
+// Package callers knows which processes may call the host, and of which stage each is: by the token that it was given,
+// and by what the kernel says of who has connected. It waits for no change of the chain.
 package callers
 
 import (
@@ -78,8 +78,8 @@ func (c *Callers) withPID(pid int) *generation.Generation {
 // errEnded is why it cannot be told whose process has opened a connection.
 var errEnded = errors.New("the process that has connected has ended")
 
-// AreOf reports whether a process, of which err says why it is not known, is one of a stage, or descends from one. Where the system does not say who has
-// connected, every process is.
+// AreOf reports whether a process, of which err says why it is not known, is one of a stage, or descends from one.
+// Where the system does not say who has connected, every process is.
 func (c *Callers) AreOf(stage string, peer guard.Peer, err error) bool {
 	if err != nil {
 		return errors.Is(err, guard.ErrNoPeers)
@@ -116,8 +116,9 @@ func (c *Callers) descends(peer guard.Peer) (bool, error) {
 	return confined || c.hasUser(peer), nil
 }
 
-// confined reports whether a process has more filters of its system calls than this one, as isolated stages have, and all that they start: those that another
-// host has left behind, and those that a command asks what they are, descend from another process.
+// confined reports whether a process has more filters of its system calls than this one, as isolated stages have, and
+// all that they start: those that another host has left behind, and those that a command asks what they are, descend
+// from another process.
 func confined(peer guard.Peer) (bool, error) {
 	theirs, err := peer.Filters()
 	if err != nil {

@@ -261,7 +261,8 @@ func (l Limits) Exceeded(d Difference) string {
 	case l.Refused > 0 && d.Refused > l.Refused:
 		return share("refused", d.New.Refused, d.New.Requests, d.Refused, l.Refused)
 	case l.Latency > 0 && d.Latency > l.Latency:
-		return fmt.Sprintf("requests to the new process take %s longer than the same to the old one (the limit is %s)", percent.Format(d.Latency), percent.Format(l.Latency))
+		return fmt.Sprintf("requests to the new process take %s longer than the same to the old one (the limit is %s)",
+			percent.Format(d.Latency), percent.Format(l.Latency))
 	}
 	return ""
 }

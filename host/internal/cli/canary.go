@@ -29,7 +29,8 @@ const defaultStep = 10 * time.Minute
 func (f *moveFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.share, "canary", "", "`share` of the clients that have the new process first, such as 5%")
 	cmd.Flags().StringSliceVar(&f.then, "then", nil, "larger `shares` that follow, separated by commas; 100% comes last in any case")
-	cmd.Flags().StringVar(&f.by, "by", string(canary.Client), "what stays on one side of a canary: client (a user with a user agent at an address), `user` or namespace")
+	cmd.Flags().StringVar(&f.by, "by", string(canary.Client),
+		"what stays on one side of a canary: client (a user with a user agent at an address), `user` or namespace")
 	cmd.Flags().DurationVar(&f.each, "for", defaultStep, "`time` of each step of a canary")
 	cmd.Flags().BoolVar(&f.promote, "promote", false, "end a canary or a probation: the new process stays, and has all requests")
 	cmd.Flags().BoolVar(&f.rollback, "rollback", false, "end a canary or a probation: the old process has all requests again")

@@ -58,7 +58,8 @@ again. It goes back to the configured ones when it is started anew. Ctrl-C ends.
 						return "", err
 					}
 					swapped, err := client.Swap(ctx, admin.SwapRequest{Stage: stage, Binary: binary, SHA256: digest})
-					return fmt.Sprintf("swapped %s → %s, ready after %s", swapped.From, swapped.To, swapped.Ready.Round(time.Millisecond)), err
+					return fmt.Sprintf("swapped %s → %s, ready after %s", swapped.From, swapped.To,
+						swapped.Ready.Round(time.Millisecond)), err
 				},
 			})
 		},

@@ -86,7 +86,8 @@ func (f *configFlags) optionsBeside(service string) config.Options {
 		flags = append(flags, config.CommandFlag{Name: "--data-dir", Key: "dataDir", Value: f.dataDir})
 	}
 	o := config.Options{Files: f.configFiles(), Set: f.set, Flags: flags, Env: os.Environ()}
-	if f.given() || f.dataDir != "" || os.Getenv("CATENA_DATA_DIR") != "" || slices.ContainsFunc(f.set, func(kv string) bool { return isDirectory(keyOf(kv)) }) {
+	if f.given() || f.dataDir != "" || os.Getenv("CATENA_DATA_DIR") != "" ||
+		slices.ContainsFunc(f.set, func(kv string) bool { return isDirectory(keyOf(kv)) }) {
 		return o
 	}
 	if _, err := os.Stat("data"); !errors.Is(err, fs.ErrNotExist) {
@@ -98,8 +99,8 @@ func (f *configFlags) optionsBeside(service string) config.Options {
 	return o
 }
 
-// settle makes the packages' configuration, if it is the file, that of the environment: the host reads it again, and so does a program that takes its place,
-// whatever is in the working directory by then.
+// settle makes the packages' configuration, if it is the file, that of the environment: the host reads it again, and so
+// does a program that takes its place, whatever is in the working directory by then.
 func (f *configFlags) settle(service string) error {
 	if files := f.optionsBeside(service).Files; len(f.configFiles()) == 0 && len(files) > 0 {
 		return os.Setenv(configVariable, files[0])
@@ -132,10 +133,10 @@ func (f *configFlags) load() (*config.Config, error) { return config.Load(f.opti
 // inspect also returns what is right of a configuration that is wrong.
 func (f *configFlags) inspect() (*config.Config, error) { return config.Inspect(f.options()) }
 
-// adopt makes the configuration that of the host that runs on the data directory, if the flags and
-// the environment give none; without such a host, it is that of the packages, or else the defaults. The process changes to the working directory of the host, to which
-// the paths are relative. What a host of another user says is an error, unless that is root: the configuration names
-// programs that the command executes, and files that it reads.
+// adopt makes the configuration that of the host that runs on the data directory, if the flags and the environment give
+// none; without such a host, it is that of the packages, or else the defaults. The process changes to the working
+// directory of the host, to which the paths are relative. What a host of another user says is an error, unless that is
+// root: the configuration names programs that the command executes, and files that it reads.
 func (f *configFlags) adopt(ctx context.Context) error {
 	if f.given() {
 		return nil

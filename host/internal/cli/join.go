@@ -45,7 +45,8 @@ arguments can be read by all users of the machine.`,
 			if err != nil {
 				return err
 			}
-			if err := inCluster(cmd.Context(), cfg, func(ctx context.Context, c *join.Cluster) error { return joinCluster(ctx, cfg, c, token) }); err != nil {
+			withToken := func(ctx context.Context, c *join.Cluster) error { return joinCluster(ctx, cfg, c, token) }
+			if err := inCluster(cmd.Context(), cfg, withToken); err != nil {
 				return err
 			}
 			_, err = printable.Fprintf(cmd.OutOrStdout(), "joined cluster %s: its keys are in %s; start this host with catena serve\n", token.Cluster, datadir.PKI(cfg.DataDir))

@@ -152,7 +152,8 @@ func (k *kubeAPIServer) serve(ctx context.Context, data *dataDir) error {
 	defer stop()
 	return server.Run(ctx, server.Options{
 		Config: cfg, Source: admin.Source{Dir: dir, Files: options.Files, Env: catenaVariables(options.Env), Flags: options.Flags},
-		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Systemd: service, Handover: inherited, Version: k.version,
+		Load: load, DataDir: data.lock, Out: io.Discard, Reload: reload, Force: force, Systemd: service,
+		Handover: inherited, Version: k.version,
 	})
 }
 

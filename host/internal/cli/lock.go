@@ -328,7 +328,8 @@ func (c lockChange) String() string {
 		return fmt.Sprintf("removed %s: %s", name, c.Old)
 	}
 	text := fmt.Sprintf("changed %s: %s → %s", name, c.Old, c.New)
-	return text + listed("; now needs ", without(c.New.Needs, c.Old.Needs)) + listed("; no longer needs ", without(c.Old.Needs, c.New.Needs))
+	return text + listed("; now needs ", without(c.New.Needs, c.Old.Needs)) + listed("; no longer needs ",
+		without(c.Old.Needs, c.New.Needs))
 }
 
 func (s *lockState) String() string { return strings.TrimSpace(s.Version + " sha256 " + s.SHA256) }

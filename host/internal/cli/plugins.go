@@ -98,7 +98,8 @@ func printPlugins(out io.Writer, format string, rows []plugin) error {
 	printable.Fprintf(w, "NAME\tVERSION\tKUBERNETES\tPROTOCOL\tCONTROL\tSHA256\tPATH\n")
 	for _, r := range rows {
 		if r.Refused == "" {
-			printable.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, cmp.Or(r.Kubernetes, "-"), r.Protocol, r.Control, r.SHA256, r.Path)
+			printable.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%.12s\t%s\n", r.Name, r.Version, cmp.Or(r.Kubernetes, "-"),
+				r.Protocol, r.Control, r.SHA256, r.Path)
 		}
 	}
 	if err := w.Flush(); err != nil {

@@ -32,10 +32,11 @@ restart can change, changes nothing, and the command says why. SIGHUP does the s
 				return err
 			}
 			var result admin.Reload
-			err = within(cmd.Context(), timeout, "nothing has changed: the configuration has not been applied", func(ctx context.Context) (err error) {
-				result, err = client.Reload(ctx)
-				return err
-			})
+			err = within(cmd.Context(), timeout, "nothing has changed: the configuration has not been applied",
+				func(ctx context.Context) (err error) {
+					result, err = client.Reload(ctx)
+					return err
+				})
 			if err != nil {
 				return err
 			}

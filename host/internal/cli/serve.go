@@ -66,7 +66,8 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			defer stopReload()
 			for _, name := range slices.Sorted(maps.Keys(servingFlags)) {
 				if f := cmd.Flags().Lookup(name); f.Changed {
-					flags.more = append(flags.more, config.CommandFlag{Name: "--" + name, Key: "apiserver." + name, Value: f.Value.String()})
+					flags.more = append(flags.more, config.CommandFlag{Name: "--" + name, Key: "apiserver." + name,
+						Value: f.Value.String()})
 				}
 			}
 			attach, err := parseAttachments(attached)
@@ -112,7 +113,8 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 			if len(cfg.Files) == 0 {
 				printDefault(cmd.OutOrStdout(), cfg)
 			}
-			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach, Out: cmd.OutOrStdout(), Reload: reload, Force: force,
+			return server.Run(ctx, server.Options{Config: cfg, Source: source, Load: flags.load, Attach: attach,
+				Out: cmd.OutOrStdout(), Reload: reload, Force: force,
 				Systemd: service, Handover: inherited, ReplaceKeys: replaceKeys, Ephemeral: ephemeral, Version: version,
 			})
 		},
@@ -136,7 +138,8 @@ comes up and, when the server is ready, the lines to paste for a first session.`
 
 // printDefault says what is served without a configuration, and how a plugin that is there becomes part of it.
 func printDefault(out io.Writer, cfg *config.Config) {
-	printable.Fprintf(out, "no configuration is given: the chain is %s, and all state is in %s\n", strings.Join(cfg.Order, " → "), cfg.DataDir)
+	printable.Fprintf(out, "no configuration is given: the chain is %s, and all state is in %s\n",
+		strings.Join(cfg.Order, " → "), cfg.DataDir)
 	found, _ := process.Scan(cfg.PluginDirs) // there need be no such directory
 	for _, f := range found {
 		if _, declared := cfg.Stages[f.Name]; !declared && f.Refused == nil {

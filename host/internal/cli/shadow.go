@@ -65,7 +65,8 @@ stage is swapped. One stage can be shadowed at a time.`,
 			}
 			req.Stage = args[0]
 			var s *shadow.Summary
-			err = within(cmd.Context(), timeout, fmt.Sprintf("stage %q is not shadowed: nothing has come up", req.Stage), func(ctx context.Context) (err error) {
+			err = within(cmd.Context(), timeout, fmt.Sprintf("stage %q is not shadowed: nothing has come up",
+				req.Stage), func(ctx context.Context) (err error) {
 				s, err = client.Shadow(ctx, req)
 				return err
 			})

@@ -106,7 +106,8 @@ func (f *configFlags) snapshotSource(ctx context.Context) (*admin.Client, snapsh
 	for _, dir := range dirs {
 		storage := server.StoreOptions(cfg, cfg.DataDir, dir)
 		if _, err := os.Stat(storage.Socket); err == nil {
-			return client, snapshot.Source{DataDir: cfg.DataDir, Storage: storage, Prefix: cfg.Store.Prefix, Release: kubeversion.Release()}, nil
+			return client, snapshot.Source{DataDir: cfg.DataDir, Storage: storage, Prefix: cfg.Store.Prefix,
+				Release: kubeversion.Release()}, nil
 		}
 	}
 	return nil, snapshot.Source{}, fmt.Errorf("the host that runs on %s has no etcd yet: wait until it serves", cfg.DataDir)
@@ -153,7 +154,8 @@ func describeSnapshot(m snapshot.Manifest) string {
 	if m.Cluster != "" {
 		cluster = " of cluster " + m.Cluster
 	}
-	return fmt.Sprintf("snapshot of %s%s, Kubernetes %s, to revision %d with %d keys", m.Time.Local().Format(time.RFC3339), cluster, m.Release, m.Etcd.Revision, m.Etcd.Keys)
+	return fmt.Sprintf("snapshot of %s%s, Kubernetes %s, to revision %d with %d keys",
+		m.Time.Local().Format(time.RFC3339), cluster, m.Release, m.Etcd.Revision, m.Etcd.Keys)
 }
 
 func snapshotRestoreCommand() *cobra.Command {
@@ -191,7 +193,8 @@ Revisions continue above all that clients have seen: those that watch are told t
 			if restored.Replaced != "" {
 				printable.Fprintln(out, "earlier data are in", restored.Replaced)
 			}
-			_, err = printable.Fprintf(out, "%s restored: %s; start the host with catena serve\n", cfg.DataDir, describeSnapshot(restored.Manifest))
+			_, err = printable.Fprintf(out, "%s restored: %s; start the host with catena serve\n", cfg.DataDir,
+				describeSnapshot(restored.Manifest))
 			return err
 		},
 	}

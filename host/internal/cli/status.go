@@ -107,7 +107,8 @@ func pick(all []supervisor.Status, names []string) ([]supervisor.Status, error) 
 			for i, st := range all {
 				known[i] = st.Stage
 			}
-			return nil, fmt.Errorf("there is no stage %q%s in the chain, which is %s", name, suggest.DidYouMean(name, known), strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no stage %q%s in the chain, which is %s", name,
+				suggest.DidYouMean(name, known), strings.Join(known, ", "))
 		}
 		picked = append(picked, all[i])
 	}
@@ -198,7 +199,8 @@ func printStatusText(out io.Writer, on colours, all admin.Status, named bool) er
 		}
 		printable.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n",
 			s.Stage, on.paint(colourOf(s.State), state), admin.Age(s.Since), dash(s.Generation), pid, memoryOf(used), cpuOf(used),
-			admin.Rate(did[s.Stage].PerSecond), admin.Share(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99), dash(s.Version), admin.Restarts(s), s.Claims, isolationColumn(s))
+			admin.Rate(did[s.Stage].PerSecond), admin.Share(did[s.Stage].FailedShare), latencyOf(did[s.Stage].P99),
+			dash(s.Version), admin.Restarts(s), s.Claims, isolationColumn(s))
 		if s.Standby != nil {
 			printGeneration(w, on, "standby", *s.Standby)
 		}
@@ -237,7 +239,8 @@ func printStatusText(out io.Writer, on colours, all admin.Status, named bool) er
 	if all.LastReload == nil {
 		return nil
 	}
-	_, err := printable.Fprintf(out, "configuration read %s ago %s\n", admin.Age(all.LastReload.At), printable.Safe(printable.Lines(all.LastReload.String())))
+	_, err := printable.Fprintf(out, "configuration read %s ago %s\n", admin.Age(all.LastReload.At),
+		printable.Safe(printable.Lines(all.LastReload.String())))
 	return err
 }
 

@@ -235,7 +235,8 @@ func (c *collector) parts() []support.Part {
 		{Name: "binaries.txt", About: "SHA-256 of the binaries", Timeout: 20 * time.Second, Write: support.Digests(c.binaries())},
 		{Name: "machine.txt", About: "kernel, limits, memory, load", Write: support.Kernel},
 		{Name: "isolation.txt", About: "what this machine has to isolate stages", Write: writeIsolation},
-		{Name: "files.txt", About: "names and sizes of the files of the data directory, and free space", Write: support.Files(c.client.DataDir)},
+		{Name: "files.txt", About: "names and sizes of the files of the data directory, and free space",
+			Write: support.Files(c.client.DataDir)},
 		{Name: "etcd.txt", About: "state of etcd", Write: c.writeEtcd},
 	}
 	if c.host != 0 { // also if it has not responded: that may be the fault
@@ -243,18 +244,20 @@ func (c *collector) parts() []support.Part {
 	}
 	for _, p := range c.processes() {
 		parts = append(parts, support.Part{
-			Name: fmt.Sprintf("processes/%s-%d.txt", p.name, p.pid), About: "what the kernel shows of the process", Write: support.Process(p.pid),
+			Name: fmt.Sprintf("processes/%s-%d.txt", p.name, p.pid), About: "what the kernel shows of the process",
+			Write: support.Process(p.pid),
 		})
 		if p.generation != "" {
 			parts = append(parts, c.profiles("profiles/"+p.name+"-"+p.generation, p.name, p.generation)...)
 		}
 	}
 	if journalctl, err := exec.LookPath("journalctl"); err == nil {
-		parts = append(parts, support.Part{Name: "journal.txt", About: "journalctl -u catena", Write: func(ctx context.Context, w io.Writer) error {
-			cmd := exec.CommandContext(ctx, journalctl, "-u", "catena", "-n", "10000", "--no-pager", "-o", "short-iso-precise")
-			cmd.Stdout, cmd.Stderr = w, w
-			return cmd.Run()
-		}})
+		parts = append(parts, support.Part{Name: "journal.txt", About: "journalctl -u catena",
+			Write: func(ctx context.Context, w io.Writer) error {
+				cmd := exec.CommandContext(ctx, journalctl, "-u", "catena", "-n", "10000", "--no-pager", "-o", "short-iso-precise")
+				cmd.Stdout, cmd.Stderr = w, w
+				return cmd.Run()
+			}})
 	}
 	return parts
 }
@@ -262,12 +265,13 @@ func (c *collector) parts() []support.Part {
 // profiles are those of a process; of the host if stage is empty.
 func (c *collector) profiles(prefix, stage, generation string) []support.Part {
 	part := func(file, about, profile string, query url.Values) support.Part {
-		return support.Part{Name: prefix + "-" + file, About: about, Binary: query == nil, Write: func(ctx context.Context, w io.Writer) error {
-			if query == nil {
-				query = url.Values{}
-			}
-			return c.client.DebugPage(ctx, w, stage, generation, "pprof/"+profile, query)
-		}}
+		return support.Part{Name: prefix + "-" + file, About: about, Binary: query == nil,
+			Write: func(ctx context.Context, w io.Writer) error {
+				if query == nil {
+					query = url.Values{}
+				}
+				return c.client.DebugPage(ctx, w, stage, generation, "pprof/"+profile, query)
+			}}
 	}
 	return []support.Part{
 		part("goroutines.txt", "stacks of all goroutines", "goroutine", url.Values{"debug": {"2"}}),
@@ -382,7 +386,8 @@ func writeIsolation(ctx context.Context, w io.Writer) error {
 		}
 		return "yes"
 	}
-	_, err := printable.Fprintf(w, "users of their own: %t\nnamespaces: %s\nseccomp: %s\nLandlock ABI: %d\n", m.Root, answer(m.Namespaces), answer(m.Filter), m.Landlock)
+	_, err := printable.Fprintf(w, "users of their own: %t\nnamespaces: %s\nseccomp: %s\nLandlock ABI: %d\n", m.Root,
+		answer(m.Namespaces), answer(m.Filter), m.Landlock)
 	return err
 }
 

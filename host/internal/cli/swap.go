@@ -111,12 +111,14 @@ along with core, to catena-stage-controllers beside the file of --binary, and co
 	cmd.ValidArgsFunction = flags.completeStages(1)
 	registerBinary(cmd, &binary, "`file` of the new process, the present one if not given")
 	cmd.Flags().StringVar(&sha256, "sha256", "", "`digest` that the file must have, in hexadecimal; approves a file that is not in catena.lock")
-	cmd.Flags().StringSliceVar(&rollbackOn, "rollback-on", nil, "go back to the old process on `errors=N%`, on health or, with --canary, on refused=N% or latency=N%, separated by commas")
+	cmd.Flags().StringSliceVar(&rollbackOn, "rollback-on", nil,
+		"go back to the old process on `errors=N%`, on health or, with --canary, on refused=N% or latency=N%, separated by commas")
 	cmd.Flags().DurationVar(&probation, "probation", 0, "`time` for which the old process is kept to go back to")
 	move.register(cmd)
 	cmd.Flags().BoolVar(&emulate, "emulate", false, "serve as the minor release of Kubernetes that serves now, until catena upgrade finalize")
 	cmd.Flags().StringSliceVar(&allow, "allow", nil, "`name` of a finding of a plan that is not to keep the stage from another release of Kubernetes")
-	_ = cmd.RegisterFlagCompletionFunc("rollback-on", cobra.FixedCompletions([]string{"errors=5%", "health", "errors=5%,health", "errors=1%,refused=1%,latency=20%"}, onlyThese))
+	_ = cmd.RegisterFlagCompletionFunc("rollback-on", cobra.FixedCompletions([]string{"errors=5%", "health",
+		"errors=5%,health", "errors=1%,refused=1%,latency=20%"}, onlyThese))
 	return cmd
 }
 

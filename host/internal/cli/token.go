@@ -74,7 +74,8 @@ func createToken(ctx context.Context, cfg *config.Config, cluster *join.Cluster,
 		return join.Token{}, err
 	}
 	files := pki.FilesIn(dir)
-	own, err := join.ReadKeys(join.Files{SigningKey: files.ServiceAccountKey, VerifyingKeys: []string{files.ServiceAccountPublicKey}, ClientCA: files.CA})
+	own, err := join.ReadKeys(join.Files{SigningKey: files.ServiceAccountKey,
+		VerifyingKeys: []string{files.ServiceAccountPublicKey}, ClientCA: files.CA})
 	if err != nil {
 		return join.Token{}, err
 	}

@@ -141,7 +141,8 @@ used the server or not start, and 1 if there is no plan.`,
 				return err
 			}
 			req.Stage = args[0]
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("no plan within %s (--timeout); nothing has moved", timeout))
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout,
+				fmt.Errorf("no plan within %s (--timeout); nothing has moved", timeout))
 			defer cancel()
 			plan, err := client.PlanUpgrade(ctx, req)
 			if err != nil && ctx.Err() != nil {

@@ -15,7 +15,8 @@ func validate(ctx context.Context, flags *configFlags, attach server.Attachments
 		return problems.Split(err)
 	}
 	parsed, flagsErr := server.CheckFlags(ctx, cfg)
-	all := slices.Concat(problems.Split(err), problems.Split(server.CheckBinaries(cfg, attach)), problems.Split(problems.Locate(cfg, flagsErr)))
+	all := slices.Concat(problems.Split(err), problems.Split(server.CheckBinaries(cfg, attach)),
+		problems.Split(problems.Locate(cfg, flagsErr)))
 	if withStages && parsed != nil && cfg.Order != nil {
 		for _, err := range problems.Split(problems.Locate(cfg, validateWithStages(ctx, cfg, parsed.List()))) {
 			// The lock file may have told of it already.

@@ -68,7 +68,8 @@ type Log struct {
 	Format     string `koanf:"format"`
 }
 
-// LevelAuto is the value of Log.StageLevel with which Kubernetes' code logs what matters to operators, and stages of others all that they say.
+// LevelAuto is the value of Log.StageLevel with which Kubernetes' code logs what matters to operators, and stages of
+// others all that they say.
 const LevelAuto = "auto"
 
 // LibraryLevel is the level of Kubernetes' code and etcd in the host.

@@ -76,7 +76,8 @@ func memory(v any) error {
 	case err != nil:
 		return err
 	case strings.HasSuffix(s, "m"):
-		return fmt.Errorf("%q is in thousandths of a byte; want a quantity such as %sM or %sMi", s, strings.TrimSuffix(s, "m"), strings.TrimSuffix(s, "m"))
+		return fmt.Errorf("%q is in thousandths of a byte; want a quantity such as %sM or %sMi", s,
+			strings.TrimSuffix(s, "m"), strings.TrimSuffix(s, "m"))
 	case q.CmpInt64(leastMemory) < 0:
 		return fmt.Errorf("must be 1Mi or more, is %s", s)
 	case q.CmpInt64(maxMemory) > 0:

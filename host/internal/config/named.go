@@ -52,7 +52,8 @@ func namesFile(flag, value string) bool {
 	_, err := os.Stat(value)
 	ofFile := slices.ContainsFunc(strings.Split(flag, "-"), func(word string) bool {
 		return slices.Contains([]string{
-			"authority", "cafile", "cert", "certfile", "certificate", "config", "dir", "endpoint", "file", "key", "keyfile", "manifest", "path",
+			"authority", "cafile", "cert", "certfile", "certificate", "config", "dir", "endpoint", "file", "key",
+			"keyfile", "manifest", "path",
 		}, word)
 	})
 	slash := strings.Contains(value, "/")

@@ -104,8 +104,8 @@ func (n *normalizer) value(s *schema, path []string, raw any, text bool) (any, b
 	return v, true
 }
 
-// nothingWritten says what to do about a key without a value, as a section has whose keys are all comments: it could be meant as null, which
-// undoes what earlier layers say, and could be meant as nothing.
+// nothingWritten says what to do about a key without a value, as a section has whose keys are all comments: it could be
+// meant as null, which undoes what earlier layers say, and could be meant as nothing.
 func nothingWritten(s *schema, path []string) string {
 	switch {
 	case len(path) == 2 && path[0] == "stages":

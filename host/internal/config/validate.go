@@ -25,7 +25,8 @@ func (m *merger) validate(c *Config) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.Stages)) {
 			if _, ok := c.Stages[name].APIServer[flag]; ok {
-				m.blame([]string{"stages", name, "apiserver", flag}, "the host sets this flag itself, for all stages; use %s", hostFlags[flag])
+				m.blame([]string{"stages", name, "apiserver", flag},
+					"the host sets this flag itself, for all stages; use %s", hostFlags[flag])
 			}
 		}
 	}

@@ -135,7 +135,8 @@ func (l *Listener) closeIdle() bool {
 	return closed > 0
 }
 
-// CloseIdle closes the connections without a request that have had none for that long. A client may be about to make the first one on a newer connection.
+// CloseIdle closes the connections without a request that have had none for that long. A client may be about to make
+// the first one on a newer connection.
 func (l *Listener) CloseIdle(least time.Duration) {
 	since := time.Now().Add(-least).UnixNano()
 	for _, c := range l.Open() {

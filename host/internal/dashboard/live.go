@@ -94,14 +94,16 @@ func newLive(s admin.Status, find string) *live {
 	slices.SortStableFunc(l.Checks, func(a, b checkView) int { return cmp.Compare(a.Mood, b.Mood) }) // bad, busy, good
 	for _, e := range slices.Backward(s.Events) {
 		l.Events = append(l.Events, eventView{
-			Stage: e.Stage, Text: e.Text, Took: seconds(e.TookSeconds), Ago: admin.Age(e.At), At: stamp(e.At), Mood: moodIf(e.Bad, "bad", "good"),
+			Stage: e.Stage, Text: e.Text, Took: seconds(e.TookSeconds), Ago: admin.Age(e.At), At: stamp(e.At),
+			Mood: moodIf(e.Bad, "bad", "good"),
 		})
 	}
 	if len(l.Events) > 0 {
 		l.Latest = strings.TrimSpace(l.Events[0].Stage + " " + l.Events[0].Text)
 	}
 	for _, c := range slices.Backward(s.Changes) {
-		l.Changes = append(l.Changes, changeView{By: c.By, What: "catena " + c.What, Took: seconds(c.TookSeconds), Ago: admin.Age(c.At), At: stamp(c.At), Error: c.Error})
+		l.Changes = append(l.Changes, changeView{By: c.By, What: "catena " + c.What, Took: seconds(c.TookSeconds),
+			Ago: admin.Age(c.At), At: stamp(c.At), Error: c.Error})
 	}
 	for _, st := range s.Stages {
 		found := claimsView{Stage: st.Stage}

@@ -63,7 +63,8 @@ func (Codec) Unmarshal(data mem.BufferSlice, into any) error {
 // Unmarshal decodes a message that a stage has sent. Fields that the host does not know are dropped. The error names
 // the field that is beyond its bounds.
 func Unmarshal(b []byte, into proto.Message) error {
-	if m := into.ProtoReflect().Descriptor(); m.ParentFile().Package() == stagev1.File_sdk_stagev1_stage_proto.Package() { // others are go-plugin's
+	// others are go-plugin's
+	if m := into.ProtoReflect().Descriptor(); m.ParentFile().Package() == stagev1.File_sdk_stagev1_stage_proto.Package() {
 		if err := (counts{}).check(m, b); err != nil {
 			return err
 		}

@@ -29,7 +29,8 @@ func fieldBounds(name protoreflect.FullName) fieldBound {
 	case "catena.stage.v1.Needs.files":
 		return fieldBound{bytes: bounds.FilePath, count: bounds.Needs}
 
-	case "catena.stage.v1.Kubernetes.release", "catena.stage.v1.Kubernetes.emulation_version", "catena.stage.v1.Kubernetes.min_compatibility_version":
+	case "catena.stage.v1.Kubernetes.release", "catena.stage.v1.Kubernetes.emulation_version",
+		"catena.stage.v1.Kubernetes.min_compatibility_version":
 		return fieldBound{bytes: bounds.Name}
 	case "catena.stage.v1.Kubernetes.flags", "catena.stage.v1.Kubernetes.feature_gates", "catena.stage.v1.Kubernetes.admission_plugins":
 		return fieldBound{bytes: bounds.Name, count: bounds.Features}
@@ -47,7 +48,8 @@ func fieldBounds(name protoreflect.FullName) fieldBound {
 	case "catena.stage.v1.ConfigProblem.message": // cut
 		return fieldBound{bytes: bounds.ProblemsMessage}
 
-	case "catena.stage.v1.ConfigureResponse.listed_paths", "catena.stage.v1.PrepareRunResponse.listed_paths", "catena.stage.v1.ClaimsChanged.listed_paths":
+	case "catena.stage.v1.ConfigureResponse.listed_paths", "catena.stage.v1.PrepareRunResponse.listed_paths",
+		"catena.stage.v1.ClaimsChanged.listed_paths":
 		return fieldBound{bytes: bounds.Line, count: bounds.ListedPaths}
 	case "catena.stage.v1.ConfigureResponse.claims", "catena.stage.v1.PrepareRunResponse.claims", "catena.stage.v1.ClaimsChanged.claims":
 		return fieldBound{count: bounds.Claims}

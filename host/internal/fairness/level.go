@@ -26,7 +26,8 @@ const (
 	timeout    = 10 * time.Second
 )
 
-// Level makes the priority level and the flow schema when they are first wanted. What is there already is the operator's, and stays as it is.
+// Level makes the priority level and the flow schema when they are first wanted. What is there already is the
+// operator's, and stays as it is.
 type Level struct {
 	client client.FlowcontrolV1Interface
 	log    hclog.Logger
@@ -50,7 +51,8 @@ func (l *Level) Want() {
 	}
 }
 
-// Run makes both when they are wanted while ready returns true, and returns then, or when ctx ends. After a failure it waits until they are wanted again.
+// Run makes both when they are wanted while ready returns true, and returns then, or when ctx ends. After a failure it
+// waits until they are wanted again.
 func (l *Level) Run(ctx context.Context, ready func() bool) {
 	for {
 		select {
@@ -80,7 +82,8 @@ func (l *Level) Run(ctx context.Context, ready func() bool) {
 func (l *Level) make(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err := l.client.PriorityLevelConfigurations().Create(ctx, level(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := l.client.PriorityLevelConfigurations().Create(ctx, level(), metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("priority level: %w", err)
 	}
 	if _, err := l.client.FlowSchemas().Create(ctx, schema(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -117,8 +120,9 @@ func schema() *flowcontrolv1.FlowSchema {
 			MatchingPrecedence:         precedence,
 			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:         []flowcontrolv1.Subject{{Kind: rbacv1.GroupKind, Group: &flowcontrolv1.GroupSubject{Name: group}}},
-				ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+				Subjects: []flowcontrolv1.Subject{{Kind: rbacv1.GroupKind, Group: &flowcontrolv1.GroupSubject{Name: group}}},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all,
+					Namespaces: all, ClusterScope: true}},
 				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
 			}},
 		},

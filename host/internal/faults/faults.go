@@ -105,7 +105,8 @@ func (h *Host) StoreFull(full bool, hint string) {
 	h.set(&h.full, full, "etcd has reached its quota and refuses writes: "+hint)
 }
 
-// StoreSize says how large the file of etcd is, and how large it may be; 0 is unknown. It reports whether it is nearly full, and was not before.
+// StoreSize says how large the file of etcd is, and how large it may be; 0 is unknown. It reports whether it is nearly
+// full, and was not before.
 func (h *Host) StoreSize(used, quota int64) bool {
 	is := quota > 0 && used > quota/100*nearlyFull
 	text := ""
@@ -214,7 +215,8 @@ func (h *Host) List(stages []supervisor.Status, failing []Check) []Fault {
 	}
 	for _, st := range stages {
 		if st.OtherRelease != "" {
-			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage, Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})
+			list = append(list, Fault{Kind: ReleaseChanged, Stage: st.Stage,
+				Text: "stage " + st.Stage + " was " + st.OtherRelease, Since: st.Since})
 		}
 	}
 	for _, flag := range slices.Sorted(maps.Keys(h.certificates)) {

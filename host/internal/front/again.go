@@ -23,7 +23,8 @@ func TargetOf(r *http.Request) (t Target, ok bool) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if ok && info.IsResourceRequest {
 		t = Target{
-			Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Name: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace,
+			Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Name: info.Resource,
+			Subresource: info.Subresource, Namespace: info.Namespace,
 		}
 	}
 	return t, ok

@@ -43,7 +43,8 @@ func bind(ctx context.Context, serving *genericoptions.SecureServingOptions) (ne
 	listener, err := config.Listen(ctx, "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s is in use by another program: stop it, or choose another %s (0 takes a free one)", addr, key("secure-port"))
+		return nil, fmt.Errorf("%s is in use by another program: stop it, or choose another %s (0 takes a free one)",
+			addr, key("secure-port"))
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("%s may not be bound by this user: choose an %s above 1023", addr, key("secure-port"))
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

@@ -86,7 +86,8 @@ func (c *CommandLine) PrintVersion() { verflag.PrintAndExitIfRequested() }
 
 // LogTo makes Kubernetes' code log to log, at the verbosity of the flags, until a server has a log of its own.
 func (c *CommandLine) LogTo(log hclog.Logger) error {
-	return klogr.Install(log, strconv.FormatUint(uint64(c.options.Logs.Verbosity), 10), logsapi.VModuleConfigurationPflag(&c.options.Logs.VModule).String())
+	return klogr.Install(log, strconv.FormatUint(uint64(c.options.Logs.Verbosity), 10),
+		logsapi.VModuleConfigurationPflag(&c.options.Logs.VModule).String())
 }
 
 // EmbedsEtcd reports whether no etcd is given.

@@ -54,7 +54,8 @@ func genericConfig(completed options.CompletedOptions, flags *Flags, clients *co
 // applyMetrics applies the flags about metrics, if there are any: Kubernetes'
 // code logs an error without them.
 func (f *Flags) applyMetrics() {
-	for _, name := range []string{"show-hidden-metrics-for-version", "disabled-metrics", "allow-metric-labels", "allow-metric-labels-manifest"} {
+	for _, name := range []string{"show-hidden-metrics-for-version", "disabled-metrics", "allow-metric-labels",
+		"allow-metric-labels-manifest"} {
 		if f.operator[name] {
 			f.options.Metrics.Apply()
 			return

@@ -115,7 +115,8 @@ func (f *Frontend) holdUntilReady(loopbackToken string) func(http.ResponseWriter
 	loopback := []byte("Bearer " + loopbackToken)
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		endpoint, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		if slices.Contains([]string{"healthz", "livez", "readyz"}, endpoint) || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), loopback) == 1 {
+		if slices.Contains([]string{"healthz", "livez", "readyz"}, endpoint) ||
+			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), loopback) == 1 {
 			return true
 		}
 		select {

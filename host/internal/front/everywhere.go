@@ -27,7 +27,8 @@ const maxFlagValue = 64 << 10
 
 // isEverywhere reports whether a request changes the process: metrics are reset, or a flag is set.
 func isEverywhere(r *http.Request) bool {
-	return r.Method == http.MethodDelete && r.URL.Path == "/metrics" || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, "/debug/flags/")
+	return r.Method == http.MethodDelete && r.URL.Path == "/metrics" || r.Method == http.MethodPut &&
+		strings.HasPrefix(r.URL.Path, "/debug/flags/")
 }
 
 // everywhere has such requests served by own, and then by each of the stages. The response is that of own, or the first failure.
@@ -64,7 +65,8 @@ func (e everywhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		its := responsewriter.NewInMemoryResponseWriter()
 		e.serve(stage, its, again())
 		if its.RespCode() != http.StatusOK {
-			http.Error(w, fmt.Sprintf("stage %q, and those downstream of it, stay as they are: %d %s", stage.Name, its.RespCode(), bytes.TrimSpace(its.Data())), http.StatusInternalServerError)
+			http.Error(w, fmt.Sprintf("stage %q, and those downstream of it, stay as they are: %d %s", stage.Name,
+				its.RespCode(), bytes.TrimSpace(its.Data())), http.StatusInternalServerError)
 			return
 		}
 	}

@@ -172,7 +172,8 @@ func (f *Frontend) build(ctx context.Context) error {
 		f.requests.hold = f.holdUntilReady(config.LoopbackClientConfig.BearerToken)
 	}
 	f.server.Handler.FullHandlerChain = &f.requests
-	routes.Index{}.Install(routes.ListedPathProviders{f.server.Handler, listedPaths(f.health.listedPaths), listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
+	routes.Index{}.Install(routes.ListedPathProviders{f.server.Handler, listedPaths(f.health.listedPaths),
+		listedPaths(f.listedPaths)}, f.server.Handler.NonGoRestfulMux)
 	return nil
 }
 
@@ -182,8 +183,8 @@ type chainDelegate struct {
 	paths func() []string
 }
 
-// ListedPaths implements genericapiserver.DelegationTarget. /statusz shows the first elements of these paths, and itself, since in kube-apiserver
-// the server downstream has a page of that name too.
+// ListedPaths implements genericapiserver.DelegationTarget. /statusz shows the first elements of these paths, and
+// itself, since in kube-apiserver the server downstream has a page of that name too.
 func (d chainDelegate) ListedPaths() []string { return append(slices.Clone(d.paths()), "/statusz") }
 
 // listedPaths makes a function a routes.ListedPathProvider.

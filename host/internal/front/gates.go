@@ -36,7 +36,8 @@ func (f *Flags) knownGates(values []string) ([]string, error) {
 			right = append(right, pair)
 			continue
 		}
-		problems = append(problems, fmt.Errorf("%s: kube-apiserver has no feature gate %q%s", key("feature-gates"), gate, suggest.DidYouMean(gate, gateNames(known))))
+		problems = append(problems, fmt.Errorf("%s: kube-apiserver has no feature gate %q%s", key("feature-gates"),
+			gate, suggest.DidYouMean(gate, gateNames(known))))
 	}
 	return right, errors.Join(problems...)
 }

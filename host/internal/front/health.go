@@ -353,8 +353,8 @@ func RunChecks(ctx context.Context, checks []lifecycle.Check) error {
 	return nil
 }
 
-// counted reports whether there are metrics of a check. Kubernetes' metrics keep all names that there ever were, and processes of a stage may
-// bring others each time.
+// counted reports whether there are metrics of a check. Kubernetes' metrics keep all names that there ever were, and
+// processes of a stage may bring others each time.
 func (h *health) counted(name string) bool {
 	if _, ok := h.names.Load(name); ok {
 		return true

@@ -36,7 +36,8 @@ type loopbackAuthenticator struct {
 	clients   *connections
 }
 
-// AuthenticateRequest implements authenticator.Request. It is the first of the host's own code in the goroutine that Kubernetes' filter for timeouts makes of each request.
+// AuthenticateRequest implements authenticator.Request. It is the first of the host's own code in the goroutine that
+// Kubernetes' filter for timeouts makes of each request.
 func (a loopbackAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	reserveStack()
 	if u, ok := r.Context().Value(loopbackUserKey{}).(user.Info); ok {

@@ -86,7 +86,8 @@ func newMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}),
 		certificates: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "catena_certificate_expiration_timestamp_seconds", Help: "When the certificate in the file that a flag names ends; of several, the first that is valid.",
+			Name:           "catena_certificate_expiration_timestamp_seconds",
+			Help:           "When the certificate in the file that a flag names ends; of several, the first that is valid.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"flag"}),
 	}
@@ -234,7 +235,8 @@ func newStageCollector() *stageCollector {
 	return &stageCollector{
 		state: metrics.NewDesc("catena_stage_state", "1 for the state in which a stage is, 0 for the others.",
 			[]string{"stage", "state"}, nil, metrics.ALPHA, ""),
-		restarts: metrics.NewDesc("catena_stage_restarts_total", "How often a new process of a stage replaced one that had ended. Failed attempts do not count.",
+		restarts: metrics.NewDesc("catena_stage_restarts_total",
+			"How often a new process of a stage replaced one that had ended. Failed attempts do not count.",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
 		memory: metrics.NewDesc("catena_stage_memory_bytes", "Memory of all processes of a stage, without the pages of files (Linux).",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
@@ -244,9 +246,11 @@ func newStageCollector() *stageCollector {
 			[]string{"stage", "means"}, nil, metrics.ALPHA, ""),
 		canaryShare: metrics.NewDesc("catena_canary_share", "Share of the requests that goes to the new process of a canary, from 0 to 1.",
 			[]string{"stage"}, nil, metrics.ALPHA, ""),
-		canaryRequests: metrics.NewDesc("catena_canary_requests_total", "Requests of a canary by side, old or new, and outcome: served, failed or refused, which is a write that was not accepted.",
+		canaryRequests: metrics.NewDesc("catena_canary_requests_total",
+			"Requests of a canary by side, old or new, and outcome: served, failed or refused, which is a write that was not accepted.",
 			[]string{"stage", "side", "outcome"}, nil, metrics.ALPHA, ""),
-		canaryDifference: metrics.NewDesc("catena_canary_difference", "By how much larger the share of failed or refused requests is on the new side of a canary, or by which part latency is.",
+		canaryDifference: metrics.NewDesc("catena_canary_difference",
+			"By how much larger the share of failed or refused requests is on the new side of a canary, or by which part latency is.",
 			[]string{"stage", "of"}, nil, metrics.ALPHA, ""),
 		fault: metrics.NewDesc("catena_fault", "1 for each thing that is wrong with the host, as catena status begins with it: docs/status.md has the kinds.",
 			[]string{"kind", "stage"}, nil, metrics.ALPHA, ""),

@@ -41,7 +41,8 @@ func addAudit(ctx context.Context, from relay.Sender, value string) {
 		dropped = append(dropped, added.Cut(room)...)
 	}
 	if len(dropped) > 0 {
-		klog.FromContext(ctx).V(2).Info("Left out of an audit event what the stage may not add", "stage", from.Stage, "serves", from.Serves, "leftOut", dropped, "auditID", ac.AuditID())
+		klog.FromContext(ctx).V(2).Info("Left out of an audit event what the stage may not add", "stage", from.Stage,
+			"serves", from.Serves, "leftOut", dropped, "auditID", ac.AuditID())
 	}
 	audit.AddAuditAnnotationsMap(ctx, added.Annotations)
 	logRequest(ctx, added.ObjectRef, added.RequestObject)

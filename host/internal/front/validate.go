@@ -70,7 +70,8 @@ func (f *Flags) checkTLS() []error {
 	var problems []error
 	serving := f.options.SecureServing
 	if _, err := cliflag.TLSVersion(serving.MinTLSVersion); err != nil {
-		problems = append(problems, fmt.Errorf("%s: %w: use one of %s", key("tls-min-version"), err, strings.Join(cliflag.TLSPossibleVersions(), ", ")))
+		problems = append(problems, fmt.Errorf("%s: %w: use one of %s", key("tls-min-version"), err,
+			strings.Join(cliflag.TLSPossibleVersions(), ", ")))
 	}
 	if _, err := cliflag.TLSCipherSuites(serving.CipherSuites); err != nil {
 		problems = append(problems, fmt.Errorf("%s: %w", key("tls-cipher-suites"), err))

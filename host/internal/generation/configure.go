@@ -278,7 +278,8 @@ func CheckReport(resp *stagev1.PrepareRunResponse) error {
 	for _, c := range resp.GetHealthChecks() {
 		checks = append(checks, c.GetName())
 		if !printable.Is(c.GetServerCheck()) {
-			return fmt.Errorf("its health check %q has a server_check %q with characters that cannot be printed", c.GetName(), c.GetServerCheck())
+			return fmt.Errorf("its health check %q has a server_check %q with characters that cannot be printed",
+				c.GetName(), c.GetServerCheck())
 		}
 		if !printable.Is(c.GetGroup()) {
 			return fmt.Errorf("its health check %q has a group %q with characters that cannot be printed", c.GetName(), c.GetGroup())

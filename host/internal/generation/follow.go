@@ -141,7 +141,8 @@ func (g *Generation) event(e *stagev1.Event) Change {
 			g.setReport(claims.GetListedPaths(), claims.GetClaims())
 			c.Report = true
 		} else if g.limits.Due(LimitClaims) {
-			g.opts.Log.Warn("the stage changes its claims to more than it can have: those before stay", "generation", g.id, "limit", LimitClaims, "error", err)
+			g.opts.Log.Warn("the stage changes its claims to more than it can have: those before stay", "generation",
+				g.id, "limit", LimitClaims, "error", err)
 			c.Limits = append(c.Limits, LimitClaims)
 		}
 	}

@@ -110,7 +110,8 @@ func Launch(ctx context.Context, opts *Options, c Config) (*Generation, error) {
 		startTimeout: c.StartTimeout, standby: c.Standby, optional: c.Optional,
 	}
 	spec := process.Spec{
-		Stage: c.Spec.Name, ID: id, Limits: c.Spec.KernelLimits, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256, Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
+		Stage: c.Spec.Name, ID: id, Limits: c.Spec.KernelLimits, Binary: c.Spec.Binary, SHA256: c.Spec.SHA256,
+		Approve: c.Approve, Env: c.Spec.Env, OpenFiles: uint64(c.Spec.OpenFiles),
 		Listener: c.Listener, Logger: opts.StageLog, StartTimeout: c.StartTimeout, RuntimeDir: opts.RuntimeDir,
 		Isolation: isolation.Process{Spec: c.Spec.Isolation, DataDir: opts.DataDir, Own: opts.Own},
 	}

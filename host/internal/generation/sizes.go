@@ -46,7 +46,8 @@ func (g *Generation) validSizes(reported []*stagev1.ResourceSize) (good []*stage
 	}
 	if full {
 		g.sizes.full = true
-		g.opts.Log.Warn("the stage reports the sizes of more resources than count", "generation", g.id, "limit", LimitSizes, "max", bounds.ResourceSizes)
+		g.opts.Log.Warn("the stage reports the sizes of more resources than count", "generation", g.id, "limit",
+			LimitSizes, "max", bounds.ResourceSizes)
 	}
 	return good, full
 }

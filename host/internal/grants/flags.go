@@ -68,7 +68,8 @@ func declares(needs *stagev1.Needs, name string) bool {
 func isStoreFlag(name string) bool {
 	return strings.HasPrefix(name, "etcd-") || slices.Contains([]string{
 		encryption, encryption + "-automatic-reload", "storage-backend", "storage-media-type", "storage-initialization-timeout",
-		"default-watch-cache-size", "watch-cache", "watch-cache-sizes", "delete-collection-workers", "enable-garbage-collector", "lease-reuse-duration-seconds",
+		"default-watch-cache-size", "watch-cache", "watch-cache-sizes", "delete-collection-workers",
+		"enable-garbage-collector", "lease-reuse-duration-seconds",
 	}, name)
 }
 

@@ -41,8 +41,8 @@ func isKubernetesGroup(group string) bool {
 	return !strings.Contains(group, ".") || group == "k8s.io" || strings.HasSuffix(group, ".k8s.io") || group == "." || group == ".."
 }
 
-// Listed divides the paths that a stage lists into those that count and others: it lists what it claims, or is granted by name. What is above
-// that may be listed too, such as /apis, but no group version of which the stage has a part.
+// Listed divides the paths that a stage lists into those that count and others: it lists what it claims, or is granted
+// by name. What is above that may be listed too, such as /apis, but no group version of which the stage has a part.
 func (g Grants) Listed(paths []string, claims []claim.Claim) (good, refused []string) {
 	own := claim.NewSet(slices.Concat(claims, g.Claims)...)
 	for _, path := range paths {

@@ -18,10 +18,10 @@ type Stage struct {
 
 // Table finds the stages that claim a path.
 //
-// Claims that no grant names cover only paths in normal form. A stage may be written with a library that
-// takes /a/../b for /b, and would serve another path than the one that was authorized. The
-// Kubernetes API has no such rule: claims that need a grant, or have one, as those of the aggregator for the groups that it passes on, cover
-// paths as they come.
+// Claims that no grant names cover only paths in normal form. A stage may be written with a library that takes /a/../b
+// for /b, and would serve another path than the one that was authorized. The Kubernetes API has no such rule: claims
+// that need a grant, or have one, as those of the aggregator for the groups that it passes on, cover paths as they
+// come.
 //
 // Nor do they cover what a stage downstream has by name: by a claim that has a grant, as those of extensions and the
 // aggregator for custom resources and aggregated APIs, and is not one of everything or of all groups.
@@ -144,8 +144,8 @@ func isNormal(path string) bool {
 	}
 }
 
-// Divided finds the stages that claim a path by one table if the path belongs to the Kubernetes API, and by another if not: what a stage claims that
-// has never come up is not known, but for the paths that it is not granted.
+// Divided finds the stages that claim a path by one table if the path belongs to the Kubernetes API, and by another if
+// not: what a stage claims that has never come up is not known, but for the paths that it is not granted.
 type Divided struct{ Kubernetes, Others *Table }
 
 // First is that of the table for the path.

@@ -24,5 +24,6 @@ func serves(args []string) bool {
 	if len(args) == 0 {
 		return false
 	}
-	return filepath.Base(args[0]) == "kube-apiserver" || slices.ContainsFunc(args[1:], func(arg string) bool { return arg == "serve" || arg == "apiserver" })
+	return filepath.Base(args[0]) == "kube-apiserver" || slices.ContainsFunc(args[1:],
+		func(arg string) bool { return arg == "serve" || arg == "apiserver" })
 }

@@ -100,7 +100,8 @@ func changesUsers() error {
 	for _, c := range []struct {
 		name   string
 		number uint
-	}{{"CAP_CHOWN", unix.CAP_CHOWN}, {"CAP_FOWNER", unix.CAP_FOWNER}, {"CAP_KILL", unix.CAP_KILL}, {"CAP_SETGID", unix.CAP_SETGID}, {"CAP_SETUID", unix.CAP_SETUID}} {
+	}{{"CAP_CHOWN", unix.CAP_CHOWN}, {"CAP_FOWNER", unix.CAP_FOWNER}, {"CAP_KILL", unix.CAP_KILL},
+		{"CAP_SETGID", unix.CAP_SETGID}, {"CAP_SETUID", unix.CAP_SETUID}} {
 		if have[0].Effective&(1<<c.number) == 0 {
 			lacks = append(lacks, c.name)
 		}
@@ -177,7 +178,8 @@ func (m *Machine) Prepare(p Process, env []string) (*Launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), binary: p.Binary, dir: p.Dir, net: p.Network, files: p.OpenFiles}
+	l := &Launcher{plan: pl, missing: missing, view: view, dirs: workingDir(p.DataDir), binary: p.Binary, dir: p.Dir,
+		net: p.Network, files: p.OpenFiles}
 	if l.files == 0 && !p.ManyFiles {
 		l.files = bounds.OpenFiles
 	}

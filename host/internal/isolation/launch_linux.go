@@ -171,7 +171,8 @@ func become(id int, groups ...int) error {
 			list = append(list, uint32(g))
 		}
 	}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(list)), uintptr(unsafe.Pointer(unsafe.SliceData(list))), 0); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(list)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(list))), 0); errno != 0 {
 		return os.NewSyscallError("setgroups", errno)
 	}
 	for _, call := range []struct {

@@ -61,7 +61,8 @@ func listed(path string, uid int) (int, bool) {
 	}
 	rights, mask, found := 0, 7, false
 	for entry := list[4:n]; len(entry) >= entrySize; entry = entry[entrySize:] {
-		tag, of, id := binary.LittleEndian.Uint16(entry), int(binary.LittleEndian.Uint16(entry[2:])), int(binary.LittleEndian.Uint32(entry[4:]))
+		tag, of, id := binary.LittleEndian.Uint16(entry), int(binary.LittleEndian.Uint16(entry[2:])),
+			int(binary.LittleEndian.Uint32(entry[4:]))
 		switch {
 		case tag == maskTag:
 			mask = of

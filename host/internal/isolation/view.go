@@ -58,9 +58,11 @@ func system() []entry {
 func etc() []string {
 	return []string{
 		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "gai.conf", "group", "host.conf", "hostname", "hosts",
-		"java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "magic", "mime.types", "nsswitch.conf",
+		"java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "magic",
+		"mime.types", "nsswitch.conf",
 		"openssl", "os-release", "passwd", "perl", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
-		"protocols", "python3", "resolv.conf", "rpc", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "static", "terminfo", "timezone",
+		"protocols", "python3", "resolv.conf", "rpc", "services", "shells", "ssl/cert.pem", "ssl/certs",
+		"ssl/openssl.cnf", "static", "terminfo", "timezone",
 	}
 }
 
@@ -132,8 +134,8 @@ func (p Process) view(env []string) ([]entry, error) {
 	return withoutHidden(sortView(all))
 }
 
-// leadsTo returns where a granted path leads. By links on the way, which another stage may have made, it must not lead to what it does not name itself: what is the host's own,
-// or hidden.
+// leadsTo returns where a granted path leads. By links on the way, which another stage may have made, it must not lead
+// to what it does not name itself: what is the host's own, or hidden.
 func (p Process) leadsTo(f file) (string, error) {
 	real, err := filepath.EvalSymlinks(f.path)
 	if err != nil || real == f.path {

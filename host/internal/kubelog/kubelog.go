@@ -153,7 +153,8 @@ func (l line) json() []byte {
 		fields[key(name)] = value
 	}
 	maps.Copy(fields, map[string]any{
-		"ts": json.Number(strconv.FormatFloat(float64(l.time.UnixMicro())/1000, 'f', 3, 64)), "logger": l.logger, "caller": l.caller(), "msg": l.message,
+		"ts": json.Number(strconv.FormatFloat(float64(l.time.UnixMicro())/1000, 'f', 3, 64)), "logger": l.logger,
+		"caller": l.caller(), "msg": l.message,
 	})
 	if l.level != hclog.Error {
 		fields["v"] = l.verbosity()

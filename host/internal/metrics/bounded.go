@@ -35,7 +35,8 @@ func (t *boundedText) Write(p []byte) (int, error) {
 	for _, counted := range []struct {
 		what    string
 		n, most int
-	}{{"series", t.samples, t.bounds.Samples}, {"lines of comments", t.comments, t.bounds.Comments}, {"labels", t.labels, t.bounds.Labels}} {
+	}{{"series", t.samples, t.bounds.Samples}, {"lines of comments", t.comments, t.bounds.Comments},
+		{"labels", t.labels, t.bounds.Labels}} {
 		if counted.n > counted.most {
 			return 0, fmt.Errorf("more than %d %s, which are the most that the stage can have", counted.most, counted.what)
 		}

@@ -30,7 +30,8 @@ func ensureAuthority(certFile, keyFile, name string, now func() time.Time) (*aut
 	}
 	switch {
 	case exists(certFile):
-		return nil, fmt.Errorf("%s is missing, the key of %s: restore it from a backup; %s", keyFile, certFile, startOver(certFile, keyFile))
+		return nil, fmt.Errorf("%s is missing, the key of %s: restore it from a backup; %s", keyFile, certFile,
+			startOver(certFile, keyFile))
 	case !exists(keyFile):
 		if err := newKey(keyFile); err != nil {
 			return nil, err
@@ -78,7 +79,8 @@ func loadAuthority(certFile, keyFile string, now func() time.Time) (*authority, 
 	case !cert.IsCA:
 		return nil, fmt.Errorf("%s is no certificate authority; %s", certFile, startOver(certFile, keyFile))
 	case !sameKey(cert, key):
-		return nil, fmt.Errorf("%s is not the key of %s: restore the pair from a backup; %s", keyFile, certFile, startOver(certFile, keyFile))
+		return nil, fmt.Errorf("%s is not the key of %s: restore the pair from a backup; %s", keyFile, certFile,
+			startOver(certFile, keyFile))
 	}
 	if err := checkValidity(certFile, cert, now()); err != nil {
 		return nil, fmt.Errorf("%w: sign it anew with its own key, which keeps what it has signed, as docs/operations.md says; or, %s", err, startOver(certFile, keyFile))

@@ -70,7 +70,8 @@ func (e *Ends) look(now time.Time) (changed []string) {
 	e.known = map[string]Certificate{}
 	var soon []string
 	for _, flag := range []string{
-		"client-ca-file", "etcd-cafile", "etcd-certfile", "kubelet-certificate-authority", "kubelet-client-certificate", "proxy-client-cert-file",
+		"client-ca-file", "etcd-cafile", "etcd-certfile", "kubelet-certificate-authority",
+		"kubelet-client-certificate", "proxy-client-cert-file",
 		"requestheader-client-ca-file", "tls-cert-file",
 	} {
 		file := e.File(flag)

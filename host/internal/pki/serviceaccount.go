@@ -16,7 +16,8 @@ import (
 // every OpenID Connect relying party can verify its signatures.
 const rsaBits = 2048
 
-// newServiceAccountKey begins to make a key, unless the file has one: that takes longer than all other keys and certificates together. It returns what waits for it.
+// newServiceAccountKey begins to make a key, unless the file has one: that takes longer than all other keys and
+// certificates together. It returns what waits for it.
 func newServiceAccountKey(file string) func() (*rsa.PrivateKey, error) {
 	if exists(file) {
 		return nil

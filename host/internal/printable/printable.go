@@ -81,8 +81,8 @@ func JSON(encoded []byte) []byte {
 // Safe is a text that Fprintf and Fprintln write as it is.
 type Safe string
 
-// Fprintf is fmt.Fprintf, with each argument that is a text as a Line, and each error as Lines. An error with a method Items() (title string,
-// items []error) is the title and, each from the beginning of a line, the items.
+// Fprintf is fmt.Fprintf, with each argument that is a text as a Line, and each error as Lines. An error with a method
+// Items() (title string, items []error) is the title and, each from the beginning of a line, the items.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	if false {
 		_ = fmt.Sprintf(format, args...) // has go vet check the arguments

@@ -124,7 +124,8 @@ func Attach(ctx context.Context, spec Spec) (*Attached, error) {
 		}
 		select {
 		case <-waiting.Done():
-			return nil, fmt.Errorf("stage %q: there is no process to attach to, start one with --debug=%s: %w (%w)", spec.Stage, spec.Attach, err, context.Cause(waiting))
+			return nil, fmt.Errorf("stage %q: there is no process to attach to, start one with --debug=%s: %w (%w)",
+				spec.Stage, spec.Attach, err, context.Cause(waiting))
 		case <-time.After(attachPoll):
 		}
 	}
@@ -178,7 +179,8 @@ func dialDebug(ctx context.Context, dir, name string) (conn *net.UnixConn, pid i
 // connect makes the client over the one connection. The attachment ends when that is closed.
 func (a *Attached) connect(conn net.Conn) error {
 	watched := &watchedConn{Conn: conn, closed: func() {
-		a.end(fmt.Errorf("stage %q: the process that the host was attached to, %d, has ended or closed the connection", a.spec.Stage, a.pid))
+		a.end(fmt.Errorf("stage %q: the process that the host was attached to, %d, has ended or closed the connection",
+			a.spec.Stage, a.pid))
 	}}
 	var once sync.Once
 	var err error

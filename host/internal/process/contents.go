@@ -157,8 +157,10 @@ func (s *scriptFiles) ignores(name string, d fs.DirEntry) bool {
 func (s *scriptFiles) line(path, name string, d fs.DirEntry) (string, error) {
 	if d.Type()&fs.ModeSymlink != 0 {
 		target, err := os.Readlink(path)
-		if end, endErr := filepath.EvalSymlinks(path); endErr != nil || end != s.dir && !strings.HasPrefix(end, s.dir+string(filepath.Separator)) {
-			s.outside = append(s.outside, fmt.Sprintf("%s, to which %s links", printable.Line(target), printable.Line(filepath.ToSlash(name))))
+		if end, endErr := filepath.EvalSymlinks(path); endErr != nil || end != s.dir &&
+			!strings.HasPrefix(end, s.dir+string(filepath.Separator)) {
+			s.outside = append(s.outside, fmt.Sprintf("%s, to which %s links", printable.Line(target),
+				printable.Line(filepath.ToSlash(name))))
 		}
 		return fmt.Sprintf("link %q", target), err
 	}

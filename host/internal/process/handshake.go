@@ -44,7 +44,8 @@ func checkHandshake(line, socketDir string) error {
 		return errors.New("does not speak gRPC; a stage must serve its plugin with go-plugin's gRPC protocol")
 	}
 	if fields[2] != "unix" || filepath.Dir(fields[3]) != socketDir {
-		return fmt.Errorf("listens on %s %s; a stage must listen on a Unix socket in the directory that %s names", fields[2], fields[3], plugin.EnvUnixSocketDir)
+		return fmt.Errorf("listens on %s %s; a stage must listen on a Unix socket in the directory that %s names",
+			fields[2], fields[3], plugin.EnvUnixSocketDir)
 	}
 	if len(fields) > 5 && fields[5] != "" && !offersCertificate(line) {
 		return fmt.Errorf("offers %s in place of a certificate; it must be DER as base64 without padding, or empty", quote(fields[5]))

@@ -79,7 +79,8 @@ func (p *Process) programName() string {
 // isolate prepares the isolation of the process, and returns what to start.
 func (p *Process) isolate(dir, path string, argv []string, binaryFD int, attr *os.ProcAttr, inherit *inheritance) (string, []string, error) {
 	what := p.spec.Isolation
-	what.Stage, what.Binary, what.Dir, what.Socket, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir, p.spec.Listener.Path(), p.spec.OpenFiles
+	what.Stage, what.Binary, what.Dir, what.Socket, what.OpenFiles = p.spec.Stage, p.spec.Binary, dir,
+		p.spec.Listener.Path(), p.spec.OpenFiles
 	launcher, err := p.spec.Machine.Prepare(what, attr.Env)
 	if err != nil || launcher == nil {
 		return path, argv, err

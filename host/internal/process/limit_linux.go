@@ -24,9 +24,9 @@ func (p *Process) limitFiles() error {
 	return err
 }
 
-// By how much the score of stages, by which the kernel chooses what to end for want of memory, is above that of the host: proc(5), oom_score_adj,
-// where 1000 is all of the memory. The host can start each stage again, and nothing starts the host but what supervises it; others
-// need the stages of Kubernetes.
+// By how much the score of stages, by which the kernel chooses what to end for want of memory, is above that of the
+// host: proc(5), oom_score_adj, where 1000 is all of the memory. The host can start each stage again, and nothing
+// starts the host but what supervises it; others need the stages of Kubernetes.
 const (
 	trustedScore = 300
 	otherScore   = 600

@@ -187,7 +187,8 @@ func (p *Process) exit() *ExitError {
 	}
 	if end.memory {
 		exit.Limit = cgroup.Memory
-		exit.Why = fmt.Sprintf("its memory reached the limit of %.1f MiB (stages.%s.limits.%s)", float64(p.spec.Limits.Memory)/(1<<20), p.spec.Stage, exit.Limit)
+		exit.Why = fmt.Sprintf("its memory reached the limit of %.1f MiB (stages.%s.limits.%s)",
+			float64(p.spec.Limits.Memory)/(1<<20), p.spec.Stage, exit.Limit)
 	}
 	return exit
 }

@@ -294,7 +294,8 @@ func (p *Process) explain(ctx context.Context, err error) error {
 	case problem != nil:
 		return problem
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s within %s and was killed; %s stages.%s.startTimeout if it needs longer", unfinished(seen), p.spec.StartTimeout, advice(seen), p.spec.Stage)
+		return fmt.Errorf("%s within %s and was killed; %s stages.%s.startTimeout if it needs longer",
+			unfinished(seen), p.spec.StartTimeout, advice(seen), p.spec.Stage)
 	case ctx.Err() != nil:
 		return fmt.Errorf("the start was cancelled: %w", context.Cause(ctx))
 	case exit != nil && !exit.Killed && !seen:

@@ -67,7 +67,8 @@ func (h *HostHandler) serveAuditPart(w http.ResponseWriter, r *http.Request, cal
 	case !caller.Trusted:
 		http.Error(w, "stage "+strconv.Quote(caller.Stage)+" may add to an audit event in the head of its response", http.StatusForbidden)
 	case r.ContentLength < 0 || r.ContentLength > bounds.AuditPart:
-		http.Error(w, fmt.Sprintf("a part of an audit event says its length, of %d bytes at most", bounds.AuditPart), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("a part of an audit event says its length, of %d bytes at most", bounds.AuditPart),
+			http.StatusRequestEntityTooLarge)
 	default:
 		if code, err := h.Chain.addAuditPart(r, caller, n); err != nil {
 			http.Error(w, err.Error(), code)

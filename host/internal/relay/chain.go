@@ -297,7 +297,8 @@ func (c *Chain) set(tables Tables, stages []Stage, split *Split) {
 		if now := c.state.Load(); now == nil || now.canary == nil {
 			c.rounds++
 		}
-		s.canary = &snapshot{tables: split.Tables, targets: c.targets(split.Stages, endpoints, used), replaced: s.replaced, isCanary: true, round: c.rounds}
+		s.canary = &snapshot{tables: split.Tables, targets: c.targets(split.Stages, endpoints, used),
+			replaced: s.replaced, isCanary: true, round: c.rounds}
 		s.canary.setIncomplete(split.Stages)
 		s.includes, s.share, s.round = split.Includes, split.Share, c.rounds
 	}

@@ -58,8 +58,8 @@ type Refusal struct {
 // Caller is a process of a stage that calls the host.
 type Caller struct {
 	Stage string
-	// Socket is that on which the process gets requests: it may speak of those that are in flight there, and not of those of another process
-	// of its stage.
+	// Socket is that on which the process gets requests: it may speak of those that are in flight there, and not of
+	// those of another process of its stage.
 	Socket string
 	// User and Groups are its identity.
 	User   string
@@ -105,7 +105,8 @@ func (h *HostHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token belongs to no running stage, or not to this process", http.StatusUnauthorized)
 		return
 	}
-	next, delegate, initialized, auditPart := r.Header.Get(header.Next), r.Header.Get(header.Delegate), r.Header.Get(header.Initialized), r.Header.Get(header.AuditPart)
+	next, delegate, initialized, auditPart := r.Header.Get(header.Next), r.Header.Get(header.Delegate),
+		r.Header.Get(header.Initialized), r.Header.Get(header.AuditPart)
 	cause, lead := r.Header.Get(header.Cause), r.Header.Get(header.Lead)
 	r.Header.Del("Authorization")
 	for key := range r.Header {
@@ -146,7 +147,8 @@ func mayWrite(r *http.Request) bool {
 		return true
 	case safeMethod(r.Method):
 		return false
-	case r.Method == http.MethodPost && (strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") || strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")):
+	case r.Method == http.MethodPost && (strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") ||
+		strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")):
 		return false
 	}
 	return !slices.Equal(r.URL.Query()["dryRun"], []string{"All"})
@@ -304,9 +306,11 @@ const traceParent = "Traceparent"
 
 // sameTrace reports whether the spans of both headers are of the same trace, with the same flags: VERSION-TRACE-SPAN-FLAGS.
 func sameTrace(a, b http.Header) bool {
-	const span, flags, length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-"), len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"), len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	const span, flags, length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-"),
+		len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"), len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	x, y := a[traceParent], b[traceParent]
-	return len(x) == 1 && len(y) == 1 && len(x[0]) == length && len(y[0]) == length && x[0][:span] == y[0][:span] && x[0][flags:] == y[0][flags:]
+	return len(x) == 1 && len(y) == 1 && len(x[0]) == length && len(y[0]) == length && x[0][:span] == y[0][:span] &&
+		x[0][flags:] == y[0][flags:]
 }
 
 // changed returns what of the two requests differs of what is authorized; empty if nothing does.

@@ -47,7 +47,8 @@ func (c *Chain) isMerged(r *http.Request) bool {
 	return chain.IsDiscovery(r.URL.Path)
 }
 
-// awaitComplete returns when the request does not come too early any more. Requests that wait for that count as those that wait for the stage.
+// awaitComplete returns when the request does not come too early any more. Requests that wait for that count as those
+// that wait for the stage.
 func (c *Chain) awaitComplete(r *http.Request, s *snapshot, e *endpoint) error {
 	if !c.comesTooEarly(r, s, e) {
 		return nil

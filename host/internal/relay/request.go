@@ -83,7 +83,8 @@ type sent struct {
 	flushed bool
 	// written is how much of the response's body has been written, in bytes.
 	written int
-	// warnings and trailers are the bytes of those that stages have sent which have declined, and of trailers, also of those that are left out.
+	// warnings and trailers are the bytes of those that stages have sent which have declined, and of trailers, also of
+	// those that are left out.
 	warnings, trailers int
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/catena-dev/catena/internal/http1"
 )
 
-// isRaw reports whether a response to r is passed on as the stage has it, on the client's connection itself: it switches protocols, or is what a
-// server responds instead to which the stage has passed r on. Neither has headers of the host's filters, as with kube-apiserver, which copies
-// them from one connection to the other.
+// isRaw reports whether a response to r is passed on as the stage has it, on the client's connection itself: it
+// switches protocols, or is what a server responds instead to which the stage has passed r on. Neither has headers of
+// the host's filters, as with kube-apiserver, which copies them from one connection to the other.
 func isRaw(r *http.Request, resp *h1.Response, upload *h1.Upload) bool {
 	if resp.Status == http.StatusSwitchingProtocols {
 		return true
@@ -23,8 +23,8 @@ func isRaw(r *http.Request, resp *h1.Response, upload *h1.Upload) bool {
 	return resp.Raw && r.ProtoMajor == 1 && h1.UpgradeOf(r) != "" && (upload == nil || upload.Finished())
 }
 
-// takeOver takes the client's connection over and passes the response on. After a 101 it connects client and stage until both have ended; after
-// any other response, both connections end.
+// takeOver takes the client's connection over and passes the response on. After a 101 it connects client and stage
+// until both have ended; after any other response, both connections end.
 func (x *request) takeOver() verdict {
 	client, rw, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {

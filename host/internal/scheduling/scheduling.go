@@ -1,8 +1,9 @@
 // Package scheduling has the kernel schedule this process, and those that it launches, for throughput.
 //
-// With Linux' default policy, a thread that wakes up may interrupt one that runs. A request to a chain wakes up several processes one after the
-// other, so where all processors are busy each of them is interrupted for each request. With the policy batch, a thread that wakes up takes an idle processor
-// or waits until a thread gives way, and finds the work of several requests then. See sched(7).
+// With Linux' default policy, a thread that wakes up may interrupt one that runs. A request to a chain wakes up several
+// processes one after the other, so where all processors are busy each of them is interrupted for each request. With
+// the policy batch, a thread that wakes up takes an idle processor or waits until a thread gives way, and finds the
+// work of several requests then. See sched(7).
 package scheduling
 
 // The policies. All others, which an operator has given the process by other means, are kept.

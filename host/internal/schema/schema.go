@@ -139,7 +139,8 @@ func checkType(at string, value any) error {
 	}
 	for _, name := range names {
 		if text, ok := name.(string); !ok || !slices.Contains(types(), text) {
-			return fmt.Errorf("%s: there is no type %q%s; the types are %s", at, fmt.Sprint(name), suggest.DidYouMean(fmt.Sprint(name), types()), strings.Join(types(), ", "))
+			return fmt.Errorf("%s: there is no type %q%s; the types are %s", at, fmt.Sprint(name),
+				suggest.DidYouMean(fmt.Sprint(name), types()), strings.Join(types(), ", "))
 		}
 	}
 	return nil

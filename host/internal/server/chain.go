@@ -186,8 +186,8 @@ func isUnknown(st supervisor.Published) bool {
 	return st.Absent && len(st.Claims) == 1 && st.Claims[0].GetPath() == "/"
 }
 
-// newTable returns the table of stages with these claims, of system requests or of all. A stage of which they are not known has, of the Kubernetes
-// API, what it is granted.
+// newTable returns the table of stages with these claims, of system requests or of all. A stage of which they are not
+// known has, of the Kubernetes API, what it is granted.
 func newTable(stages []supervisor.Published, claims []chain.StageClaims, system bool) relay.Table {
 	all := claimants(stages, claims)
 	known, differs := slices.Clone(all), false
@@ -226,8 +226,8 @@ func (c *chainState) listedPaths() []string {
 	return paths
 }
 
-// metricsSources are the metrics of all stages. Those of a stage that is trusted as the server is come first: what type a family has is theirs
-// to say.
+// metricsSources are the metrics of all stages. Those of a stage that is trusted as the server is come first: what type
+// a family has is theirs to say.
 func (c *chainState) metricsSources(gather func(ctx context.Context, stage string, w io.Writer) error) []metrics.Source {
 	var trusted, others []metrics.Source
 	for _, st := range c.stages() {

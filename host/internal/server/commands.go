@@ -59,7 +59,8 @@ var _ admin.Host = (*commands)(nil)
 func (c *commands) Status() admin.Status {
 	status := admin.Status{
 		Host: admin.HostStatus{
-			Version: c.version, KubernetesVersion: c.front.Version(), PID: os.Getpid(), Since: c.started, Address: c.front.Addr().String(), Ready: c.front.WasReady(),
+			Version: c.version, KubernetesVersion: c.front.Version(), PID: os.Getpid(), Since: c.started,
+			Address: c.front.Addr().String(), Ready: c.front.WasReady(),
 		},
 		Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.shadows.summary(),
 		Claims: map[string][]string{}, Checks: c.checks.get(),
@@ -126,7 +127,8 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 	}
 	cfg := c.reloader.config()
 	swapped, err := c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
-		Rollback: mergeRollback(req.Rollback, req.Canary, cfg, req.Stage), Default: defaultRollback(cfg, req.Stage), Canary: req.Canary, Allow: req.Allow,
+		Rollback: mergeRollback(req.Rollback, req.Canary, cfg, req.Stage), Default: defaultRollback(cfg, req.Stage),
+		Canary: req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
 		Along:  c.releases.along(cfg, req.Stage),

@@ -144,7 +144,8 @@ func (r *run) takeOver(ctx context.Context) {
 	took := time.Since(i.At)
 	r.history.change(admin.Change{At: i.At, By: i.By, What: i.What, TookSeconds: took.Seconds(), Error: i.Problem})
 	if i.Problem != "" {
-		r.logs.host.Error("the other program has failed: this one has its place back", "error", i.Problem, "took", took.Round(time.Millisecond))
+		r.logs.host.Error("the other program has failed: this one has its place back", "error", i.Problem, "took",
+			took.Round(time.Millisecond))
 		return
 	}
 	r.logs.host.Info("took over from another program", "from", i.From, "by", i.By, "took", took.Round(time.Millisecond))

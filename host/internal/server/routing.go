@@ -109,12 +109,14 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	if from := callFrom(req.Context()); ok && (from.stage != id.Stage || !from.own()) {
 		const tried = "be another process, with its token"
 		if r.limits.Due(id.Stage + " " + tried) {
-			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage", id.Stage, "generation", id.Generation, "pid", from.pid, "socket of", from.stage)
+			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage",
+				id.Stage, "generation", id.Generation, "pid", from.pid, "socket of", from.stage)
 		}
 		return relay.Caller{}, false
 	}
 	return relay.Caller{
-		Stage: id.Stage, Socket: id.Socket, User: id.User, Groups: id.Groups, Delegates: id.Delegates, Staged: staged(id.Staged), Canary: id.Canary,
+		Stage: id.Stage, Socket: id.Socket, User: id.User, Groups: id.Groups, Delegates: id.Delegates,
+		Staged: staged(id.Staged), Canary: id.Canary,
 		MayRewrite: id.Grants.Rewrite, MayDelegate: id.Grants.Delegates, Trusted: id.Grants.Trusted(), ReadOnly: id.ReadOnly,
 	}, ok
 }
@@ -142,7 +144,8 @@ func staged(all map[string]supervisor.Staged) map[string]relay.Staged {
 	}
 	staged := make(map[string]relay.Staged, len(all))
 	for name, st := range all {
-		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims), Kubernetes: st.Grants.Kubernetes(), OtherAPI: st.OtherAPI}
+		staged[name] = relay.Staged{Socket: st.Socket, Claims: stagev1.DecodeClaims(st.Claims),
+			Kubernetes: st.Grants.Kubernetes(), OtherAPI: st.OtherAPI}
 	}
 	return staged
 }

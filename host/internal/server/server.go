@@ -107,7 +107,8 @@ type run struct {
 // another program is to go on.
 // Mistakes of the operator are found before anything is started.
 func Run(ctx context.Context, opts Options) (err error) {
-	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{}), history: newHistory(), traffic: traffic.New()}
+	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{}),
+		history: newHistory(), traffic: traffic.New()}
 	defer close(r.ended)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -195,8 +196,8 @@ func (r *run) openData(context.Context) error {
 	return nil
 }
 
-// beginStore begins to open the store. The member of an embedded etcd mostly waits for its election, and an external cluster may be far away: meanwhile the front
-// is opened, and stages are launched.
+// beginStore begins to open the store. The member of an embedded etcd mostly waits for its election, and an external
+// cluster may be far away: meanwhile the front is opened, and stages are launched.
 func (r *run) beginStore(ctx context.Context) error {
 	r.store = store.Begin(ctx, r.storage)
 	r.undo.add(r.store.Close)
@@ -228,7 +229,8 @@ func (r *run) openFront(ctx context.Context) error {
 
 // openAdmin lets commands in, which see the start of the stages.
 func (r *run) openAdmin(context.Context) error {
-	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front, stages: r.stages, chain: r.chain, notifier: r.notifier}
+	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front,
+		stages: r.stages, chain: r.chain, notifier: r.notifier}
 	r.reloader.current.Store(r.Config)
 	releases := &releases{front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage}
 	r.commands = &commands{

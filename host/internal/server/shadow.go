@@ -84,7 +84,8 @@ func (c *commands) Shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 	}
 	defer end()
 	if now := c.shadows.summary(); now != nil {
-		return nil, fmt.Errorf("stage %q: stage %q is shadowed by %s until %s: catena shadow stop ends that", req.Stage, now.Stage, now.Binary, now.Until.Format(time.RFC3339))
+		return nil, fmt.Errorf("stage %q: stage %q is shadowed by %s until %s: catena shadow stop ends that",
+			req.Stage, now.Stage, now.Binary, now.Until.Format(time.RFC3339))
 	}
 	c.shadows.running.Wait() // the process of the one before ends
 	return c.shadow(ctx, req)

@@ -74,8 +74,10 @@ func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, 
 func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	return supervisor.Spec{
 		Process: supervisor.Process{
-			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Flags: st.APIServer, Env: environment(st), OpenFiles: st.Limits.OpenFiles,
-			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st), KernelLimits: kernelLimits(st.Limits),
+			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Flags: st.APIServer,
+			Env: environment(st), OpenFiles: st.Limits.OpenFiles,
+			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st),
+			KernelLimits: kernelLimits(st.Limits),
 		},
 		Policy: supervisor.Policy{
 			StartTimeout: st.StartTimeout, LivenessTimeout: st.LivenessTimeout,

@@ -37,7 +37,8 @@ func (r *run) buildChain(ctx context.Context) error {
 		front: r.front, log: r.logs.host, traffic: r.traffic, level: level, followers: config.BuiltinStages(),
 	}
 	r.chain.relay = relay.NewChain(relay.Config{
-		Dial: dialStage, NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError, Propagator: r.front.Propagator(), Observe: routing.observe,
+		Dial: dialStage, NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError,
+		Propagator: r.front.Propagator(), Observe: routing.observe,
 		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited, Watch: front.IsWatch,
 		Watches: func(stage string) relay.WatchMode { return r.reloader.watchMode(stage) },
 		Hold:    relay.Limits{Requests: int(r.Config.HoldRequests)},
@@ -63,7 +64,8 @@ func (r *run) buildChain(ctx context.Context) error {
 	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
 	r.undo.add(sockets.close)
 
-	keys := &keyspaces{opening: r.store, storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir, callers: r.callers, limited: routing.limited}
+	keys := &keyspaces{opening: r.store, storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir,
+		callers: r.callers, limited: routing.limited}
 	r.undo.add(keys.close)
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)
@@ -84,7 +86,8 @@ func (r *run) buildChain(ctx context.Context) error {
 			Version: r.front.Version(), ExternalURL: r.front.ExternalURL(), HistoryRevision: r.storage.Revisions.Past,
 		},
 		HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
-		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths, ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
+		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths,
+		ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
 		Admit: func(ctx context.Context, m supervisor.Move) error { return r.commands.releases.admit(ctx, m) },
 	})
 	if err != nil {
@@ -108,7 +111,8 @@ func (r *run) approve(stage, binary string, c process.Contents) error {
 	return checkLock(r.Config, stage, binary, c)
 }
 
-// startStages brings the chain up and prints a line for each stage. The stages are launched while the store opens; if that fails, it is why the start has failed.
+// startStages brings the chain up and prints a line for each stage. The stages are launched while the store opens; if
+// that fails, it is why the start has failed.
 func (r *run) startStages(ctx context.Context) error {
 	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store, r.ended, r.end, r.logs.host) })
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,8 +16,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/guard"
 )
 
-// stageSockets are the sockets on which stages call the host, one for each stage: what one does with its own harms no other, and who calls is
-// known by it.
+// stageSockets are the sockets on which stages call the host, one for each stage: what one does with its own harms no
+// other, and who calls is known by it.
 type stageSockets struct {
 	dir      string
 	handler  http.Handler
@@ -74,7 +74,8 @@ func (s *stageSockets) openFor(stage string) (*stageSocket, error) {
 		Refused:   func(bound string) { s.routing.connectionRefused(stage, bound) },
 	})}
 	socket.server = &http.Server{
-		Handler: counted{s.handler}, MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime, IdleTimeout: bounds.CallIdle, ErrorLog: s.errorLog,
+		Handler: counted{s.handler}, MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime,
+		IdleTimeout: bounds.CallIdle, ErrorLog: s.errorLog,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			limited, _ := conn.(*connlimit.Conn)
 			peer, err := guard.PeerOf(conn)

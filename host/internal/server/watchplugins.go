@@ -48,18 +48,19 @@ func (p *pluginWatcher) unused(f pluginwatch.File, err error) {
 // swap starts a stage from its new binary.
 func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest string) error {
 	cfg := p.reloader.config()
-	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Default: defaultRollback(cfg, f.Stage), Change: func(spec *supervisor.Spec) error {
-		b, err := process.Check(f.Path)
-		if err == nil && NeedsLock(cfg, f.Stage, b.Path) {
-			err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
-		}
-		if err != nil {
-			return err
-		}
-		spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[f.Stage].Sha256
-		locking(cfg, spec)
-		return nil
-	}})
+	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Default: defaultRollback(cfg, f.Stage),
+		Change: func(spec *supervisor.Spec) error {
+			b, err := process.Check(f.Path)
+			if err == nil && NeedsLock(cfg, f.Stage, b.Path) {
+				err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
+			}
+			if err != nil {
+				return err
+			}
+			spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[f.Stage].Sha256
+			locking(cfg, spec)
+			return nil
+		}})
 	return err
 }
 

@@ -213,7 +213,8 @@ func (d *differ) list(path string, old, next []any) {
 // keyed returns the elements of a list of objects by what identifies them, and the keys in the order of the list. It is nil if
 // there is nothing that identifies each.
 func keyed(list []any) (map[string]any, []string) {
-	for _, key := range []func(map[string]any) string{ofMetadata, ofField("name"), ofField("type"), ofField("key"), ofField("uid"), ofField("groupVersion"), ofField("version")} {
+	for _, key := range []func(map[string]any) string{ofMetadata, ofField("name"), ofField("type"), ofField("key"),
+		ofField("uid"), ofField("groupVersion"), ofField("version")} {
 		all, inOrder := map[string]any{}, []string{}
 		for _, element := range list {
 			object, _ := element.(map[string]any)

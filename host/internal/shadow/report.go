@@ -140,7 +140,8 @@ func (s *Shadow) Report() Report {
 		r.Groups = append(r.Groups, *g)
 	}
 	slices.SortFunc(r.Groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Path, b.Path), cmp.Compare(a.How, b.How))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Path, b.Path),
+			cmp.Compare(a.How, b.How))
 	})
 	return r
 }

@@ -97,7 +97,8 @@ func readChecked(file, dir string) (*contents, error) {
 		return nil, err
 	}
 	if has != c.Etcd {
-		return nil, fmt.Errorf("%s: %s has revision %d and %d keys, and %s says %d and %d", file, databaseName, has.Revision, has.Keys, manifestName, c.Etcd.Revision, c.Etcd.Keys)
+		return nil, fmt.Errorf("%s: %s has revision %d and %d keys, and %s says %d and %d", file, databaseName,
+			has.Revision, has.Keys, manifestName, c.Etcd.Revision, c.Etcd.Keys)
 	}
 	return c, nil
 }
@@ -167,7 +168,8 @@ func (c *contents) checkEmpty(dataDir string) error {
 	if has.Revision <= c.Etcd.Revision {
 		age = "not older"
 	}
-	return fmt.Errorf("data directory %s has data already, to revision %d: the snapshot, to revision %d, is %s", dataDir, has.Revision, c.Etcd.Revision, age)
+	return fmt.Errorf("data directory %s has data already, to revision %d: the snapshot, to revision %d, is %s",
+		dataDir, has.Revision, c.Etcd.Revision, age)
 }
 
 // moveAway moves what a restore writes, and what was made with it, out of the way.

@@ -24,7 +24,8 @@ func checkMessageSize(ctx context.Context, s *suite) error {
 	defer st.close()
 	req := &stagev1.DescribeRequest{}
 	const unknownField = 10_000
-	req.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, unknownField, protowire.BytesType), make([]byte, largeMessage)))
+	req.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, unknownField, protowire.BytesType),
+		make([]byte, largeMessage)))
 	if _, err := st.rpc.Describe(ctx, req); err != nil {
 		return want(fmt.Sprintf("a response to Describe with an unknown field of %d MiB", largeMessage>>20), "%s", reason(err))
 	}
@@ -72,7 +73,8 @@ func checkCalls(ctx context.Context, s *suite) error {
 		}
 	}
 	if _, err := st.rpc.Describe(ctx, &stagev1.DescribeRequest{}); err != nil {
-		return want(fmt.Sprintf("a response to Describe within %s, while %d other calls are under way and Watch lasts", s.wait.probe(), heldCalls), "%s", reason(err))
+		return want(fmt.Sprintf("a response to Describe within %s, while %d other calls are under way and Watch lasts",
+			s.wait.probe(), heldCalls), "%s", reason(err))
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func checkRequests(ctx context.Context, s *suite) error {
 		}
 		if resp.Close || strings.EqualFold(resp.Header.Get("Connection"), "close") {
 			_ = conn.Close()
-			return want(fmt.Sprintf("a connection that stays open after %s %s", method, path), "Connection: close, or a response without length in HTTP/1.0")
+			return want(fmt.Sprintf("a connection that stays open after %s %s", method, path),
+				"Connection: close, or a response without length in HTTP/1.0")
 		}
 	}
 	st.keepIdle(conn)
@@ -147,7 +148,8 @@ func checkLargeBody(ctx context.Context, s *suite) error {
 		return want(fmt.Sprintf("a response to POST %s with %d bytes", path, len(body)), "%v", err)
 	}
 	if a.handed && a.downstream.Length != int64(len(body)) {
-		return want(fmt.Sprintf("%d bytes at the next stage, to which POST %s was handed on", len(body), path), "%d bytes", a.downstream.Length)
+		return want(fmt.Sprintf("%d bytes at the next stage, to which POST %s was handed on", len(body), path),
+			"%d bytes", a.downstream.Length)
 	}
 	return st.again(ctx, "after a large body")
 }

@@ -170,7 +170,8 @@ func checkEnds(streams []<-chan streamEnd, spread time.Duration) error {
 	}
 	slices.SortFunc(ends, time.Time.Compare)
 	if took := ends[len(ends)-1].Sub(ends[0]); took < time.Duration(leastSpread*float64(spread)) {
-		return want(fmt.Sprintf("%d streams that end each at its own moment, over the spread of %s", len(ends), spread), "all of them within %s", took.Round(time.Millisecond))
+		return want(fmt.Sprintf("%d streams that end each at its own moment, over the spread of %s", len(ends),
+			spread), "all of them within %s", took.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -45,7 +45,8 @@ func (st *stage) serve() error {
 		Chain: st.chain,
 		Caller: func(_ *http.Request, token string) (relay.Caller, bool) {
 			g := st.granted()
-			return relay.Caller{Stage: st.name, Socket: st.listener.Path(), Delegates: []string{nextName}, MayRewrite: g.Rewrite, MayDelegate: g.Delegates, Trusted: g.Trusted()}, token == st.token
+			return relay.Caller{Stage: st.name, Socket: st.listener.Path(), Delegates: []string{nextName},
+				MayRewrite: g.Rewrite, MayDelegate: g.Delegates, Trusted: g.Trusted()}, token == st.token
 		},
 		Authorize: func(_ http.ResponseWriter, r *http.Request, _ string) (*http.Request, bool) { return r, true },
 		Refuse: func(w http.ResponseWriter, _ *http.Request, r relay.Refusal) {

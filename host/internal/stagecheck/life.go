@@ -257,6 +257,7 @@ func checkHostDeath(ctx context.Context, s *suite) error {
 	case <-st.process.Done():
 		return nil
 	case <-time.After(s.wait.exit()):
-		return want("the process to exit within a second when the pipe of CATENA_STAGE_PARENT_FD is at its end", "a process that runs %s later", s.wait.exit())
+		return want("the process to exit within a second when the pipe of CATENA_STAGE_PARENT_FD is at its end",
+			"a process that runs %s later", s.wait.exit())
 	}
 }

@@ -73,7 +73,8 @@ func checkEncodedPath(ctx context.Context, s *suite) error {
 	switch {
 	case err != nil:
 		return want(expected, "%v", err)
-	case got.handed != served.handed || got.status != served.status && (got.status == http.StatusNotFound || got.status == http.StatusBadRequest):
+	case got.handed != served.handed || got.status != served.status &&
+		(got.status == http.StatusNotFound || got.status == http.StatusBadRequest):
 		return want(expected, "%s", got)
 	}
 	return nil

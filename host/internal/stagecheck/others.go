@@ -37,7 +37,8 @@ func checkControl(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	for what, certificates := range map[string][]tls.Certificate{"without a certificate": nil, "with a certificate that is not the host's": {other}} {
+	for what, certificates := range map[string][]tls.Certificate{"without a certificate": nil,
+		"with a certificate that is not the host's": {other}} {
 		ctx, cancel := context.WithTimeout(ctx, s.wait.probe())
 		accepted, err := acceptsTLS(ctx, st.process.ControlSocket(), certificates)
 		cancel()
@@ -45,7 +46,8 @@ func checkControl(ctx context.Context, s *suite) error {
 			return err
 		}
 		if accepted {
-			return want("a control socket that refuses clients without the certificate of PLUGIN_CLIENT_CERT", "a response to a client %s", what)
+			return want("a control socket that refuses clients without the certificate of PLUGIN_CLIENT_CERT",
+				"a response to a client %s", what)
 		}
 	}
 	return nil
@@ -60,7 +62,8 @@ func acceptsTLS(ctx context.Context, socket string, certificates []tls.Certifica
 	}
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: certificates,
+		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return false, nil
 	}
@@ -77,8 +80,10 @@ func selfSigned() (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err

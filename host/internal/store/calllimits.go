@@ -45,7 +45,8 @@ func newCallLimits(limited func(limit string)) *callLimits {
 func (c *callLimits) options() []grpc.ServerOption {
 	const stream, connection = 64 << 10, 1 << 20
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(bounds.StoreRequest), grpc.MaxConcurrentStreams(bounds.StoreCalls + bounds.StoreStreams), grpc.StaticStreamWindowSize(stream), grpc.StaticConnWindowSize(connection), grpc.InTapHandle(c.admit),
+		grpc.MaxRecvMsgSize(bounds.StoreRequest), grpc.MaxConcurrentStreams(bounds.StoreCalls + bounds.StoreStreams),
+		grpc.StaticStreamWindowSize(stream), grpc.StaticConnWindowSize(connection), grpc.InTapHandle(c.admit),
 	}
 }
 

@@ -90,8 +90,9 @@ func startEmbedded(ctx context.Context, dir string, o Options, failed func(error
 	return &embedded{etcd: etcd, grpc: clients, unwatch: cancel, ending: ending}, nil
 }
 
-// streamWorkers are the goroutines that serve requests one after the other. Etcd's own listener has none, so that each request begins with a small stack, which is
-// copied again and again on the way down to the index of the keys. The streams of watches keep some of the workers; what comes when all are busy gets a goroutine of its own.
+// streamWorkers are the goroutines that serve requests one after the other. Etcd's own listener has none, so that each
+// request begins with a small stack, which is copied again and again on the way down to the index of the keys. The
+// streams of watches keep some of the workers; what comes when all are busy gets a goroutine of its own.
 const streamWorkers = 256
 
 // serveClients serves the member's API on its socket, with the services and options of etcd's own listener, which admits every process
@@ -130,8 +131,9 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// keepaliveOptions returns how a server of etcd finds connections whose clients are gone, and how often it lets clients ask for that. gRPC's
-// own default ends the connections of those that ask more than once in five minutes; Kubernetes' clients of etcd ask every 30 seconds.
+// keepaliveOptions returns how a server of etcd finds connections whose clients are gone, and how often it lets clients
+// ask for that. gRPC's own default ends the connections of those that ask more than once in five minutes; Kubernetes'
+// clients of etcd ask every 30 seconds.
 func keepaliveOptions(cfg embed.Config) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: cfg.GRPCKeepAliveMinTime}),

@@ -40,7 +40,8 @@ func checkExpected(dir string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w; or remove %s to start with an empty store", damaged(dir, fmt.Errorf("%s has no data, and has had some: is a mount missing?", DataDir(dir))), expected)
+	return fmt.Errorf("%w; or remove %s to start with an empty store",
+		damaged(dir, fmt.Errorf("%s has no data, and has had some: is a mount missing?", DataDir(dir))), expected)
 }
 
 // expect has checkExpected look for data from now on.

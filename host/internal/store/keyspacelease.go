@@ -109,7 +109,8 @@ func (s *keyspaceLease) LeaseKeepAlive(client etcdserverpb.Lease_LeaseKeepAliveS
 		if err != nil {
 			return err
 		}
-		resp := &etcdserverpb.LeaseKeepAliveResponse{Header: &etcdserverpb.ResponseHeader{}, ID: r.GetID()} // what etcd responds if there is no such lease
+		// what etcd responds if there is no such lease
+		resp := &etcdserverpb.LeaseKeepAliveResponse{Header: &etcdserverpb.ResponseHeader{}, ID: r.GetID()}
 		if s.ids.own(r.GetID()) {
 			if resp, err = keepAlive(etcd, r); err != nil {
 				return err
@@ -131,7 +132,8 @@ func keepAlive(etcd etcdserverpb.Lease_LeaseKeepAliveClient, r *etcdserverpb.Lea
 // LeaseTimeToLive leaves out the keys: those of others can have the lease too.
 func (s *keyspaceLease) LeaseTimeToLive(ctx context.Context, r *etcdserverpb.LeaseTimeToLiveRequest) (*etcdserverpb.LeaseTimeToLiveResponse, error) {
 	if !s.ids.own(r.GetID()) {
-		return &etcdserverpb.LeaseTimeToLiveResponse{Header: &etcdserverpb.ResponseHeader{}, ID: r.GetID(), TTL: -1}, nil // as etcd, if there is no such lease
+		// as etcd, if there is no such lease
+		return &etcdserverpb.LeaseTimeToLiveResponse{Header: &etcdserverpb.ResponseHeader{}, ID: r.GetID(), TTL: -1}, nil
 	}
 	r.Keys = false
 	return s.lease.LeaseTimeToLive(outgoing(ctx), r)

@@ -63,9 +63,12 @@ func ServeKeyspace(o Options, prefix string, l net.Listener, limited func(limit 
 	keys, calls := newKeyspace(prefix), newCallLimits(limited)
 	return serve(o, l, func(s *grpc.Server, conn *grpc.ClientConn) {
 		kv, maintenance := etcdserverpb.NewKVClient(conn), etcdserverpb.NewMaintenanceClient(conn)
-		etcdserverpb.RegisterKVServer(s, keyspaceKV{keyspace: keys, kv: kv, calls: calls, usage: newUsage(keys, kv, maintenance), leases: newLeaseIDs(prefix)})
-		etcdserverpb.RegisterWatchServer(s, keyspaceWatch{keyspace: keys, watch: etcdserverpb.NewWatchClient(conn), calls: calls, response: receiveBounded})
-		etcdserverpb.RegisterLeaseServer(s, &keyspaceLease{ids: newLeaseIDs(prefix), lease: etcdserverpb.NewLeaseClient(conn), calls: calls})
+		etcdserverpb.RegisterKVServer(s, keyspaceKV{keyspace: keys, kv: kv, calls: calls,
+			usage: newUsage(keys, kv, maintenance), leases: newLeaseIDs(prefix)})
+		etcdserverpb.RegisterWatchServer(s, keyspaceWatch{keyspace: keys, watch: etcdserverpb.NewWatchClient(conn),
+			calls: calls, response: receiveBounded})
+		etcdserverpb.RegisterLeaseServer(s, &keyspaceLease{ids: newLeaseIDs(prefix),
+			lease: etcdserverpb.NewLeaseClient(conn), calls: calls})
 	}, calls.options()...)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 )
 
-// readFirst refuses a transaction that writes and whose response could be larger than a stage may have, before it is executed: it reads what that would
-// have.
+// readFirst refuses a transaction that writes and whose response could be larger than a stage may have, before it is
+// executed: it reads what that would have.
 func (s keyspaceKV) readFirst(ctx context.Context, r *etcdserverpb.TxnRequest) error {
 	if values, writes := effects(r); !writes || values <= bounds.StoreResponse/bounds.StoreRequest {
 		return nil

@@ -22,7 +22,8 @@ func WriteStatus(ctx context.Context, o Options, w io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(w, "%s: version %s, member %x of cluster %x, leader %x, learner %t, revision %d, raft term %d, index %d, applied %d, database %d bytes, %d in use, quota %d, errors %q\n",
-			endpoint, s.Version, s.Header.GetMemberId(), s.Header.GetClusterId(), s.Leader, s.IsLearner, s.Header.GetRevision(), s.RaftTerm, s.RaftIndex, s.RaftAppliedIndex,
+			endpoint, s.Version, s.Header.GetMemberId(), s.Header.GetClusterId(), s.Leader, s.IsLearner,
+			s.Header.GetRevision(), s.RaftTerm, s.RaftIndex, s.RaftAppliedIndex,
 			s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.Errors)
 	}
 	alarms, err := client.AlarmList(ctx)

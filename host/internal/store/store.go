@@ -204,7 +204,8 @@ func (o Options) embeddedClient() clientv3.Config {
 		conn, _, err := guard.DialServer(ctx, o.Socket, o.Dir)
 		return conn, err
 	}
-	return clientv3.Config{Endpoints: []string{"unix://" + o.Socket}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}}
+	return clientv3.Config{Endpoints: []string{"unix://" + o.Socket}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}}
 }
 
 // Failed delivers one error if the data directory is deleted or moved, or if the embedded

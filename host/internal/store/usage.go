@@ -237,7 +237,8 @@ func (u *usage) oldest(ctx context.Context, after, to int64) (int64, error) {
 func (u *usage) liveAt(ctx context.Context, revision int64) (size int64, err error) {
 	from := u.keyspace.prefix
 	for {
-		resp, err := u.kv.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: u.keyspace.end, Revision: revision, Limit: countPage}, receiveAll)
+		resp, err := u.kv.Range(ctx, &etcdserverpb.RangeRequest{Key: from, RangeEnd: u.keyspace.end,
+			Revision: revision, Limit: countPage}, receiveAll)
 		if err != nil {
 			return 0, err
 		}

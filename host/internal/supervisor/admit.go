@@ -55,8 +55,8 @@ func (c *change) admit(ctx context.Context, m *member) error {
 	})
 }
 
-// cameBack reports a stage that has come back from a binary of another release of Kubernetes than that of the process which has ended. The file of that is
-// gone, and an outage would be worse: it is not refused, but was not decided.
+// cameBack reports a stage that has come back from a binary of another release of Kubernetes than that of the process
+// which has ended. The file of that is gone, and an outage would be worse: it is not refused, but was not decided.
 func (s *stage) cameBack(dead, g *generation.Generation) {
 	if dead == nil {
 		return
@@ -69,6 +69,7 @@ func (s *stage) cameBack(dead, g *generation.Generation) {
 	held := s.of.lock()
 	s.guarded.otherRelease = text
 	held.unlock()
-	s.log.Warn("stage is restarted from another release of Kubernetes: its file was replaced", "from", from, "to", to, "binary", g.Spec().Binary)
+	s.log.Warn("stage is restarted from another release of Kubernetes: its file was replaced", "from", from, "to", to,
+		"binary", g.Spec().Binary)
 	s.of.events.announce(Event{Kind: ReleaseChanged, Stage: s.name, From: dead.ID(), To: g.ID(), Reason: text})
 }

@@ -13,9 +13,9 @@ import (
 // canaryErrors is by how much more requests may fail on the new side of a canary for which no condition is given.
 const canaryErrors = 0.01
 
-// canaryRun is what makes a probation a canary. The new generations are the current ones from its beginning: their ends take it back, and
-// the ends of those before make it final. But requests go to both, see Split, and health checks and metrics are those of the generations before,
-// until all requests of clients have moved.
+// canaryRun is what makes a probation a canary. The new generations are the current ones from its beginning: their ends
+// take it back, and the ends of those before make it final. But requests go to both, see Split, and health checks and
+// metrics are those of the generations before, until all requests of clients have moved.
 type canaryRun struct {
 	stage  string // that is swapped
 	plan   canary.Plan
@@ -49,7 +49,8 @@ func canaryLimits(r Rollback, plan *canary.Plan) Rollback {
 }
 
 func newCanaryRun(_ *locked, c *change, p *probation) *canaryRun {
-	run := &canaryRun{stage: c.swap, plan: *c.canary, ready: c.ready, comparisons: map[string]*canary.Comparison{}, sides: map[string]side{}, until: time.Now().Add(c.canary.For)}
+	run := &canaryRun{stage: c.swap, plan: *c.canary, ready: c.ready, comparisons: map[string]*canary.Comparison{},
+		sides: map[string]side{}, until: time.Now().Add(c.canary.For)}
 	for _, m := range p.moved {
 		of := &canary.Comparison{}
 		run.comparisons[m.stage.name] = of
@@ -116,7 +117,8 @@ func (p *probation) advance(at time.Time) {
 	held.unlock()
 	if waits {
 		m := p.of(r.stage)
-		m.stage.log.Info("canary waits: too few requests have come to the new process", "lacking", lacking, "from", m.old.ID(), "to", m.next.ID())
+		m.stage.log.Info("canary waits: too few requests have come to the new process", "lacking", lacking, "from",
+			m.old.ID(), "to", m.next.ID())
 	}
 	if due {
 		for _, m := range p.moved {

@@ -434,10 +434,12 @@ func (c *change) settle(p *probation) {
 		case p != nil && p.canary != nil:
 			p.announceShare(m)
 		case c.added[m.stage]:
-			m.stage.log.Info("stage added", "generation", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
+			m.stage.log.Info("stage added", "generation", m.next.ID(), "version", m.next.Version(), "ready",
+				c.ready.Round(time.Millisecond))
 			s.events.announce(Event{Kind: StageAdded, Stage: m.stage.name, To: m.next.ID(), Took: c.ready})
 		default:
-			m.stage.log.Info("stage swapped", "from", id(m.old), "to", m.next.ID(), "version", m.next.Version(), "ready", c.ready.Round(time.Millisecond))
+			m.stage.log.Info("stage swapped", "from", id(m.old), "to", m.next.ID(), "version", m.next.Version(),
+				"ready", c.ready.Round(time.Millisecond))
 			held := s.lock()
 			held.swapEnded(m.stage, SwapDone, id(m.old), m.next.ID(), c.reasonOf(m.stage), c.ready)
 			held.unlock()

@@ -56,7 +56,8 @@ func (c *change) conflict() error {
 				case len(errs) == bounds.Conflicts:
 					more++
 				default:
-					errs = append(errs, fmt.Errorf("stage %q would serve %s, which stage %q serves", m.spec.Name, mine.Path, other.spec.Name))
+					errs = append(errs, fmt.Errorf("stage %q would serve %s, which stage %q serves", m.spec.Name,
+						mine.Path, other.spec.Name))
 				}
 			}
 		}

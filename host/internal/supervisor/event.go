@@ -41,8 +41,8 @@ const (
 	StandbyFailed EventKind = "standby-failed"
 	// LimitReached: a generation has come to a Limit.
 	LimitReached EventKind = "limit-reached"
-	// LimitsNotInForce: limits of memory are not kept, since processes cannot be measured, as Reason says. LimitsInForce: they are again. Stage
-	// is empty.
+	// LimitsNotInForce: limits of memory are not kept, since processes cannot be measured, as Reason says.
+	// LimitsInForce: they are again. Stage is empty.
 	LimitsNotInForce EventKind = "limits-not-in-force"
 	LimitsInForce    EventKind = "limits-in-force"
 )

@@ -258,14 +258,16 @@ func (l *limiter) enforce(x limited, w *watchedMemory, now time.Time) {
 
 // reached records that a process has come to a limit, in the words of the status.
 func reached(x limited, limit string, bytes, most int64) string {
-	return fmt.Sprintf("its memory of %s reached the limit of %s (stages.%s.limits.%s)", mebibytes(bytes), mebibytes(most), x.stage.name, limit)
+	return fmt.Sprintf("its memory of %s reached the limit of %s (stages.%s.limits.%s)", mebibytes(bytes),
+		mebibytes(most), x.stage.name, limit)
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // tell reports that a process has come to a limit.
 func (l *limiter) tell(x limited, limit string, bytes, most int64, reason, then string) {
-	x.stage.log.Warn("process has reached a limit: "+then, "generation", x.ID(), "pid", x.PID(), "limit", limit, "bytes", bytes, "max", most)
+	x.stage.log.Warn("process has reached a limit: "+then, "generation", x.ID(), "pid", x.PID(), "limit", limit,
+		"bytes", bytes, "max", most)
 	l.supervisor.events.announce(Event{Kind: LimitReached, Stage: x.stage.name, Generation: x.ID(), Limit: limit, Reason: reason})
 }
 

@@ -104,8 +104,8 @@ func (l live) follow() {
 	})
 }
 
-// runHooks runs the post-start hooks of a generation, which knows of all signals then: core's, for example, do something else before the server has been
-// ready than in a process that takes the place of another.
+// runHooks runs the post-start hooks of a generation, which knows of all signals then: core's, for example, do
+// something else before the server has been ready than in a process that takes the place of another.
 func (l live) runHooks(done func(error)) {
 	s := l.stage.of
 	s.signals.await(s.background, l.Generation)
@@ -130,7 +130,8 @@ func (l live) killedAtLimit(err error) {
 	if !errors.As(err, &exit) || exit.Limit == "" {
 		return
 	}
-	l.stage.log.Warn("process has reached a limit: the kernel has killed it", "generation", l.ID(), "pid", exit.PID, "limit", exit.Limit, "max", l.Spec().KernelLimits.Memory)
+	l.stage.log.Warn("process has reached a limit: the kernel has killed it", "generation", l.ID(), "pid", exit.PID,
+		"limit", exit.Limit, "max", l.Spec().KernelLimits.Memory)
 	l.stage.of.events.announce(Event{Kind: LimitReached, Stage: l.stage.name, Generation: l.ID(), Limit: exit.Limit, Reason: exit.Why})
 }
 

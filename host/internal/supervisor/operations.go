@@ -126,9 +126,9 @@ func (s *slots) leave(o Operation) {
 	s.chain.leave(operations[o].chain)
 }
 
-// Begin begins an operation on a stage, or on the whole chain if stage is empty. The error says what is in the way; it is ErrBusy if the operation
-// does not wait for that. Otherwise end is due when the operation is over, and returns when its events
-// have been passed on. Stop waits for that, but for the end of UpgradeHost.
+// Begin begins an operation on a stage, or on the whole chain if stage is empty. The error says what is in the way; it
+// is ErrBusy if the operation does not wait for that. Otherwise end is due when the operation is over, and returns when
+// its events have been passed on. Stop waits for that, but for the end of UpgradeHost.
 func (s *changes) Begin(ctx context.Context, o Operation, stage string) (end func(), err error) {
 	name, about := operations[o].name, ""
 	if stage != "" {

@@ -34,8 +34,8 @@ type Options struct {
 	// OwnStore returns the flags, as name=value, with which a stage reaches keys of its own in
 	// the store. It may be nil.
 	OwnStore func(stage string) ([]string, error)
-	// HostSocket returns the path of the Unix socket on which a stage calls the host, which listens there by then, and what is called when the
-	// stage is gone; nil if none do.
+	// HostSocket returns the path of the Unix socket on which a stage calls the host, which listens there by then, and
+	// what is called when the stage is gone; nil if none do.
 	HostSocket func(stage string) (path string, done func(), err error)
 	// Server is told to the stages.
 	Server Server
@@ -59,11 +59,12 @@ type Options struct {
 	// Approve is asked whether the file of a locked stage may be executed that has another
 	// digest than its Spec. nil approves none.
 	Approve func(stage, binary string, c process.Contents) error
-	// Admit is asked by each planned change, before a hook of the new process runs; an error leaves everything as it was. It must not change
-	// the chain. nil admits all. The restart of a process that has ended is not asked for.
+	// Admit is asked by each planned change, before a hook of the new process runs; an error leaves everything as it
+	// was. It must not change the chain. nil admits all. The restart of a process that has ended is not asked for.
 	Admit func(ctx context.Context, m Move) error
-	// Events is called with what happens to the stages, if it is not nil. Calls come one after the other, in the order of the events, and on a goroutine
-	// of their own; Start, Swap, Apply, Conclude and Stop return after the calls for what they have done, so that Events must call none of these.
+	// Events is called with what happens to the stages, if it is not nil. Calls come one after the other, in the order
+	// of the events, and on a goroutine of their own; Start, Swap, Apply, Conclude and Stop return after the calls for
+	// what they have done, so that Events must call none of these.
 	Events func(Event)
 	// Log gets what the supervisor has to say.
 	Log hclog.Logger

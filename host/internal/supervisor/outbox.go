@@ -7,8 +7,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/panics"
 )
 
-// outbox passes events on one after the other, in the order in which they were added, on a goroutine of its own: who changes a stage does not wait for
-// those who want to know.
+// outbox passes events on one after the other, in the order in which they were added, on a goroutine of its own: who
+// changes a stage does not wait for those who want to know.
 type outbox struct {
 	// report gets what happens to stages; it may be nil.
 	report func(Event)

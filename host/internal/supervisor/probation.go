@@ -51,7 +51,8 @@ type watched struct {
 // wanted, or if there would be nothing to go back to.
 func (c *change) probation(held *locked) *probation {
 	s := c.supervisor
-	p := &probation{supervisor: s, before: c.before, moved: c.moved, unasked: true, watched: map[string]*watched{}, over: make(chan struct{})}
+	p := &probation{supervisor: s, before: c.before, moved: c.moved, unasked: true, watched: map[string]*watched{},
+		over: make(chan struct{})}
 	for _, m := range c.moved {
 		if m.old != nil && m.stage.guarded.machine.State(m.old.ID()) != lifecycle.Serving {
 			return nil

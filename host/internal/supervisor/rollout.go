@@ -168,8 +168,9 @@ func (s *Supervisor) launch(ctx context.Context, m *member, l *process.Listener)
 	reattach := st.guarded.machine.Current() != ""
 	held.unlock()
 	g, err := generation.Launch(ctx, &st.opts, generation.Config{
-		Spec: m.spec.Process, StartTimeout: m.spec.StartTimeout, Listener: l, Standby: m.standby, Reattach: reattach, Optional: !m.spec.Required,
-		Approve: s.approval(m.spec),
+		Spec: m.spec.Process, StartTimeout: m.spec.StartTimeout, Listener: l, Standby: m.standby, Reattach: reattach,
+		Optional: !m.spec.Required,
+		Approve:  s.approval(m.spec),
 	})
 	if err != nil {
 		return nil, err

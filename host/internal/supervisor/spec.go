@@ -17,8 +17,8 @@ type Server = generation.Server
 // EmulatedVersion is the flag by which a stage serves as an older release of Kubernetes.
 const EmulatedVersion = generation.EmulatedVersion
 
-// Emulates is the minor release as which a stage serves whose binary is of a release; empty if it is that of the binary, whatever flag it has, or
-// that of all stages.
+// Emulates is the minor release as which a stage serves whose binary is of a release; empty if it is that of the
+// binary, whatever flag it has, or that of all stages.
 func Emulates(p Process, release string) string {
 	minor := p.Emulates()
 	if strings.HasPrefix(strings.TrimPrefix(release, "v"), minor+".") {

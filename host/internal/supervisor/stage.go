@@ -103,7 +103,8 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		},
 	}
 	st.opts = generation.Options{
-		DataDir: dir, Own: []string{s.opts.DataDir, s.opts.RuntimeDir}, Hidden: s.opts.Hidden, Machine: s.opts.Machine, Cgroups: s.opts.Cgroups,
+		DataDir: dir, Own: []string{s.opts.DataDir, s.opts.RuntimeDir}, Hidden: s.opts.Hidden, Machine: s.opts.Machine,
+		Cgroups:    s.opts.Cgroups,
 		RuntimeDir: s.opts.RuntimeDir, Flags: s.opts.Flags, OwnStore: s.opts.OwnStore, HostSocket: hostSocket,
 		Server: s.opts.Server, HostPaths: s.opts.HostPaths,
 		Log: st.log, StageLog: s.opts.StageLog(spec.Name),
@@ -112,7 +113,8 @@ func (s *Supervisor) newStage(spec Spec) (*stage, error) {
 		s.events.add(func() {
 			st.log.Debug("stage changed state", "generation", id, "from", t.From, "to", t.To, "reason", t.Reason)
 		})
-		s.events.emit(Event{Kind: StateChanged, Stage: st.name, Generation: id, From: t.From.String(), To: t.To.String(), Reason: t.Reason, At: t.At})
+		s.events.emit(Event{Kind: StateChanged, Stage: st.name, Generation: id, From: t.From.String(),
+			To: t.To.String(), Reason: t.Reason, At: t.At})
 	})
 	return st, nil
 }

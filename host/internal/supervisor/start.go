@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Start brings up a generation of each stage. When all are launched, it waits for store, which returns when they can use that, or an error that ends the start. One
-// that is prepared is published, so that those upstream can call it, and reported to up. An error names the stage; what was started keeps running until Stop. A stage
-// that is not required and does not come up is no error: it is tried again in the background.
+// Start brings up a generation of each stage. When all are launched, it waits for store, which returns when they can
+// use that, or an error that ends the start. One that is prepared is published, so that those upstream can call it, and
+// reported to up. An error names the stage; what was started keeps running until Stop. A stage that is not required and
+// does not come up is no error: it is tried again in the background.
 func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stage, version string, pid int, took time.Duration)) error {
 	began := time.Now()
 	defer s.events.flush()

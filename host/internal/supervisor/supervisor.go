@@ -99,7 +99,8 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 	}
 	spec := g.Spec()
 	id := Identity{
-		Stage: spec.Name, Generation: g.ID(), Socket: g.Listener().Path(), User: spec.User, Groups: spec.Groups, Grants: spec.Grants, Delegates: g.Delegates(),
+		Stage: spec.Name, Generation: g.ID(), Socket: g.Listener().Path(), User: spec.User, Groups: spec.Groups,
+		Grants: spec.Grants, Delegates: g.Delegates(),
 		ReadOnly: spec.ReadOnly,
 	}
 	if p := s.onProbation(); p != nil && p.canary != nil {
@@ -109,7 +110,8 @@ func (s *Supervisor) Authenticate(token string) (Identity, bool) {
 		if id.Staged == nil {
 			id.Staged = map[string]Staged{}
 		}
-		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims, Grants: staged.Spec().Grants, OtherAPI: s.servesOtherAPI(staged)}
+		id.Staged[name] = Staged{Socket: staged.Listener().Path(), Claims: staged.Report().Claims,
+			Grants: staged.Spec().Grants, OtherAPI: s.servesOtherAPI(staged)}
 	}
 	return id, true
 }

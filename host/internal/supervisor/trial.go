@@ -18,8 +18,8 @@ type Trial struct {
 	Serving *stagev1.DescribeResponse
 }
 
-// Try brings up a trial of a stage, whose Spec change changes, up to PrepareRun, in an operation that the caller has begun. If the process describes itself
-// and does not come up, the trial is there beside the error.
+// Try brings up a trial of a stage, whose Spec change changes, up to PrepareRun, in an operation that the caller has
+// begun. If the process describes itself and does not come up, the trial is there beside the error.
 func (s *Supervisor) Try(ctx context.Context, name string, change func(*Spec) error) (*Trial, error) {
 	if !s.begin() {
 		return nil, errStopping

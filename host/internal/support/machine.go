@@ -69,7 +69,8 @@ func Kernel(_ context.Context, w io.Writer) error {
 	fmt.Fprintln(w)
 	errs := []error{err}
 	for _, file := range []string{
-		"/proc/loadavg", "/proc/meminfo", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io", "/proc/self/limits", "/proc/self/cgroup",
+		"/proc/loadavg", "/proc/meminfo", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io",
+		"/proc/self/limits", "/proc/self/cgroup",
 		"/proc/sys/fs/file-nr", "/sys/fs/cgroup/cgroup.controllers", "/etc/os-release",
 	} {
 		errs = append(errs, copyFile(w, file))

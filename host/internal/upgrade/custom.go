@@ -29,7 +29,8 @@ func (p *Plan) addCustom(ctx context.Context, in Input, old, next map[schema.Gro
 		return fmt.Errorf("%s: %w", p.To, err)
 	}
 	if len(crds) > 0 {
-		p.add(Finding{Topic: Unknown, Name: "custom resources", Detail: fmt.Sprintf("objects of %d definitions are not compared: the new process serves them later", len(crds))})
+		p.add(Finding{Topic: Unknown, Name: "custom resources",
+			Detail: fmt.Sprintf("objects of %d definitions are not compared: the new process serves them later", len(crds))})
 	}
 	for _, crd := range crds {
 		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
@@ -37,7 +38,8 @@ func (p *Plan) addCustom(ctx context.Context, in Input, old, next map[schema.Gro
 			if slices.Contains(next[gk].GetVersions(), stored) {
 				continue
 			}
-			f := Finding{Topic: Unreadable, Name: gk.String(), Detail: fmt.Sprintf("status.storedVersions of %s has %s, which neither release reads", crd.Name, stored)}
+			f := Finding{Topic: Unreadable, Name: gk.String(),
+				Detail: fmt.Sprintf("status.storedVersions of %s has %s, which neither release reads", crd.Name, stored)}
 			if slices.Contains(old[gk].GetVersions(), stored) {
 				f.Blocks, f.Detail = true, fmt.Sprintf("status.storedVersions of %s has %s, which %s cannot read", crd.Name, stored, p.To)
 			}

@@ -138,7 +138,8 @@ func (p *Plan) Check(allowed []string) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("stage %q: from %s to %s: %s (catena upgrade plan tells more; --allow NAME goes on regardless)", p.Stage, p.From, p.To, strings.Join(all, "; "))
+	return fmt.Errorf("stage %q: from %s to %s: %s (catena upgrade plan tells more; --allow NAME goes on regardless)",
+		p.Stage, p.From, p.To, strings.Join(all, "; "))
 }
 
 func (p *Plan) add(f Finding) { p.Findings = append(p.Findings, f) }
@@ -175,7 +176,8 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 		p.tellWayBack(in)
 	}
 	slices.SortStableFunc(p.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(topics, a.Topic), slices.Index(topics, b.Topic)), -cmp.Compare(rank(a.Blocks), rank(b.Blocks)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(slices.Index(topics, a.Topic), slices.Index(topics, b.Topic)),
+			-cmp.Compare(rank(a.Blocks), rank(b.Blocks)), strings.Compare(a.Name, b.Name))
 	})
 	return p, nil
 }

@@ -23,7 +23,8 @@ func (p *Plan) compareReleases(in Input) error {
 	}
 	// As kube-apiservers of one cluster may differ: https://kubernetes.io/releases/version-skew-policy
 	if d := int(to.Minor()) - int(from.Minor()); to.Major() != from.Major() || d < -1 || d > 1 {
-		p.add(Finding{Topic: Skew, Name: p.To, Blocks: true, Detail: fmt.Sprintf("is not a neighbour of %s: servers of one cluster are at most one minor release apart", p.From)})
+		p.add(Finding{Topic: Skew, Name: p.To, Blocks: true,
+			Detail: fmt.Sprintf("is not a neighbour of %s: servers of one cluster are at most one minor release apart", p.From)})
 	}
 	for _, n := range in.Beside {
 		v, err := version.ParseSemantic(n.Release)
@@ -104,13 +105,15 @@ func (p *Plan) compareSettings(in Input) {
 				gate, _, _ = strings.Cut(gate, "=")
 				gate = gate[strings.LastIndex(gate, ":")+1:] // component:gate
 				if knownGates[gate] == "" && gate != "AllAlpha" && gate != "AllBeta" {
-					p.add(Finding{Topic: Settings, Name: gate, Blocks: true, Detail: "the new release does not know the feature gate of apiserver.feature-gates"})
+					p.add(Finding{Topic: Settings, Name: gate, Blocks: true,
+						Detail: "the new release does not know the feature gate of apiserver.feature-gates"})
 				}
 			}
 		case "enable-admission-plugins", "disable-admission-plugins":
 			for plugin := range strings.SplitSeq(value, ",") {
 				if plugin != "" && !slices.Contains(in.New.Release.GetAdmissionPlugins(), plugin) {
-					p.add(Finding{Topic: Settings, Name: plugin, Blocks: true, Detail: "the new release does not know the admission plugin of apiserver." + name})
+					p.add(Finding{Topic: Settings, Name: plugin, Blocks: true,
+						Detail: "the new release does not know the admission plugin of apiserver." + name})
 				}
 			}
 		}

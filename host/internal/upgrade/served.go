@@ -106,7 +106,8 @@ func (p *Plan) compareServed(ctx context.Context, in Input) error {
 			continue
 		}
 		clients := in.Clients(r.group, r.version, r.name)
-		f := Finding{Topic: Removed, Name: r.String(), Clients: clients, Blocks: len(clients) > 0, Detail: "is not served by " + p.To + "; no client has used it since the host started"}
+		f := Finding{Topic: Removed, Name: r.String(), Clients: clients, Blocks: len(clients) > 0,
+			Detail: "is not served by " + p.To + "; no client has used it since the host started"}
 		if len(clients) > 0 {
 			f.Detail = "is not served by " + p.To + ", and in use"
 		}
@@ -170,7 +171,8 @@ func (p *Plan) compareObjects(ctx context.Context, in Input, r resource) error {
 			}
 			told[field+how] = true
 			name, _, _ := strings.Cut(strings.TrimPrefix(key, "/"), " ")
-			p.add(Finding{Topic: Differs, Name: r.String(), Detail: fmt.Sprintf("%s %s, as in %s", strings.TrimPrefix(field, "."), how, name)})
+			p.add(Finding{Topic: Differs, Name: r.String(), Detail: fmt.Sprintf("%s %s, as in %s",
+				strings.TrimPrefix(field, "."), how, name)})
 		})
 	}
 	return nil

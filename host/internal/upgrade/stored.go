@@ -43,9 +43,11 @@ func (p *Plan) compareStored(ctx context.Context, in Input, old, next map[schema
 		return fmt.Errorf("objects in the store: %w", err)
 	}
 	if encrypted > 0 {
-		p.add(Finding{Topic: Unknown, Name: "encrypted objects", Detail: fmt.Sprintf("%d objects are encrypted in the store: which versions they are stored in is not looked at", encrypted)})
+		p.add(Finding{Topic: Unknown, Name: "encrypted objects",
+			Detail: fmt.Sprintf("%d objects are encrypted in the store: which versions they are stored in is not looked at", encrypted)})
 	}
-	for _, gvk := range slices.SortedFunc(maps.Keys(stored), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, gvk := range slices.SortedFunc(maps.Keys(stored),
+		func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
 		gk, s := gvk.GroupKind(), stored[gvk]
 		was, wasKnown := old[gk]
 		is, isKnown := next[gk]
@@ -77,7 +79,8 @@ func (p *Plan) compareWayBack(old, next map[schema.GroupKind]*stagev1.Kubernetes
 		was, known := old[gk]
 		if known && !slices.Contains(was.GetVersions(), is.GetStorageVersion()) {
 			p.add(Finding{Topic: Back, Name: gk.String(), Blocks: inStore[gk], Detail: fmt.Sprintf(
-				"is written as %s, which %s cannot read: the way back loses each object that has been written by then", is.GetStorageVersion(), p.From)})
+				"is written as %s, which %s cannot read: the way back loses each object that has been written by then",
+				is.GetStorageVersion(), p.From)})
 		}
 	}
 }

@@ -2,8 +2,8 @@
 // looked at for nothing each time that garbage is collected: until [End], that is when the heap has grown to five times
 // what is live, rather than to twice.
 //
-// Packages are initialized in the order of their paths, as far as their imports allow: this one, which imports next to nothing, comes before
-// those of Kubernetes, which allocate 10 MiB when they are initialized.
+// Packages are initialized in the order of their paths, as far as their imports allow: this one, which imports next to
+// nothing, comes before those of Kubernetes, which allocate 10 MiB when they are initialized.
 package startgc
 
 import (

@@ -114,9 +114,10 @@ func (m *manager) givenUp(ctx context.Context, e componentbaseconfig.LeaderElect
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(m.config.Client.CoordinationV1().RESTClient(), "leases", e.ResourceNamespace, fields.OneTermEqualSelector("metadata.name", e.ResourceName)),
-		ObjectType:    &coordinationv1.Lease{},
-		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, now any) { look(now) }},
+		ListerWatcher: cache.NewListWatchFromClient(m.config.Client.CoordinationV1().RESTClient(), "leases",
+			e.ResourceNamespace, fields.OneTermEqualSelector("metadata.name", e.ResourceName)),
+		ObjectType: &coordinationv1.Lease{},
+		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, now any) { look(now) }},
 	})
 	m.running.Go(func() { informer.RunWithContext(ctx) })
 	return given

@@ -110,7 +110,8 @@ func parse(cfg Config, flags []string) (*parsed, []sdk.ConfigProblem) {
 				problems = append(problems, sdk.ConfigProblem{Key: key, Message: err.Error()})
 			}
 		case known.Lookup(name) != nil:
-			problems = append(problems, sdk.ConfigProblem{Key: key, Message: "is not for this stage: the host serves, logs and connects, and the flags of the API server say the rest"})
+			problems = append(problems, sdk.ConfigProblem{Key: key,
+				Message: "is not for this stage: the host serves, logs and connects, and the flags of the API server say the rest"})
 		default:
 			problems = append(problems, sdk.ConfigProblem{Key: key, Message: "is no flag of kube-controller-manager"})
 		}
@@ -137,7 +138,8 @@ func checkNames(controllers []string) (problems []sdk.ConfigProblem) {
 	for i, name := range controllers {
 		name = strings.TrimPrefix(name, "-")
 		if _, ok := aliases[name]; !ok && name != "*" && !slices.Contains(known, name) {
-			problems = append(problems, sdk.ConfigProblem{Key: fmt.Sprintf("controllers[%d]", i), Message: fmt.Sprintf("%q is no controller (known: %s)", name, strings.Join(known, ", "))})
+			problems = append(problems, sdk.ConfigProblem{Key: fmt.Sprintf("controllers[%d]", i),
+				Message: fmt.Sprintf("%q is no controller (known: %s)", name, strings.Join(known, ", "))})
 		}
 	}
 	return problems

@@ -40,8 +40,8 @@ const (
 	ownRetry     = 10 * time.Second
 )
 
-// Bounded returns a delegate whose documents count: its handler serves those of discovery and OpenAPI within their bounds, OpenAPI of what the
-// delegate claims, and nothing else. Too large a document is ErrMalformed, and status 422.
+// Bounded returns a delegate whose documents count: its handler serves those of discovery and OpenAPI within their
+// bounds, OpenAPI of what the delegate claims, and nothing else. Too large a document is ErrMalformed, and status 422.
 func Bounded(d sdk.Delegate, log hclog.Logger) sdk.Delegate {
 	b := &bounded{name: d.Name, next: d.Handler, own: claim.NewSet(d.Claims...), whole: speaksForAll(d), failed: map[string]time.Time{}}
 	d.Handler = b
@@ -57,7 +57,8 @@ func Bounded(d sdk.Delegate, log hclog.Logger) sdk.Delegate {
 		return number > maxGroupVersions
 	})
 	if number > maxGroupVersions {
-		log.Warn("a stage lists more group versions than it can have: the first count", "delegate", d.Name, "listed", number, "most", maxGroupVersions)
+		log.Warn("a stage lists more group versions than it can have: the first count", "delegate", d.Name, "listed",
+			number, "most", maxGroupVersions)
 	}
 	return d
 }

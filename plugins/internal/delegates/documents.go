@@ -41,8 +41,8 @@ func read(ctx context.Context, server http.Handler, path, accept string) (text [
 	return w.Data(), w.RespCode(), nil
 }
 
-// Lacking returns those of the versions that a document of a server lacks: the first of discovery, OpenAPI v3 and OpenAPI v2 that lacks any. A
-// server need not have OpenAPI documents.
+// Lacking returns those of the versions that a document of a server lacks: the first of discovery, OpenAPI v3 and
+// OpenAPI v2 that lacks any. A server need not have OpenAPI documents.
 func Lacking(ctx context.Context, server http.Handler, versions []schema.GroupVersion) []schema.GroupVersion {
 	if len(versions) == 0 {
 		return nil
@@ -59,7 +59,8 @@ func inDiscovery(ctx context.Context, server http.Handler) func(schema.GroupVers
 	groups, _ := Groups(ctx, server) // it is empty where that fails
 	return func(gv schema.GroupVersion) bool {
 		return slices.ContainsFunc(groups, func(g metav1.APIGroup) bool {
-			return g.Name == gv.Group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == gv.Version })
+			return g.Name == gv.Group && slices.ContainsFunc(g.Versions,
+				func(v metav1.GroupVersionForDiscovery) bool { return v.Version == gv.Version })
 		})
 	}
 }

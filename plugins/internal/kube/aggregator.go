@@ -64,7 +64,8 @@ func newAggregator(env *sdk.Env) (*aggregator, error) {
 	}
 	g := shared.config.Generic
 	config, err := controlplaneapiserver.CreateAggregatorConfig(
-		*g, b.options.CompletedOptions, b.informers, shared.resolver, shared.config.ProxyTransport, shared.config.PeerProxy, shared.initializers)
+		*g, b.options.CompletedOptions, b.informers, shared.resolver, shared.config.ProxyTransport,
+		shared.config.PeerProxy, shared.initializers)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,8 @@ type aggregatorClaims struct {
 
 func newAggregatorClaims(env *sdk.Env, server *aggregatorapiserver.APIAggregator, peers utilpeerproxy.Interface) *aggregatorClaims {
 	services := server.APIRegistrationInformers.Apiregistration().V1().APIServices()
-	c := &aggregatorClaims{env: env, peers: peers, lister: services.Lister(), synced: services.Informer().HasSynced, server: server.GenericAPIServer}
+	c := &aggregatorClaims{env: env, peers: peers, lister: services.Lister(), synced: services.Informer().HasSynced,
+		server: server.GenericAPIServer}
 	// It fails only for an informer that has been stopped.
 	_, _ = services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.update() },
@@ -82,7 +83,8 @@ func (c *aggregatorClaims) paths() []string {
 	})
 	services, _ := c.lister.List(labels.Everything())
 	for _, service := range services {
-		if service.Spec.Group != "" && (service.Spec.Service != nil || service.Labels[autoregister.AutoRegisterManagedLabel] == automanaged) {
+		if service.Spec.Group != "" && (service.Spec.Service != nil ||
+			service.Labels[autoregister.AutoRegisterManagedLabel] == automanaged) {
 			group := "/apis/" + service.Spec.Group
 			paths = append(paths, group, group+"/"+service.Spec.Version)
 		}

@@ -48,7 +48,8 @@ func (a *aggregator) warnMissing() {
 		select {
 		case <-d.Synced():
 		default:
-			a.env.Log.Warn("an optional stage has sent no discovery document: its groups are empty until it does", "delegate", d.Delegate.Name)
+			a.env.Log.Warn("an optional stage has sent no discovery document: its groups are empty until it does",
+				"delegate", d.Delegate.Name)
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 // buildChain makes the filters of a server.
 type buildChain = func(http.Handler, *genericapiserver.Config) http.Handler
 
-// withCacheControl has responses of extension API servers say what Kubernetes' filter of that name, which is in the host, has every response say,
-// besides what they say themselves: the proxy adds headers to those that are there, while the host's are replaced.
+// withCacheControl has responses of extension API servers say what Kubernetes' filter of that name, which is in the
+// host, has every response say, besides what they say themselves: the proxy adds headers to those that are there, while
+// the host's are replaced.
 func withCacheControl(build buildChain) buildChain {
 	return func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,8 @@ import (
 // Core returns the stage core: Kubernetes' built-in resources.
 func Core() sdk.Stage {
 	hooks := newEarlyHooks()
-	stage := Stage("core", "serves Kubernetes' built-in resources", CoreRelease, func(env *sdk.Env) (http.Handler, error) { return newCore(env, hooks) })
+	stage := Stage("core", "serves Kubernetes' built-in resources", CoreRelease,
+		func(env *sdk.Env) (http.Handler, error) { return newCore(env, hooks) })
 	stage.Validate = hooks.validate
 	return stage
 }
@@ -55,7 +56,8 @@ func newCore(env *sdk.Env, hooks *earlyHooks) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	if err := errors.Join(addHooks(instance.ControlPlane.GenericAPIServer), addStorageVersionHook(instance.ControlPlane.GenericAPIServer)); err != nil {
+	if err := errors.Join(addHooks(instance.ControlPlane.GenericAPIServer),
+		addStorageVersionHook(instance.ControlPlane.GenericAPIServer)); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	serveOpenAPIv2(instance.ControlPlane.GenericAPIServer, v2)

@@ -21,8 +21,9 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// earlyHook is a post-start hook that pauses before its first request, as Kubernetes' rbac/bootstrap-roles and scheduling/bootstrap-system-priority-classes do for a
-// second. It is begun before the server is built, so that the pause passes meanwhile. Its requests wait until it is due, so that it does nothing earlier than it would.
+// earlyHook is a post-start hook that pauses before its first request, as Kubernetes' rbac/bootstrap-roles and
+// scheduling/bootstrap-system-priority-classes do for a second. It is begun before the server is built, so that the
+// pause passes meanwhile. Its requests wait until it is due, so that it does nothing earlier than it would.
 type earlyHook struct {
 	// group is the API group with which a server has the hook.
 	group, name string
@@ -48,7 +49,8 @@ func beginHook(group, name string, hook genericapiserver.PostStartHookFunc) *ear
 	return h
 }
 
-// run is the hook as the server runs it. Should what has begun early fail, since its time was almost over when it was due, the hook is run once more, with all of its time.
+// run is the hook as the server runs it. Should what has begun early fail, since its time was almost over when it was
+// due, the hook is run once more, with all of its time.
 func (h *earlyHook) run(due genericapiserver.PostStartHookContext) error {
 	if err := h.server.begin(due.LoopbackClientConfig); err != nil {
 		return err
@@ -115,8 +117,8 @@ func newEarlyHooks() *earlyHooks {
 	})}
 }
 
-// validate is that of the stage. It begins the hooks unless there are flags that set features, on which depends what roles there are: these are in effect when the
-// stage is configured.
+// validate is that of the stage. It begins the hooks unless there are flags that set features, on which depends what
+// roles there are: these are in effect when the stage is configured.
 func (e *earlyHooks) validate(config []byte, flags []string) []sdk.ConfigProblem {
 	problems := validate(config, flags)
 	if len(problems) == 0 && !slices.ContainsFunc(flags, setsFeatures) {
@@ -130,8 +132,8 @@ func setsFeatures(flag string) bool {
 	return slices.Contains([]string{"feature-gates", "emulated-version", "min-compatibility-version"}, name)
 }
 
-// replace begins the hooks, if that has not been done, and keeps a server that is built with config from adding its own. It returns what adds them in their place, if
-// the server has their groups.
+// replace begins the hooks, if that has not been done, and keeps a server that is built with config from adding its
+// own. It returns what adds them in their place, if the server has their groups.
 func (e *earlyHooks) replace(config *genericapiserver.Config) (add func(*genericapiserver.GenericAPIServer) error, err error) {
 	hooks, err := e.begin()
 	if err != nil {

@@ -37,7 +37,8 @@ func (b *base) withDownstream(next http.Handler, server *genericapiserver.Generi
 		}
 	}
 	merged := sync.OnceValues(func() (http.Handler, error) {
-		own := sdk.Delegate{Name: b.env.Name, ListedPaths: apiserver.OwnPaths(server), Claims: apiserver.ClaimsOf(server), Handler: server.UnprotectedHandler()}
+		own := sdk.Delegate{Name: b.env.Name, ListedPaths: apiserver.OwnPaths(server),
+			Claims: apiserver.ClaimsOf(server), Handler: server.UnprotectedHandler()}
 		return b.newMerged(append([]sdk.Delegate{own}, downstream...), v2)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,8 @@ func NewExtensions(env *sdk.Env) (http.Handler, error) {
 	g := shared.config.Generic
 	config, err := controlplaneapiserver.CreateAPIExtensionsConfig(
 		*g, b.informers, shared.initializers, b.options.CompletedOptions, b.options.MasterCount, shared.resolver,
-		webhook.NewDefaultAuthenticationInfoResolverWrapper(shared.config.ProxyTransport, g.EgressSelector, g.LoopbackClientConfig, g.TracerProvider))
+		webhook.NewDefaultAuthenticationInfoResolverWrapper(shared.config.ProxyTransport, g.EgressSelector,
+			g.LoopbackClientConfig, g.TracerProvider))
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}

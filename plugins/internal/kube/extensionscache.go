@@ -25,8 +25,8 @@ func waitForColdCaches(config *genericapiserver.Config, draining <-chan struct{}
 	}
 }
 
-// cannotFill is in the text of the refusal if the cache has tried to fill, and why it could not follows: a converter is gone, for example. (ready.go of
-// k8s.io/apiserver/pkg/storage/cacher)
+// cannotFill is in the text of the refusal if the cache has tried to fill, and why it could not follows: a converter is
+// gone, for example. (ready.go of k8s.io/apiserver/pkg/storage/cacher)
 const cannotFill = "storage is (re)initializing: "
 
 // withColdCaches handles a list or watch again, for as long as it is refused with 429, the cache has not failed to fill, and
@@ -45,7 +45,8 @@ func withColdCaches(handler http.Handler, timeout time.Duration, draining <-chan
 			deadline = time.Now()
 		}
 		failed := false
-		for pause := 5 * time.Millisecond; !failed && time.Now().Before(deadline) && r.Context().Err() == nil; pause = min(2*pause, 200*time.Millisecond) {
+		for pause := 5 * time.Millisecond; !failed && time.Now().Before(deadline) &&
+			r.Context().Err() == nil; pause = min(2*pause, 200*time.Millisecond) {
 			try := &attempt{ResponseWriter: w}
 			handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(try), r)
 			if !try.refused {

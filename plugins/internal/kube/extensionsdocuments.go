@@ -15,8 +15,8 @@ import (
 	"github.com/catena-dev/catena/sdk"
 )
 
-// documentsTimeout is how long custom resources that are known and in no document hold up that the stage is complete: Kubernetes leaves out those of
-// which it can make none.
+// documentsTimeout is how long custom resources that are known and in no document hold up that the stage is complete:
+// Kubernetes leaves out those of which it can make none.
 const documentsTimeout = 10 * time.Second
 
 // addDocumentsSignal makes the stage complete when it claims all custom resources, and has them in its discovery and

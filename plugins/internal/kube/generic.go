@@ -221,7 +221,8 @@ func (b *base) buildOpenAPI(definitions common.GetOpenAPIDefinitions) error {
 func (b *base) buildStorage() error {
 	etcd := b.options.Etcd
 	// Kubernetes would dial a Unix socket as TCP: that of the embedded etcd is here.
-	onSocket := slices.ContainsFunc(etcd.StorageConfig.Transport.ServerList, func(url string) bool { return strings.HasPrefix(url, "unix") })
+	onSocket := slices.ContainsFunc(etcd.StorageConfig.Transport.ServerList,
+		func(url string) bool { return strings.HasPrefix(url, "unix") })
 	if b.generic.EgressSelector != nil && !onSocket {
 		etcd.StorageConfig.Transport.EgressLookup = b.generic.EgressSelector.Lookup
 	}

@@ -49,7 +49,8 @@ type keptDocument struct {
 // serveOpenAPIv3 serves the documents of all that the server has when they are asked for first, here or by a client.
 // GenericAPIServer must not: see SkipOpenAPIInstallation. The configuration is its own.
 func serveOpenAPIv3(server *genericapiserver.GenericAPIServer, config *common.OpenAPIV3Config) *openAPIv3 {
-	o := &openAPIv3{config: config, services: server.Handler.GoRestfulContainer.RegisteredWebServices, documents: map[string]*keptDocument{}}
+	o := &openAPIv3{config: config, services: server.Handler.GoRestfulContainer.RegisteredWebServices,
+		documents: map[string]*keptDocument{}}
 	o.index = sync.OnceValue(o.makeIndex)
 	server.Handler.NonGoRestfulMux.Handle(openAPIIndex, http.HandlerFunc(o.serveIndex))
 	server.Handler.NonGoRestfulMux.HandlePrefix(openAPIIndex+"/", http.HandlerFunc(o.serveDocument))

@@ -16,7 +16,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // the flags of --logging-format=json
 	"k8s.io/component-base/metrics"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of clients, queues and leader election, as kube-apiserver does
+	// registers the metrics of clients, queues and leader election, as kube-apiserver does
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
@@ -33,7 +34,8 @@ func newOptions(ctx context.Context, env *sdk.Env) (options.CompletedOptions, er
 	if err != nil {
 		return options.CompletedOptions{}, err
 	}
-	if err := klogr.Install(env.Log, strconv.FormatUint(uint64(o.Logs.Verbosity), 10), logsapi.VModuleConfigurationPflag(&o.Logs.VModule).String()); err != nil {
+	if err := klogr.Install(env.Log, strconv.FormatUint(uint64(o.Logs.Verbosity), 10),
+		logsapi.VModuleConfigurationPflag(&o.Logs.VModule).String()); err != nil {
 		return options.CompletedOptions{}, err
 	}
 	logVersions()

@@ -17,7 +17,8 @@ func Stage(name, summary string, release func() sdk.Kubernetes, constructor func
 		Config:             struct{}{}, // they are configured by the API server's flags alone
 		Validate:           validate,
 		Needs: &sdk.Needs{
-			Claims: []sdk.Claim{sdk.Prefix("/")}, SystemRequests: true, Store: sdk.StoreRegistry, Flags: []string{"*"}, Keys: true, Network: true,
+			Claims: []sdk.Claim{sdk.Prefix("/")}, SystemRequests: true, Store: sdk.StoreRegistry, Flags: []string{"*"},
+			Keys: true, Network: true,
 		},
 		Kubernetes: release,
 		New:        constructor,

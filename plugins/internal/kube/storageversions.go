@@ -50,22 +50,23 @@ func addStorageVersionHook(server *genericapiserver.GenericAPIServer) error {
 	if !hasStorageVersions() {
 		return nil
 	}
-	return server.AddPostStartHook(aggregatorapiserver.StorageVersionPostStartHookName, func(hook genericapiserver.PostStartHookContext) error {
-		client, err := kubernetes.NewForConfig(hook.LoopbackClientConfig)
-		if err != nil {
-			return err
-		}
-		// StorageVersions of a server that has no lease are garbage.
-		if err := awaitIdentity(hook, client, server.APIServerID); err != nil {
-			return fmt.Errorf("wait for the lease %s of this server: %w", server.APIServerID, err)
-		}
-		manager := server.StorageVersionManager
-		go wait.UntilWithContext(hook, func(context.Context) {
-			manager.UpdateStorageVersions(hook.LoopbackClientConfig, server.APIServerID)
-		}, storageVersionInterval)
-		awaitStorageVersions(hook, manager)
-		return nil
-	})
+	return server.AddPostStartHook(aggregatorapiserver.StorageVersionPostStartHookName,
+		func(hook genericapiserver.PostStartHookContext) error {
+			client, err := kubernetes.NewForConfig(hook.LoopbackClientConfig)
+			if err != nil {
+				return err
+			}
+			// StorageVersions of a server that has no lease are garbage.
+			if err := awaitIdentity(hook, client, server.APIServerID); err != nil {
+				return fmt.Errorf("wait for the lease %s of this server: %w", server.APIServerID, err)
+			}
+			manager := server.StorageVersionManager
+			go wait.UntilWithContext(hook, func(context.Context) {
+				manager.UpdateStorageVersions(hook.LoopbackClientConfig, server.APIServerID)
+			}, storageVersionInterval)
+			awaitStorageVersions(hook, manager)
+			return nil
+		})
 }
 
 func awaitIdentity(ctx context.Context, client kubernetes.Interface, lease string) error {

@@ -28,15 +28,16 @@ import (
 const (
 	// lookEvery is how often deleted definitions are looked at, while there are some.
 	lookEvery = 5 * time.Second
-	// firstAfter is how long a definition may be deleted without a change before it is touched for the first time, lastAfter for the later ones.
+	// firstAfter is how long a definition may be deleted without a change before it is touched for the first time,
+	// lastAfter for the later ones.
 	firstAfter = 15 * time.Second
 	lastAfter  = 5 * time.Minute
 	// touchedAnnotation is what is changed: it says when.
 	touchedAnnotation = "extensions.catena.dev/finalize-again"
 )
 
-// TouchDefinitions adds a post-start hook to the server which touches such definitions, by an annotation, until the stage drains: the process that goes
-// on does it then.
+// TouchDefinitions adds a post-start hook to the server which touches such definitions, by an annotation, until the
+// stage drains: the process that goes on does it then.
 func TouchDefinitions(env *sdk.Env, server *apiextensionsapiserver.CustomResourceDefinitions, crds client.CustomResourceDefinitionInterface) error {
 	informer := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	deleted := make(chan struct{}, 1)

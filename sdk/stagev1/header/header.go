@@ -101,9 +101,10 @@ const (
 	// Initialized is the value of Request of a watch whose response has had Initializing: it
 	// has sent its initial events. The request has no other meaning, and the response is 204.
 	Initialized = "X-Catena-Initialized"
-	// AuditPart is the value of Request of a request that is still in flight and that the stage serves. The body is a JSON object as in
-	// Audit, of any characters, which is too large for the head of the response. The stage sends it before its response begins; the response is 204. Only stages that are
-	// granted keys, or the store's registry, may do that.
+	// AuditPart is the value of Request of a request that is still in flight and that the stage serves. The body is a
+	// JSON object as in Audit, of any characters, which is too large for the head of the response. The stage sends it
+	// before its response begins; the response is 204. Only stages that are granted keys, or the store's registry, may
+	// do that.
 	AuditPart = "X-Catena-Audit-Part"
 	// Lead is a name. The response begins when the process that has made the request is the only one of its stage, on
 	// all hosts that share a store, with a request of that name whose response has begun. It goes on for as long as

@@ -48,9 +48,11 @@ func write(root *cobra.Command, version, dir string, date time.Time) error {
 	header := &doc.GenManHeader{Section: "1", Date: &date, Source: "Catena " + version, Manual: "Catena"}
 	return errors.Join(
 		doc.GenManTree(root, header, man),
-		completion(filepath.Join(dir, "share/bash-completion/completions/catena"), func(path string) error { return root.GenBashCompletionFileV2(path, true) }),
+		completion(filepath.Join(dir, "share/bash-completion/completions/catena"),
+			func(path string) error { return root.GenBashCompletionFileV2(path, true) }),
 		completion(filepath.Join(dir, "share/zsh/site-functions/_catena"), root.GenZshCompletionFile),
-		completion(filepath.Join(dir, "share/fish/vendor_completions.d/catena.fish"), func(path string) error { return root.GenFishCompletionFile(path, true) }),
+		completion(filepath.Join(dir, "share/fish/vendor_completions.d/catena.fish"),
+			func(path string) error { return root.GenFishCompletionFile(path, true) }),
 	)
 }
 

@@ -133,7 +133,8 @@ func rules() []rule {
 			calls: "landlock_create_ruleset landlock_add_rule landlock_restrict_self", verdict: allowed,
 			why: "With them a stage can give up more. What is denied then is not written into the machine's audit.",
 		},
-		{calls: "pkey_alloc pkey_free pkey_mprotect map_shadow_stack mseal mincore cachestat", verdict: allowed, why: "They are about the memory of the process itself, or about files that it has opened."},
+		{calls: "pkey_alloc pkey_free pkey_mprotect map_shadow_stack mseal mincore cachestat", verdict: allowed,
+			why: "They are about the memory of the process itself, or about files that it has opened."},
 		{
 			calls: "futex_requeue futex_wait futex_wake getxattrat listxattrat statmount listmount lsm_get_self_attr lsm_list_modules file_getattr", verdict: allowed,
 			why: "Later forms of calls that all programs may use, or questions about the process itself and what it sees anyway.",

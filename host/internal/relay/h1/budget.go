@@ -83,7 +83,8 @@ func (b *Budget) Give(n int64) {
 	}
 }
 
-// LineCost is what each line of a head of more than FreeLines counts in addition to its text, in bytes: what is made of a short one is larger.
+// LineCost is what each line of a head of more than FreeLines counts in addition to its text, in bytes: what is made of
+// a short one is larger.
 const (
 	LineCost  = 256
 	FreeLines = 128

@@ -67,7 +67,8 @@ func NewConn(conn *net.UnixConn) (*Conn, error) {
 // Write implements io.Writer.
 func (c *Conn) Write(p []byte) (int, error) { return c.conn.Write(p) }
 
-// Send writes p, after which the stage responds, and returns when something of the response has come, or nothing will. It returns how much of p was written.
+// Send writes p, after which the stage responds, and returns when something of the response has come, or nothing will.
+// It returns how much of p was written.
 func (c *Conn) Send(p []byte) (int, error) {
 	n, err := c.in.Exchange(p)
 	if err != nil || n == len(p) {

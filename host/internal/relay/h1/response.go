@@ -69,9 +69,9 @@ func (resp *Response) Forget() {
 	}
 }
 
-// ReadResponse reads the head of the next response, informational ones included. Errors
-// are ErrMalformed, ErrNoRoom, the cause of the end of ctx if a large head waits for room by then, or those of the connection, io.EOF if the stage has
-// closed it.
+// ReadResponse reads the head of the next response, informational ones included. Errors are ErrMalformed, ErrNoRoom,
+// the cause of the end of ctx if a large head waits for room by then, or those of the connection, io.EOF if the stage
+// has closed it.
 func (c *Conn) ReadResponse(ctx context.Context, resp *Response) error {
 	c.FreeHead()
 	text, err := c.until(ctx, "\r\n\r\n", MaxHead)

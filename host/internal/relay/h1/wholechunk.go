@@ -40,8 +40,8 @@ func (b *body) writeChunks(p []byte, whole bool) error {
 	return err
 }
 
-// copyChunk passes on a chunk of size bytes, with its line and its end, of which a part has come. It waits for the rest if there is room, but not for
-// longer than the room may be waited for; what has come goes on its way then.
+// copyChunk passes on a chunk of size bytes, with its line and its end, of which a part has come. It waits for the rest
+// if there is room, but not for longer than the room may be waited for; what has come goes on its way then.
 func (b *body) copyChunk(d *http1.Chunks, size int64, room *Budget) error {
 	if size > MaxChunk || !room.TryTake(size) {
 		p := b.c.in.Buffered()

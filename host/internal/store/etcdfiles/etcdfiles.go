@@ -27,8 +27,9 @@ const (
 	tombstoneLength = revisionLength + 1
 )
 
-// Check reads all keys of the database of a member's directory, which etcd does in a way that ends the process if a page is damaged. It returns the
-// index of the last entry of the write-ahead log that is in it; 0 if there is no database.
+// Check reads all keys of the database of a member's directory, which etcd does in a way that ends the process if a
+// page is damaged. It returns the index of the last entry of the write-ahead log that is in it; 0 if there is no
+// database.
 func Check(dir string) (applied uint64, err error) {
 	file := filepath.Join(dir, "member", "snap", "db")
 	if info, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {

@@ -32,7 +32,8 @@ func (m markers) get(name string) string {
 func ParseDocs(sources ...string) (Docs, error) {
 	docs := Docs{}
 	for i, source := range sources {
-		file, err := parser.ParseFile(token.NewFileSet(), fmt.Sprintf("source %d", i+1), source, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), fmt.Sprintf("source %d", i+1), source,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, fmt.Errorf("source of types: %w", err)
 		}
