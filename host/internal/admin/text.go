@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/canary"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/percent"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -15,16 +14,7 @@ import (
 
 // HasProcess reports whether the process of the stage runs. One that has ended keeps its
 // number until there is another.
-func HasProcess(s supervisor.Status) bool { return s.PID > 0 && !IsGone(s.State) }
-
-// IsGone reports whether a state is one without a process.
-func IsGone(state string) bool {
-	switch state {
-	case supervisor.Down, lifecycle.BackingOff.String(), lifecycle.Failed.String(), lifecycle.Stopped.String():
-		return true
-	}
-	return false
-}
+func HasProcess(s supervisor.Status) bool { return s.PID > 0 && !s.State.Gone() }
 
 // NextStart returns when a stage without a process gets one.
 func NextStart(s supervisor.Status) string {
@@ -148,7 +138,7 @@ func State(s supervisor.Status) string {
 	if share, ok := canaryShare(s); ok && HasProcess(s) {
 		return "canary " + percent.Format(share)
 	}
-	return s.State + NextStart(s)
+	return string(s.State) + NextStart(s)
 }
 
 // Role is what a process of a stage is besides the one that serves.

@@ -20,7 +20,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/isolation"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/suggest"
@@ -260,7 +259,7 @@ func printWatches(out io.Writer, all []relay.Load) error {
 }
 
 func printGeneration(w io.Writer, on colours, role string, g supervisor.Generation) {
-	printable.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t%s\t\t\t\n", role, on.paint(colourOf(g.State), g.State),
+	printable.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t\t\t\t%s\t\t\t\n", role, on.paint(colourOf(g.State), string(g.State)),
 		admin.Age(g.Since), g.Generation, g.PID, memoryOf(g.Usage), cpuOf(g.Usage), dash(g.Version))
 }
 
@@ -325,14 +324,8 @@ func printPIDs(out io.Writer, stages []supervisor.Status) error {
 }
 
 // colourOf returns green for what serves or could, and red for what does not.
-func colourOf(state string) colour {
-	switch {
-	case state == lifecycle.Serving.String() || state == lifecycle.StandingBy.String():
-		return green
-	case admin.IsGone(state):
-		return red
-	}
-	return yellow
+func colourOf(state supervisor.State) colour {
+	return map[supervisor.Severity]colour{supervisor.Good: green, supervisor.Bad: red, supervisor.Busy: yellow}[state.Severity()]
 }
 
 func dash(text string) string { return cmp.Or(text, "-") }

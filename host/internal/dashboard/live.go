@@ -11,7 +11,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/isolation"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
@@ -143,7 +142,7 @@ func (l *live) addStages(s admin.Status) {
 		t := of[st.Stage]
 		passing -= fromHost(t)
 		v := stageView{
-			Name: st.Stage, State: admin.State(st), Mood: moodOf(st.State), Since: admin.Age(st.Since), Version: st.Version,
+			Name: st.Stage, State: admin.State(st), Mood: string(st.State.Severity()), Since: admin.Age(st.Since), Version: st.Version,
 			Direct: flowOf(fromHost(t)), Passing: flowOf(max(0, passing)), Remarks: admin.Remarks(st), Last: i == len(s.Stages)-1,
 			Figures: []figure{
 				{"Requests", rate(t.PerSecond)}, {"Errors", admin.Share(t.FailedShare)}, {"p50", seconds(t.P50)}, {"p99", seconds(t.P99)},
@@ -196,7 +195,7 @@ func sidesOf(p *supervisor.Probation) []sideView {
 }
 
 func processOf(role string, g supervisor.Generation) processView {
-	return processView{role, g.Generation, g.State, moodOf(g.State), admin.Age(g.Since), memory(g.Usage)}
+	return processView{role, g.Generation, string(g.State), string(g.State.Severity()), admin.Age(g.Since), memory(g.Usage)}
 }
 
 func (l *live) addCheck(c admin.Check) {
@@ -212,11 +211,11 @@ func (l *live) addCheck(c admin.Check) {
 func (l *live) summarize(s admin.Status) {
 	var bad, busy []string
 	for _, st := range s.Stages {
-		switch moodOf(st.State) {
-		case "bad":
-			bad = append(bad, st.Stage+" is "+st.State+admin.NextStart(st))
-		case "busy":
-			busy = append(busy, st.Stage+" is "+st.State)
+		switch st.State.Severity() {
+		case supervisor.Bad:
+			bad = append(bad, st.Stage+" is "+string(st.State)+admin.NextStart(st))
+		case supervisor.Busy:
+			busy = append(busy, st.Stage+" is "+string(st.State))
 		}
 		if p := st.Probation; p != nil && p.Canary != nil {
 			busy = append(busy, st.Stage+": "+admin.State(st))
@@ -247,17 +246,6 @@ func (l *live) summarize(s admin.Status) {
 			l.Summary = strings.TrimSuffix(l.Summary, "checks fail") + "check fails"
 		}
 	}
-}
-
-// moodOf is good for what serves or could, bad for what does not, and busy for what is on its way.
-func moodOf(state string) string {
-	switch {
-	case state == lifecycle.Serving.String() || state == lifecycle.StandingBy.String():
-		return "good"
-	case admin.IsGone(state):
-		return "bad"
-	}
-	return "busy"
 }
 
 func moodIf(condition bool, yes, no string) string {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/grants"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
@@ -236,7 +235,7 @@ func (f fault) appendTo(list []Fault, kind string) []Fault {
 
 // ofStage is the fault of a stage whose requests are refused, or that has not come up for so often that it will not by itself.
 func ofStage(st supervisor.Status) (Fault, bool) {
-	many := st.Failures >= manyStarts && st.State != lifecycle.Serving.String()
+	many := st.Failures >= manyStarts && !st.State.Serves()
 	if st.State != supervisor.Down && !many {
 		return Fault{}, false
 	}

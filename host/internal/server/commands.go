@@ -210,7 +210,7 @@ func (c *commands) Explain(ctx context.Context, req admin.ExplainRequest) (*admi
 	e := &admin.Explanation{Method: req.Method, Path: parsed.Path, Running: true, Host: c.front.Serves(parsed.Path)}
 	states, outcomes := map[string]string{}, c.front.Metrics().Hops()
 	for _, st := range c.stages.Status() {
-		states[st.Stage] = st.State
+		states[st.Stage] = string(st.State)
 	}
 	published := c.chain.stages()
 	stages := claimants(published, claimsOf(published))

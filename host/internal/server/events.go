@@ -20,24 +20,23 @@ func (r *run) event(e supervisor.Event) {
 	r.history.event(e)
 	r.notifier.stagesChanged()
 	log := r.logs.host.With("stage", e.Stage)
-	r.recordEvent(e)
-	switch e.Kind {
-	case supervisor.Restarted, supervisor.TookOver, supervisor.StageAdded:
+	if k, ok := kubeEvent(e); ok {
+		r.kubeEvents.Record(k)
+	}
+	row, _ := rowOf(e)
+	if row.started {
 		r.front.Metrics().ObserveStart(e.Stage, e.Took)
+	}
+	if row.swap != "" {
+		r.front.Metrics().ObserveSwap(e.Stage, row.swap)
+	}
+	switch e.Kind {
 	case supervisor.SwapBegun:
 		log.Debug("swap begins", "from", e.From, "reason", e.Reason)
 	case supervisor.SwapDone:
-		r.front.Metrics().ObserveStart(e.Stage, e.Took)
-		r.front.Metrics().ObserveSwap(e.Stage, front.Succeeded)
 		r.shadows.end(e.Stage, errSwapped)
 	case supervisor.StageRemoved:
 		r.shadows.end(e.Stage, errRemoved)
-	case supervisor.SwapFailed:
-		r.front.Metrics().ObserveSwap(e.Stage, front.Failed) // logged by what asked for it
-	case supervisor.SwapRolledBack:
-		r.front.Metrics().ObserveSwap(e.Stage, front.RolledBack)
-	case supervisor.SwapReverted:
-		r.front.Metrics().ObserveSwap(e.Stage, front.Reverted)
 	case supervisor.LimitReached:
 		r.front.Metrics().ObserveLimit(e.Stage, e.Limit) // logged by the supervisor
 	case supervisor.LimitsNotInForce, supervisor.LimitsInForce:

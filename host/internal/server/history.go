@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/admin"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -78,59 +77,18 @@ func last[T any](all []T) []T {
 	return all
 }
 
-// describe returns an event as operators read it. Each process goes through some states, which are not told.
+// describe returns an event as operators read it, if it is told.
 func describe(e supervisor.Event) (admin.Event, bool) {
-	d := admin.Event{At: e.At, Kind: string(e.Kind), Stage: e.Stage, From: e.From, To: e.To, TookSeconds: e.Took.Seconds()}
-	because := because(e.Reason)
-	switch e.Kind {
-	case supervisor.StateChanged:
-		if e.To != lifecycle.Failed.String() {
-			return d, false
-		}
-		d.Kind, d.From, d.To, d.Bad = "ended", e.Generation, "", true
-		d.Text = "process " + e.Generation + " has ended: " + failureOf(e)
-	case supervisor.Restarted:
-		d.Text = "restarted: process " + e.To + " serves"
-	case supervisor.ReleaseChanged:
-		d.Text, d.Bad = e.Reason, true
-	case supervisor.TookOver:
-		d.Text = "the standby " + e.To + " has taken over"
-	case supervisor.SwapBegun:
-		d.Text = "a new process is started" + because
-	case supervisor.SwapDone:
-		d.Text = "swapped: " + e.From + " → " + e.To
-	case supervisor.SwapFailed:
-		d.Text, d.Bad = "not swapped"+because, true
-	case supervisor.SwapRolledBack:
-		d.Text, d.Bad = "rolled back"+because, true
-	case supervisor.SwapReverted:
-		d.Text = "reverted" + because
-	case supervisor.SwapAccepted:
-		d.Text = "the probation of " + e.To + " is over: it stays"
-	case supervisor.CanaryStep:
-		d.Text = "canary: " + e.Reason + " go to " + e.To
-	case supervisor.StageAdded:
-		d.Text = "added to the chain"
-	case supervisor.StageRemoved:
-		d.Text = "removed from the chain"
-	case supervisor.ChainReordered:
-		d.Text = "the chain has another order"
-	case supervisor.Held:
-		d.Text = "requests wait for another process"
-	case supervisor.Refused:
-		d.Text, d.Bad = "requests are refused until the stage is back", true
-	case supervisor.StandbyReady:
-		d.Text = "standby " + e.To + " is ready"
-	case supervisor.StandbyFailed:
-		d.Text, d.Bad = "no standby"+because, true
-	case supervisor.LimitReached:
-		d.Text, d.Bad = fmt.Sprintf("process %s has come to its limit %q%s", e.Generation, e.Limit, because), true
-	case supervisor.LimitsNotInForce:
-		d.Text, d.Bad = "limits of memory are not in force"+because, true
-	case supervisor.LimitsInForce:
-		d.Text = "limits of memory are in force again"
-	default:
-		d.Text = string(e.Kind) + because
+	row, told := rowOf(e)
+	if !told {
+		return admin.Event{}, false
+	}
+	d := admin.Event{
+		At: e.At, Kind: string(e.Kind), Stage: e.Stage, From: e.From, To: e.To, TookSeconds: e.Took.Seconds(),
+		Text: row.text(e), Bad: row.bad,
+	}
+	if e.Kind == supervisor.StateChanged {
+		d.Kind, d.From, d.To = "ended", e.Generation, ""
 	}
 	return d, true
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -51,50 +50,13 @@ func (r *run) writeEvents(ctx context.Context) {
 	}
 }
 
-// recordEvent makes an Event of Kubernetes of what is of interest to those who have not asked for it.
-func (r *run) recordEvent(e supervisor.Event) {
-	if k, ok := kubeEvent(e); ok {
-		k.Stage, k.At = e.Stage, e.At
-		r.kubeEvents.Record(k)
-	}
-}
-
+// kubeEvent returns the Event of Kubernetes for an event, if there is to be one.
 func kubeEvent(e supervisor.Event) (kubeevents.Event, bool) {
-	normal := func(reason, format string, args ...any) (kubeevents.Event, bool) {
-		return kubeevents.Event{Reason: reason, Message: fmt.Sprintf(format, args...)}, true
+	row, told := rowOf(e)
+	if !told || row.reason == "" {
+		return kubeevents.Event{}, false
 	}
-	warning := func(reason, format string, args ...any) (kubeevents.Event, bool) {
-		return kubeevents.Event{Reason: reason, Message: fmt.Sprintf(format, args...), Warning: true}, true
-	}
-	switch e.Kind {
-	case supervisor.StateChanged:
-		if e.To == lifecycle.Failed.String() {
-			return warning("StageFailed", "%s", failureOf(e))
-		}
-	case supervisor.Restarted:
-		return normal("StageRestarted", "another process serves")
-	case supervisor.ReleaseChanged:
-		return warning("ReleaseChanged", "%s", e.Reason)
-	case supervisor.TookOver:
-		return normal("StandbyTookOver", "the standby serves")
-	case supervisor.Refused:
-		return warning("StageDown", "requests are refused until there is another process")
-	case supervisor.SwapDone:
-		return normal("StageSwapped", "a new process serves%s", because(e.Reason))
-	case supervisor.SwapFailed:
-		return warning("SwapFailed", "the process before goes on%s", because(e.Reason))
-	case supervisor.SwapRolledBack:
-		return warning("SwapRolledBack", "the process before serves again%s", because(e.Reason))
-	case supervisor.SwapReverted:
-		return normal("SwapReverted", "the process before serves again%s", because(e.Reason))
-	case supervisor.StageAdded:
-		return normal("StageAdded", "the stage is part of the chain")
-	case supervisor.StageRemoved:
-		return normal("StageRemoved", "the stage is no longer part of the chain")
-	case supervisor.LimitReached:
-		return warning("LimitReached", "a process has come to the limit %s%s", e.Limit, because(e.Reason))
-	}
-	return kubeevents.Event{}, false
+	return kubeevents.Event{Stage: e.Stage, At: e.At, Reason: row.reason, Message: row.message(e), Warning: row.bad}, true
 }
 
 // recordReload keeps the result of a reload, and makes an Event of Kubernetes of it.

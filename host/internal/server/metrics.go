@@ -40,7 +40,7 @@ func (r *run) stageStates() []front.StageState {
 			canary = &front.CanaryState{Share: p.Canary.Shares[p.Canary.Step], Difference: p.Canary.Difference}
 		}
 		states = append(states, front.StageState{
-			Stage: st.Stage, State: st.State, Restarts: st.Restarts, Measured: measured, Memory: u.Memory, CPU: u.CPU,
+			Stage: st.Stage, State: string(st.State), Restarts: st.Restarts, Measured: measured, Memory: u.Memory, CPU: u.CPU,
 			Isolation: st.Isolation, Canary: canary,
 		})
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
-	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
 )
@@ -135,7 +134,7 @@ func statusLine(p phase, stages []supervisor.Status, wrong *faults.Host) string 
 	var names, others []string
 	for _, st := range stages {
 		names = append(names, st.Stage)
-		if st.State != lifecycle.Serving.String() {
+		if !st.State.Serves() {
 			others = append(others, fmt.Sprintf("; %s is %s", st.Stage, st.State))
 		}
 	}

@@ -15,7 +15,7 @@ type Status struct {
 	Stage string `json:"stage"`
 	// State is that of the current generation; "backing off" if it has ended and requests
 	// wait for another, "down" if they are refused until there is one.
-	State      string `json:"state"`
+	State      State  `json:"state"`
 	Generation string `json:"generation,omitempty"`
 	PID        int    `json:"pid,omitempty"`
 	// Attached reports whether the process was started by hand. The host never kills it.
@@ -66,7 +66,7 @@ type Status struct {
 // Generation is a process of a stage besides the one that serves.
 type Generation struct {
 	Generation string    `json:"generation"`
-	State      string    `json:"state"`
+	State      State     `json:"state"`
 	Version    string    `json:"version,omitempty"`
 	PID        int       `json:"pid"`
 	Since      time.Time `json:"since,omitzero"`
@@ -95,17 +95,53 @@ type SwapResult struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// State is that of a process, in the words of package lifecycle, or Down.
+type State string
+
 // Down is the state of a stage, besides those of its generation: there is no process, and
 // requests are refused.
-const Down = "down"
+const Down State = "down"
 
 // States are all values that Status.State can have.
 func States() []string {
-	states := []string{Down}
+	states := []string{string(Down)}
 	for s := lifecycle.Starting; s <= lifecycle.BackingOff; s++ {
 		states = append(states, s.String())
 	}
 	return states
+}
+
+// Serves reports whether requests go to the process.
+func (s State) Serves() bool { return s == State(lifecycle.Serving.String()) }
+
+// Gone reports whether there is no process.
+func (s State) Gone() bool {
+	switch string(s) {
+	case string(Down), lifecycle.BackingOff.String(), lifecycle.Failed.String(), lifecycle.Stopped.String():
+		return true
+	}
+	return false
+}
+
+// Severity is how bad a state is.
+type Severity string
+
+// Good is what serves, or could; Bad what does not; Busy what is on its way.
+const (
+	Good Severity = "good"
+	Busy Severity = "busy"
+	Bad  Severity = "bad"
+)
+
+// Severity returns how bad the state is.
+func (s State) Severity() Severity {
+	switch {
+	case s.Serves() || s == State(lifecycle.StandingBy.String()):
+		return Good
+	case s.Gone():
+		return Bad
+	}
+	return Busy
 }
 
 // Status returns where each stage stands, from head to tail.
@@ -160,7 +196,7 @@ func (s *stage) status(*locked) Status {
 	}
 	if g := s.guarded.current(); g != nil {
 		last := s.guarded.machine.Last(g.ID())
-		st.State, st.Since, st.Generation = last.To.String(), last.At, g.ID()
+		st.State, st.Since, st.Generation = State(last.To.String()), last.At, g.ID()
 		st.Isolation, st.IsolationLacks = append(st.Isolation, g.Isolation()...), g.IsolationLacks()
 		st.PID, st.Version, st.Claims, st.Delegates = g.PID(), g.Version(), len(g.Report().Claims), g.Delegates()
 		st.Usage = s.guarded.usageOf(g)
@@ -192,7 +228,7 @@ func (s *stage) status(*locked) Status {
 func (s *stageState) generationStatus(g *generation.Generation) Generation {
 	last := s.machine.Last(g.ID())
 	return Generation{
-		Generation: g.ID(), State: last.To.String(), Version: g.Version(), PID: g.PID(), Since: last.At,
+		Generation: g.ID(), State: State(last.To.String()), Version: g.Version(), PID: g.PID(), Since: last.At,
 		Usage: s.usageOf(g),
 	}
 }
