@@ -34,7 +34,7 @@ type Service struct {
 	drain   *drain
 	stopped chan struct{}
 	started time.Time
-	// clientTLS reports whether clients' connections have TLS, and no more.
+	// clientTLS stands for the TLS of clients' connections, without details.
 	clientTLS *tls.ConnectionState
 
 	mu       sync.Mutex

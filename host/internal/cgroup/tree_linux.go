@@ -78,8 +78,8 @@ func own() (string, error) {
 
 // Open makes the tree of that name below the cgroup of this process, after Clean. No other host
 // may use the name. For the controllers of limits it moves this process into a group in the tree
-// if no other process is in its cgroup. Nothing of that is an error here: Err reports whether
-// there are groups, Lacks whether a limit can be in force.
+// if no other process is in its cgroup. Nothing of that is an error here: Err is why
+// there are no groups, Lacks why a limit cannot be in force.
 func Open(name string) *Tree { return open(name, []string{Memory, CPU, PIDs}) }
 
 func open(name string, controllers []string) *Tree {

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
+	"github.com/catena-dev/catena/sdk/claim"
 )
 
 // Only users who may get the chain get the trail of a request, and no stage sees that it was
@@ -19,7 +19,7 @@ func TestTrailIsForPrivilegedUsers(t *testing.T) {
 		asked <- r.Header.Get("X-Catena-Explain")
 		fmt.Fprint(w, "end")
 	})})
-	routed.Set(relay.Tables{All: chain.NewTable(nil)}, nil)
+	routed.Set(relay.Tables{All: claim.NewTable()}, nil)
 	s := start(t, flagValues{"anonymous-auth": {"true"}, "authorization-mode": {"AlwaysAllow"}}, routed.ServeHTTP)
 	if a := s.admin(t).get(t, "/x", "X-Catena-Explain: 1"); a.header.Get("X-Catena-Trail") != "host;outcome=served" {
 		t.Errorf("with the header: %d %v", a.code, a.header)

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/auditheader"
-	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/internal/requestinfo"
+	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -40,7 +40,7 @@ func (st *stage) serve() error {
 	st.next.socket = nextSocket
 	st.headers = &headers{stage: st.name}
 	st.chain = relay.NewChain(relay.Config{Propagator: st.headers, Error: writeError})
-	st.closers = append(st.closers, func() { st.chain.Set(relay.Tables{All: chain.NewTable(nil)}, nil) })
+	st.closers = append(st.closers, func() { st.chain.Set(relay.Tables{All: claim.NewTable()}, nil) })
 	host := &relay.HostHandler{
 		Chain: st.chain,
 		Caller: func(_ *http.Request, token string) (relay.Caller, bool) {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/catena-dev/catena/host/internal/canary"
-	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -23,11 +22,11 @@ import (
 
 // table and stages are what the host gives the relay.
 func table(published []Published) *claim.Table {
-	all := make([]chain.StageClaims, len(published))
+	all := make([][]claim.Claim, len(published))
 	for i, p := range published {
-		all[i] = chain.StageClaims{Name: p.Name, Claims: stagev1.DecodeClaims(p.Claims)}
+		all[i] = stagev1.DecodeClaims(p.Claims)
 	}
-	return chain.NewTable(all)
+	return claim.NewTable(all...)
 }
 
 func stages(published []Published) []relay.Stage {

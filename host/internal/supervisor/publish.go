@@ -23,7 +23,7 @@ func (p *pace) wait(now time.Time) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// published reports whether a publication was made, for which the lock was held that long: others need it too.
+// published takes note of a publication, for which the lock was held that long: others need it too.
 func (p *pace) published(now time.Time, took time.Duration) {
 	p.due, p.next = false, now.Add(max(bounds.PublishPause, (bounds.EventShare-1)*took))
 }

@@ -29,8 +29,8 @@ type Status struct {
 	Version        string   `json:"version,omitempty"`
 	// Emulates is the minor release of Kubernetes as which the process serves, empty if it is that of Version.
 	Emulates string `json:"emulates,omitempty"`
-	// OtherRelease reports whether the process has come back, after an end, from a binary of another release of
-	// Kubernetes: no change of the chain has decided that.
+	// OtherRelease tells that the process has come back, after an end, from a binary of another release of Kubernetes:
+	// no change of the chain has decided that. Otherwise it is empty.
 	OtherRelease string `json:"otherRelease,omitempty"`
 	// Usage is what the process used when that was last measured.
 	Usage  *Usage    `json:"usage,omitempty"`

@@ -9,12 +9,3 @@ type StageClaims struct {
 	Name   string
 	Claims []claim.Claim
 }
-
-// NewTable returns the table of stages, which are in chain order: its numbers are their indexes.
-func NewTable(stages []StageClaims) *claim.Table {
-	lists := make([][]claim.Claim, len(stages))
-	for i, s := range stages {
-		lists[i] = s.Claims
-	}
-	return claim.NewTable(lists...)
-}
