@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/klogr"
 )
 
@@ -22,7 +22,7 @@ const askTimeout = 15 * time.Second
 // askPlugin starts a binary as a stage, without configuring it, for as long as ask takes. It must be
 // one that the configuration and the lock file let the stage be, and is isolated as that.
 func askPlugin(ctx context.Context, cfg *config.Config, b process.Binary, ask func(context.Context, *process.Process) error) error {
-	return askApproved(ctx, cfg, b, server.Approval(cfg, b.Name, b.Path), ask)
+	return askApproved(ctx, cfg, b, declared.Approval(cfg, b.Name, b.Path), ask)
 }
 
 // askApproved is askPlugin for a binary that approve accepts.
@@ -42,7 +42,7 @@ func askApproved(ctx context.Context, cfg *config.Config, b process.Binary, appr
 		return err
 	}
 	defer l.Close()
-	isolated, err := server.Isolation(cfg, b.Name)
+	isolated, err := declared.Isolation(cfg, b.Name)
 	if err != nil {
 		return err
 	}

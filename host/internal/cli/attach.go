@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/catena-dev/catena/host/internal/server"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // parseAttachments takes what --attach was given: NAME or NAME=DIRECTORY.
-func parseAttachments(values []string) (server.Attachments, error) {
-	all := server.Attachments{}
+func parseAttachments(values []string) (declared.Attachments, error) {
+	all := declared.Attachments{}
 	for _, value := range values {
 		name, dir, given := strings.Cut(value, "=")
 		if name == "" || given && dir == "" {

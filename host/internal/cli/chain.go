@@ -11,8 +11,8 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/printable"
-	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/claim"
 )
 
@@ -65,7 +65,7 @@ func resolve(cfg *config.Config) ([]link, error) {
 	var errs []error
 	for _, name := range cfg.Order {
 		l := link{Name: name, Delegate: cfg.Stages[name].Delegate, Claims: claim.Texts(known[name])}
-		b, err := server.FindBinary(cfg, name)
+		b, err := declared.FindBinary(cfg, name)
 		if err != nil {
 			errs = append(errs, err)
 			l.Problem = err.Error()

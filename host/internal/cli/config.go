@@ -11,9 +11,9 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/problems"
-	"github.com/catena-dev/catena/host/internal/server"
 )
 
 func configCommand() *cobra.Command {
@@ -125,7 +125,7 @@ stage's binary is started, asked, and ended; if it cannot be, the whole block is
 			if cfg == nil {
 				return problems.List(err)
 			}
-			_, flagsErr := server.CheckFlags(cmd.Context(), cfg)
+			_, flagsErr := declared.CheckFlags(cmd.Context(), cfg)
 			settings := cfg.Effective()
 			if !showSecrets {
 				maskSecrets(cmd.Context(), cfg, settings, cmd.ErrOrStderr())

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/catena-dev/catena/host/internal/config"
-	"github.com/catena-dev/catena/host/internal/server"
+	"github.com/catena-dev/catena/host/internal/declared"
 )
 
 func TestConfigInit(t *testing.T) {
@@ -56,7 +56,7 @@ func TestConfigInitHasTheDefaultsOfFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		flags, err := server.CheckFlags(t.Context(), cfg)
+		flags, err := declared.CheckFlags(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

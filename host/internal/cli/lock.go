@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/lockfile"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
-	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
@@ -130,7 +130,7 @@ func lock(ctx context.Context, cfg *config.Config, o lockOptions) (*lockResult, 
 		return nil, err
 	}
 	after := before.Delete(func(e lockfile.Entry) bool {
-		here := slices.Contains(stages, e.Stage) && e.Platform == server.Platform && o.binary == ""
+		here := slices.Contains(stages, e.Stage) && e.Platform == declared.Platform && o.binary == ""
 		gone := len(o.stages) == 0 && !slices.Contains(stages, e.Stage) && !slices.Contains(cfg.Disabled, e.Stage)
 		return here || gone
 	})
@@ -157,7 +157,7 @@ func (o lockOptions) lockedStages(cfg *config.Config) ([]string, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(cfg.Order), func(name string) bool {
 		b, err := pluginOf(cfg, name)
-		return err != nil && !cfg.NeedsLock(name) || err == nil && !server.NeedsLock(cfg, name, b.Path)
+		return err != nil && !cfg.NeedsLock(name) || err == nil && !declared.NeedsLock(cfg, name, b.Path)
 	}), nil
 }
 
@@ -182,7 +182,7 @@ func (r *lockResult) examine(ctx context.Context, cfg *config.Config, o lockOpti
 	}
 	var entries []lockfile.Entry
 	for _, p := range found {
-		e, err := lockfile.Entry{Stage: p.binary.Name, Platform: server.Platform, SHA256: p.contents.SHA256}, error(nil)
+		e, err := lockfile.Entry{Stage: p.binary.Name, Platform: declared.Platform, SHA256: p.contents.SHA256}, error(nil)
 		if o.check {
 			e = p.remembered(e, known)
 		} else {
@@ -201,7 +201,7 @@ type plugged struct {
 
 func findPlugged(cfg *config.Config, name string, o lockOptions) (p plugged, err error) {
 	if o.binary != "" {
-		p.binary, err = server.NamedBinary(name, o.binary)
+		p.binary, err = declared.NamedBinary(name, o.binary)
 	} else {
 		p.binary, err = pluginOf(cfg, name)
 	}
@@ -318,7 +318,7 @@ func (r *lockResult) print(out io.Writer, format string) error {
 // String returns the change for people.
 func (c lockChange) String() string {
 	name := c.Stage
-	if c.Platform != server.Platform {
+	if c.Platform != declared.Platform {
 		name += " (" + c.Platform + ")"
 	}
 	switch {

@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/lockfile"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/process/processtest"
-	"github.com/catena-dev/catena/host/internal/server"
 )
 
 // lockSite is a host whose stage is locked, and leaves a mark in a file when it is executed.
@@ -277,7 +277,7 @@ func TestLockChanges(t *testing.T) {
 	entry := func(stage, platform, digit string) lockfile.Entry {
 		return lockfile.Entry{Stage: stage, Platform: platform, Version: "v1", SHA256: strings.Repeat(digit, 64)}
 	}
-	before := lockfile.New(entry("life", server.Platform, "a"), entry("life", "plan9/arm", "b"), entry("gone", server.Platform, "c"), entry("off", server.Platform, "d"))
+	before := lockfile.New(entry("life", declared.Platform, "a"), entry("life", "plan9/arm", "b"), entry("gone", declared.Platform, "c"), entry("off", declared.Platform, "d"))
 	if err := before.Write(s.lockFile()); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestLockChanges(t *testing.T) {
 	for _, e := range after.Entries {
 		got = append(got, e.Stage+" "+e.Platform)
 	}
-	if want := []string{"life " + server.Platform, "life plan9/arm", "off " + server.Platform}; !slices.Equal(got, want) || after.Entries[0].SHA256 != digest {
+	if want := []string{"life " + declared.Platform, "life plan9/arm", "off " + declared.Platform}; !slices.Equal(got, want) || after.Entries[0].SHA256 != digest {
 		t.Errorf("entries are %q, want %q", got, want)
 	}
 
@@ -305,7 +305,7 @@ func TestLockChanges(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &result); err != nil || !result.Written || len(result.Changes) != 1 || result.Changes[0].Old != nil || result.Changes[0].New.SHA256 != second {
 		t.Errorf("%v in %s", err, out)
 	}
-	if after, err = lockfile.Read(s.lockFile()); err != nil || len(after.Digests("life", server.Platform)) != 2 {
+	if after, err = lockfile.Read(s.lockFile()); err != nil || len(after.Digests("life", declared.Platform)) != 2 {
 		t.Errorf("got %+v, %v", after, err)
 	}
 	s.does(t, []string{"removed life: "}, "lock", "life", "--config", s.config)

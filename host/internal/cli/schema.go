@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/printable"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/schema"
-	"github.com/catena-dev/catena/host/internal/server"
 )
 
 func configSchemaCommand() *cobra.Command {
@@ -68,12 +68,12 @@ enough.`,
 func validateWithStages(ctx context.Context, cfg *config.Config, flags []string) error {
 	var errs []error
 	for _, name := range cfg.Order {
-		b, err := server.FindBinary(cfg, name)
+		b, err := declared.FindBinary(cfg, name)
 		if err != nil {
 			continue
 		}
 		st := cfg.Stages[name]
-		locked, approve := true, server.Approval(cfg, b.Name, b.Path)
+		locked, approve := true, declared.Approval(cfg, b.Name, b.Path)
 		err = askApproved(ctx, cfg, b, func(c process.Contents) error {
 			if approve == nil {
 				return nil
@@ -82,7 +82,7 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 			locked = err == nil
 			return err
 		}, func(ctx context.Context, p *process.Process) error {
-			granted, needs := server.GrantsOf(st), p.Description().GetNeeds()
+			granted, needs := declared.Grants(st), p.Description().GetNeeds()
 			if err := granted.Check(name, needs); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func validateWithStages(ctx context.Context, cfg *config.Config, flags []string)
 // pluginOf is the binary of a stage that need not be in the chain.
 func pluginOf(cfg *config.Config, name string) (process.Binary, error) {
 	if _, ok := cfg.Stages[name]; ok {
-		return server.FindBinary(cfg, name)
+		return declared.FindBinary(cfg, name)
 	}
 	return process.Find(cfg.PluginDirs, name)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/printable"
-	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/host/internal/snapshot"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
@@ -104,7 +104,7 @@ func (f *configFlags) snapshotSource(ctx context.Context) (*admin.Client, snapsh
 		return nil, snapshot.Source{}, err
 	}
 	for _, dir := range dirs {
-		storage := server.StoreOptions(cfg, cfg.DataDir, dir)
+		storage := declared.StoreOptions(cfg, cfg.DataDir, dir)
 		if _, err := os.Stat(storage.Socket); err == nil {
 			return client, snapshot.Source{DataDir: cfg.DataDir, Storage: storage, Prefix: cfg.Store.Prefix,
 				Release: kubeversion.Release()}, nil

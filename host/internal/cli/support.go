@@ -20,9 +20,9 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/printable"
-	"github.com/catena-dev/catena/host/internal/server"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/support"
 )
@@ -370,7 +370,7 @@ func (c *collector) binaries() []string {
 	}
 	if c.cfg != nil {
 		for _, name := range c.cfg.Order {
-			if b, err := server.FindBinary(c.cfg, name); err == nil {
+			if b, err := declared.FindBinary(c.cfg, name); err == nil {
 				add(b.Path)
 			}
 		}
@@ -401,7 +401,7 @@ func (c *collector) writeEtcd(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	for _, dir := range dirs {
-		options := server.StoreOptions(c.cfg, c.client.DataDir, dir)
+		options := declared.StoreOptions(c.cfg, c.client.DataDir, dir)
 		if _, err = os.Stat(options.Socket); err == nil || len(options.Endpoints) > 0 {
 			return store.WriteStatus(ctx, options, w)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/datadir"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/join"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/printable"
@@ -170,7 +171,7 @@ func inCluster(ctx context.Context, cfg *config.Config, do func(context.Context,
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	client, err := server.StoreOptions(cfg, cfg.DataDir, "").Dial(ctx)
+	client, err := declared.StoreOptions(cfg, cfg.DataDir, "").Dial(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,18 +4,18 @@ import (
 	"context"
 	"slices"
 
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/problems"
-	"github.com/catena-dev/catena/host/internal/server"
 )
 
 // validate returns everything that is wrong, one error for each line to print.
-func validate(ctx context.Context, flags *configFlags, attach server.Attachments, withStages bool) []error {
+func validate(ctx context.Context, flags *configFlags, attach declared.Attachments, withStages bool) []error {
 	cfg, err := flags.inspect()
 	if cfg == nil {
 		return problems.Split(err)
 	}
-	parsed, flagsErr := server.CheckFlags(ctx, cfg)
-	all := slices.Concat(problems.Split(err), problems.Split(server.CheckBinaries(cfg, attach)),
+	parsed, flagsErr := declared.CheckFlags(ctx, cfg)
+	all := slices.Concat(problems.Split(err), problems.Split(declared.CheckBinaries(cfg, attach)),
 		problems.Split(problems.Locate(cfg, flagsErr)))
 	if withStages && parsed != nil && cfg.Order != nil {
 		for _, err := range problems.Split(problems.Locate(cfg, validateWithStages(ctx, cfg, parsed.List()))) {

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// NamedFiles returns the absolute paths of the configuration itself and of each file and directory that a flag of kube-apiserver or the
-// configuration of the store names, also if it does not exist yet; sorted. Isolated stages do not see them unless they are granted.
-func (c *Config) NamedFiles() []string {
+// NamedFiles returns the absolute paths of the configuration itself and of each file and directory that a flag of
+// kube-apiserver or the configuration of the store names, also if it does not exist yet; sorted. The values of a flag
+// are files if isFile reports that, or if they look like it. Isolated stages do not see them unless they are granted.
+func (c *Config) NamedFiles(isFile func(flag string) bool) []string {
 	var paths []string
 	add := func(name string) {
 		if path, err := filepath.Abs(name); err == nil && name != "" && path != "/" {
@@ -34,7 +35,7 @@ func (c *Config) NamedFiles() []string {
 					item = strings.TrimSpace(item)
 					file, _, _ := strings.Cut(item, ":") // of tls-sni-cert-key: CERTIFICATE,KEY:NAME,NAME
 					for _, name := range []string{item, file} {
-						if namesFile(flag, name) {
+						if isFile(flag) || namesFile(flag, name) {
 							add(name)
 						}
 					}

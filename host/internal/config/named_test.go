@@ -35,17 +35,19 @@ func TestNamedFiles(t *testing.T) {
 			"service-cluster-ip-range": {"10.0.0.0/24"},
 			"service-account-issuer":   {"https://kubernetes.default.svc"},
 			"some-root":                {"/"},
+			"a-flag-of-the-table":      {"not-yet"},
 		},
 		Stages: map[string]Stage{"core": {APIServer: map[string][]string{"tls-private-key-file": {path("tls.key")}}}},
 	}
 	cfg.Store.KeyFile = "etcd.key"
 	var want []string
 	for _, name := range []string{
-		"catena.yaml", "certs", "conf.d", "etcd.key", "later.yaml", "missing", "sa-old.key", "sa.key", "sni.key", "tls.key", "tokens.csv",
+		"catena.yaml", "certs", "conf.d", "etcd.key", "later.yaml", "missing", "not-yet", "sa-old.key", "sa.key", "sni.key", "tls.key", "tokens.csv",
 	} {
 		want = append(want, path(name))
 	}
-	if got := cfg.NamedFiles(); !slices.Equal(got, want) {
+	isFile := func(flag string) bool { return flag == "a-flag-of-the-table" }
+	if got := cfg.NamedFiles(isFile); !slices.Equal(got, want) {
 		t.Errorf("named are %q, and should be %q", got, want)
 	}
 }

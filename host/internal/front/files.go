@@ -9,6 +9,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/pki"
 )
 
@@ -24,16 +25,8 @@ func (f *Flags) checkFiles(now time.Time) (problems []error, unusable []string) 
 			problems, unusable = append(problems, fmt.Errorf("%s: %w", key(flag), err)), append(unusable, path)
 		}
 	}
-	for _, name := range []string{
-		"admission-control-config-file", "audit-policy-file", "audit-webhook-config-file",
-		"authentication-config", "authentication-token-webhook-config-file",
-		"authorization-config", "authorization-policy-file", "authorization-webhook-config-file",
-		"client-ca-file", "egress-selector-config-file", "encryption-provider-config",
-		"etcd-cafile", "etcd-certfile", "etcd-keyfile",
-		"kubelet-certificate-authority", "oidc-ca-file", "peer-ca-file", "requestheader-client-ca-file",
-		"service-account-key-file", "service-account-signing-key-file", "token-auth-file", "tracing-config-file",
-	} {
-		if !f.operator[name] {
+	for _, name := range grants.ClassifiedFlags() {
+		if !f.operator[name] || !grants.FlagIs(name, grants.FlagFile) || grants.FlagIs(name, grants.FlagPair) {
 			continue
 		}
 		for _, path := range f.values[name] {

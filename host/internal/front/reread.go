@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/catena-dev/catena/host/internal/grants"
 )
 
 // auditPolicy is the audit policy, which can be read again while the server runs.
@@ -71,23 +73,15 @@ func (p *auditPolicy) omitsManagedFields(ctx context.Context, ac *audit.AuditCon
 
 type digest = [sha256.Size]byte
 
-// readOnce returns the flags whose files Kubernetes' code reads once. It follows changes of
-// the others.
-func readOnce() []string {
-	return []string{
-		"admission-control-config-file", "audit-webhook-config-file", "authentication-token-webhook-config-file",
-		"authorization-policy-file", "authorization-webhook-config-file", "egress-selector-config-file",
-		"encryption-provider-config", "etcd-cafile", "kubelet-certificate-authority", "oidc-ca-file", "peer-ca-file",
-		"service-account-key-file", "service-account-signing-key-file", "token-auth-file", "tracing-config-file",
-	}
-}
-
-// contents returns the digests of the files of readOnce that the operator has named, by
-// flag and path.
+// contents returns the digests of the files that the operator has named and that Kubernetes' code reads once, by flag
+// and path.
 func (f *Flags) contents() map[[2]string]digest {
 	all := map[[2]string]digest{}
-	for _, flag := range readOnce() {
-		if !f.operator[flag] || flag == "encryption-provider-config" && f.Value("encryption-provider-config-automatic-reload") == "true" {
+	for _, flag := range grants.ClassifiedFlags() {
+		if !f.operator[flag] || !grants.FlagIs(flag, grants.FlagOnce) {
+			continue
+		}
+		if flag == "encryption-provider-config" && f.Value("encryption-provider-config-automatic-reload") == "true" {
 			continue
 		}
 		for _, path := range f.values[flag] {

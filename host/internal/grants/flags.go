@@ -11,9 +11,6 @@ import (
 // allFlags, in the flags that a stage declares to read, stands for all of them.
 const allFlags = "*"
 
-// encryption is the flag that names the keys with which objects are encrypted in the store.
-const encryption = "encryption-provider-config"
-
 // SelectFlags returns those of the API server's flags, each as name=value, that a stage gets:
 // those that it declares to read, or all if it declares nothing, but for those about etcd and those that
 // name private keys, which have to be granted. ownStore returns the flags with which a
@@ -28,7 +25,7 @@ func (g Grants) SelectFlags(needs *stagev1.Needs, flags []string, ownStore func(
 		if name == encryption && value != "" && store != NoStore && !g.Keys {
 			return nil, errors.New("grants.keys: apiserver." + encryption + " is set, and without its keys the stage would store its objects unencrypted: grant it keys, or nothing of the store")
 		}
-		if g.allowsFlag(name, store) && (isStoreFlag(name) || declares(needs, name)) {
+		if g.allowsFlag(name, store) && (FlagIs(name, FlagStore) || declares(needs, name)) {
 			selected = append(selected, flag)
 		}
 	}
@@ -41,7 +38,7 @@ func (g Grants) SelectFlags(needs *stagev1.Needs, flags []string, ownStore func(
 	}
 	selected = slices.DeleteFunc(selected, func(flag string) bool {
 		name, _, _ := strings.Cut(flag, "=")
-		return leadsToStore(name)
+		return FlagIs(name, FlagCluster)
 	})
 	return slices.Sorted(slices.Values(append(selected, own...))), nil
 }
@@ -56,34 +53,10 @@ func (g Grants) storeFor(needs *stagev1.Needs) Store {
 }
 
 func (g Grants) allowsFlag(name string, store Store) bool {
-	return (g.Keys || !isKeyFlag(name)) && (store != NoStore || !isStoreFlag(name))
+	return (g.Keys || !FlagIs(name, FlagKeys)) && (store != NoStore || !FlagIs(name, FlagStore))
 }
 
 // declares reports whether a stage declares to read a flag, or declares nothing.
 func declares(needs *stagev1.Needs, name string) bool {
 	return needs == nil || slices.Contains(needs.GetFlags(), allFlags) || slices.Contains(needs.GetFlags(), name)
-}
-
-// isStoreFlag reports whether a flag is about the store.
-func isStoreFlag(name string) bool {
-	return strings.HasPrefix(name, "etcd-") || slices.Contains([]string{
-		encryption, encryption + "-automatic-reload", "storage-backend", "storage-media-type", "storage-initialization-timeout",
-		"default-watch-cache-size", "watch-cache", "watch-cache-sizes", "delete-collection-workers",
-		"enable-garbage-collector", "lease-reuse-duration-seconds",
-	}, name)
-}
-
-// leadsToStore reports whether a flag says where etcd is, or what is done to all of it.
-func leadsToStore(name string) bool {
-	return slices.Contains([]string{
-		"etcd-servers", "etcd-servers-overrides", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-compaction-interval",
-	}, name)
-}
-
-// isKeyFlag reports whether a flag names a file, or a program, that has private keys.
-func isKeyFlag(name string) bool {
-	return slices.Contains([]string{
-		encryption, "etcd-keyfile", "kubelet-client-key", "proxy-client-key-file", "service-account-key-file",
-		"service-account-signing-endpoint", "service-account-signing-key-file", "tls-private-key-file", "tls-sni-cert-key",
-	}, name)
 }

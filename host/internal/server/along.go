@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -27,7 +28,7 @@ func (r *releases) along(cfg *config.Config, stage string) supervisor.Along {
 		if binary == "" {
 			return "", nil
 		}
-		return "core serves another minor release of Kubernetes", toBinary(cfg, other, binary, "")
+		return "core serves another minor release of Kubernetes", declared.SetBinary(cfg, other, binary, "")
 	}
 }
 

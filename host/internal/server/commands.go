@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,10 +15,10 @@ import (
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/grants"
-	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
@@ -127,7 +126,8 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 	}
 	cfg := c.reloader.config()
 	swapped, err := c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
-		Rollback: mergeRollback(req.Rollback, req.Canary, cfg, req.Stage), Default: defaultRollback(cfg, req.Stage),
+		Rollback: declared.MergeRollback(req.Rollback, req.Canary, cfg, req.Stage),
+		Default:  declared.DefaultRollback(cfg, req.Stage),
 		Canary: req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
@@ -149,13 +149,13 @@ func (c *commands) swapped(cfg *config.Config, req admin.SwapRequest, spec *supe
 		return err
 	}
 	emulates := supervisor.Emulates(spec.Process, serving.GetKubernetes().GetRelease()) != ""
-	if err := toBinary(cfg, spec, cmp.Or(req.Binary, spec.Binary), req.SHA256); err != nil {
+	if err := declared.SetBinary(cfg, spec, cmp.Or(req.Binary, spec.Binary), req.SHA256); err != nil {
 		return err
 	}
 	switch configured := len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0; {
 	case req.Emulate:
 		minor, err := c.releases.minor(spec.Name)
-		emulate(spec, minor)
+		declared.Emulate(spec, minor)
 		return err
 	case req.Finalize && configured:
 		return fmt.Errorf("stages.%s.apiserver.%s is set: remove it and run catena reload", spec.Name, supervisor.EmulatedVersion)
@@ -163,7 +163,7 @@ func (c *commands) swapped(cfg *config.Config, req admin.SwapRequest, spec *supe
 		return fmt.Errorf("stage %q serves as its own release: there is nothing to finalize", spec.Name)
 	// Where what is emulated is the release that serves, nothing is: another binary would emulate it unasked.
 	case req.Finalize, req.Binary != "" && !emulates && !configured:
-		emulate(spec, "")
+		declared.Emulate(spec, "")
 	}
 	return nil
 }
@@ -174,31 +174,6 @@ func (c *commands) Conclude(_ context.Context, req admin.ConcludeRequest) error 
 		return admin.ErrStarting
 	}
 	return c.stages.Conclude(req.Stage, req.Keep)
-}
-
-// toBinary makes a stage one of a binary that is named.
-func toBinary(cfg *config.Config, spec *supervisor.Spec, binary, sha256 string) error {
-	b, err := NamedBinary(spec.Name, binary)
-	if err != nil {
-		return err
-	}
-	spec.Binary = b.Path
-	locking(cfg, spec)
-	spec.Digest, err = swapDigest(cfg, spec.Name, b.Path, sha256)
-	return err
-}
-
-// swapDigest returns the digest of the binary that a stage is to be swapped to. That of a locked
-// stage must be the one that the operator gives or in the lock file.
-func swapDigest(cfg *config.Config, stage, binary, sha256 string) (string, error) {
-	if sha256 == "" {
-		return approvedDigest(cfg, stage, binary, process.Digest)
-	}
-	digest, err := digestOf(cfg, stage, binary, process.Digest)
-	if err == nil && !strings.EqualFold(digest, sha256) {
-		err = fmt.Errorf("stage %q: %s: its sha256 is %s, --sha256 is %s", stage, binary, digest, sha256)
-	}
-	return digest, err
 }
 
 // Explain goes by the claims of the moment.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
@@ -25,7 +26,7 @@ type reloader struct {
 	load func() (*config.Config, error)
 	// reloaded is called with the result of each reload.
 	reloaded func(*admin.Reload)
-	attach   Attachments
+	attach   declared.Attachments
 	logs     *logs
 	front    *front.Frontend
 	stages   *supervisor.Supervisor
@@ -97,7 +98,7 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 		return fmt.Errorf("only a restart of the host applies %s", strings.Join(fixed, ", "))
 	}
 	files, fileErr := r.front.Reread()
-	wanted, err := specs(cfg, r.attach)
+	wanted, err := declared.Specs(cfg, r.attach)
 	if err := errors.Join(err, fileErr); err != nil {
 		return problems.List(err)
 	}

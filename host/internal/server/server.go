@@ -16,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/dashboard"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/handover"
@@ -41,7 +42,7 @@ type Options struct {
 	Load func() (*config.Config, error)
 	// DataDir is the lock of the data directory, if the caller has it already.
 	DataDir *store.DirLock
-	Attach  Attachments
+	Attach  declared.Attachments
 	// Out gets a line for each stage that comes up and, when the server is ready, how to
 	// reach it.
 	Out io.Writer
@@ -190,7 +191,7 @@ func (r *run) openData(context.Context) error {
 	if r.callers, err = callers.Open(dir); err != nil {
 		return err
 	}
-	r.storage = StoreOptions(r.Config, dir, r.runtimeDir)
+	r.storage = declared.StoreOptions(r.Config, dir, r.runtimeDir)
 	r.storage.Admit, r.storage.Ephemeral = r.callers.AdmitRegistry, r.Ephemeral
 	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
@@ -207,7 +208,7 @@ func (r *run) beginStore(ctx context.Context) error {
 // openFront binds the port, so that one that is in use is found before the stages start, and reads the binaries of stages at the same time.
 func (r *run) openFront(ctx context.Context) error {
 	digested := make(chan error, 1)
-	go func() { digested <- panics.Call(func() error { return addDigests(r.Config, r.specs, false) }) }()
+	go func() { digested <- panics.Call(func() error { return declared.AddDigests(r.Config, r.specs, false) }) }()
 	var err error
 	r.background(ctx, (&idle.Program{OneProcessor: true}).Run)
 	r.front, err = front.New(ctx, front.Options{

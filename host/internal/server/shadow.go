@@ -17,6 +17,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/shadow"
@@ -101,7 +102,7 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 		return nil, fmt.Errorf("store for the shadow of stage %q: %w", req.Stage, err)
 	}
 	trial, err := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
-		err := toBinary(cfg, spec, req.Binary, req.SHA256)
+		err := declared.SetBinary(cfg, spec, req.Binary, req.SHA256)
 		readOnly(spec, c.shadows.socket)
 		return err
 	})

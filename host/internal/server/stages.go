@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/leaders"
@@ -75,7 +76,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.undo.add(groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host, &r.faults)
 	r.stages, err = supervisor.New(r.callers, supervisor.Options{
-		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return r.reloader.current.Load().NamedFiles() },
+		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return declared.HiddenFiles(r.reloader.config()) },
 		Machine: sync.OnceValue(func() *isolation.Machine {
 			m := isolation.Detect(ctx)
 			m.Users = r.callers.Users()
@@ -108,7 +109,7 @@ func (r *run) buildChain(ctx context.Context) error {
 
 // approve goes by the lock file as it is by then.
 func (r *run) approve(stage, binary string, c process.Contents) error {
-	return checkLock(r.Config, stage, binary, c)
+	return declared.CheckLock(r.Config, stage, binary, c)
 }
 
 // startStages brings the chain up and prints a line for each stage. The stages are launched while the store opens; if

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/store"
@@ -33,10 +33,10 @@ func (c *commands) PlanUpgrade(ctx context.Context, req admin.PlanRequest) (*upg
 	emulated := ""
 	var tried supervisor.Spec
 	trial, failure := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
-		err := toBinary(c.reloader.config(), spec, req.Binary, req.SHA256)
+		err := declared.SetBinary(c.reloader.config(), spec, req.Binary, req.SHA256)
 		if err == nil && req.Emulate {
 			emulated, err = c.releases.minor(req.Stage)
-			emulate(spec, emulated)
+			declared.Emulate(spec, emulated)
 		}
 		tried = *spec
 		return err
@@ -132,17 +132,6 @@ func (r *releases) minor(stage string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("stage %q serves no release of Kubernetes that another could serve as", stage)
-}
-
-// emulate makes a stage serve as a minor release, or as its own if that is empty.
-func emulate(spec *supervisor.Spec, minor string) {
-	flags := map[string][]string{}
-	maps.Copy(flags, spec.Flags)
-	delete(flags, supervisor.EmulatedVersion)
-	if minor != "" {
-		flags[supervisor.EmulatedVersion] = []string{"kube=" + minor}
-	}
-	spec.Flags = flags
 }
 
 func (r *releases) clients(group, version, resource string) []upgrade.Client {

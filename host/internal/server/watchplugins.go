@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/pluginwatch"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -33,7 +34,7 @@ func (p *pluginWatcher) run(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				p.unused(f, err)
 			}
-			if _, notLocked := errors.AsType[*NotLockedError](err); notLocked {
+			if _, notLocked := errors.AsType[*declared.NotLockedError](err); notLocked {
 				return pluginwatch.NotLocked
 			}
 			return pluginwatch.Done
@@ -48,24 +49,15 @@ func (p *pluginWatcher) unused(f pluginwatch.File, err error) {
 // swap starts a stage from its new binary.
 func (p *pluginWatcher) swap(ctx context.Context, f pluginwatch.File, digest string) error {
 	cfg := p.reloader.config()
-	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Default: defaultRollback(cfg, f.Stage),
+	_, err := p.stages.Swap(ctx, f.Stage, supervisor.SwapOptions{Default: declared.DefaultRollback(cfg, f.Stage),
 		Change: func(spec *supervisor.Spec) error {
-			b, err := process.Check(f.Path)
-			if err == nil && NeedsLock(cfg, f.Stage, b.Path) {
-				err = checkLock(cfg, f.Stage, b.Path, process.Contents{SHA256: digest})
-			}
-			if err != nil {
-				return err
-			}
-			spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[f.Stage].Sha256
-			locking(cfg, spec)
-			return nil
+			return declared.SetReplaced(cfg, spec, f.Path, digest)
 		}})
 	return err
 }
 
 func (p *pluginWatcher) digest(f pluginwatch.File) (string, error) {
-	return digestOf(p.reloader.config(), f.Stage, f.Path, p.digests.Of)
+	return declared.DigestOf(p.reloader.config(), f.Stage, f.Path, p.digests.Of)
 }
 
 // files are the binaries of the stages where they are now; none if they are not to be
@@ -80,15 +72,15 @@ func (p *pluginWatcher) files() []pluginwatch.File {
 	for _, spec := range p.stages.Specs() {
 		running[spec.Name] = spec.Digest
 	}
-	lock := lockState(cfg)
+	lock := declared.LockState(cfg)
 	var files []pluginwatch.File
 	for _, name := range cfg.Order {
 		if p.reloader.attach[name] != "" {
 			continue
 		}
-		if path := binaryPath(cfg, name); path != "" {
+		if path := declared.BinaryPath(cfg, name); path != "" {
 			f := pluginwatch.File{Stage: name, Path: path, Running: running[name]}
-			if NeedsLock(cfg, name, path) {
+			if declared.NeedsLock(cfg, name, path) {
 				f.Lock = lock
 			}
 			files = append(files, f)

@@ -1,4 +1,4 @@
-package server
+package declared
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestCheckLock(t *testing.T) {
 	good, bad := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	check := func(cfg *config.Config, stage, binary, digest string, want ...string) {
 		t.Helper()
-		err := checkLock(cfg, stage, binary, process.Contents{SHA256: digest})
+		err := CheckLock(cfg, stage, binary, process.Contents{SHA256: digest})
 		for _, w := range append(want, stage, binary, digest) {
 			if err == nil || !strings.Contains(err.Error(), w) {
 				t.Errorf("got %v, want %q", err, w)
@@ -42,7 +42,7 @@ func TestCheckLock(t *testing.T) {
 	if err := lockfile.New(entries...).Write(cfg.LockFile()); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkLock(cfg, "x", binary, process.Contents{SHA256: good}); err != nil {
+	if err := CheckLock(cfg, "x", binary, process.Contents{SHA256: good}); err != nil {
 		t.Error(err)
 	}
 	check(cfg, "x", binary, bad, cfg.LockFile()+" has "+good, "run catena lock x --config "+file)
@@ -51,7 +51,7 @@ func TestCheckLock(t *testing.T) {
 	if err := os.Chmod(cfg.LockFile(), 0o646); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkLock(cfg, "x", binary, process.Contents{SHA256: good}); err == nil || !strings.Contains(err.Error(), "run chmod o-w "+cfg.LockFile()) {
+	if err := CheckLock(cfg, "x", binary, process.Contents{SHA256: good}); err == nil || !strings.Contains(err.Error(), "run chmod o-w "+cfg.LockFile()) {
 		t.Errorf("a lock that all can change: %v", err)
 	}
 	none, err := config.Load(config.Options{Set: []string{"stages.x={}"}})

@@ -1,4 +1,4 @@
-package server
+package declared
 
 import (
 	"errors"
@@ -58,6 +58,45 @@ func NamedBinary(stage, binary string) (process.Binary, error) {
 	return b, err
 }
 
+// SetBinary makes a stage one of a binary that an operator names, whose digest must be sha256 unless that is empty.
+func SetBinary(cfg *config.Config, spec *supervisor.Spec, binary, sha256 string) error {
+	b, err := NamedBinary(spec.Name, binary)
+	if err != nil {
+		return err
+	}
+	spec.Binary = b.Path
+	setLocked(cfg, spec)
+	spec.Digest, err = swapDigest(cfg, spec.Name, b.Path, sha256)
+	return err
+}
+
+// SetReplaced makes a stage one of a file that has taken the place of its binary, if it is approved with its digest.
+func SetReplaced(cfg *config.Config, spec *supervisor.Spec, path, digest string) error {
+	b, err := process.Check(path)
+	if err == nil && NeedsLock(cfg, spec.Name, b.Path) {
+		err = CheckLock(cfg, spec.Name, b.Path, process.Contents{SHA256: digest})
+	}
+	if err != nil {
+		return err
+	}
+	spec.Binary, spec.Digest, spec.SHA256 = b.Path, digest, cfg.Stages[spec.Name].Sha256
+	setLocked(cfg, spec)
+	return nil
+}
+
+// swapDigest returns the digest of the binary that a stage is to be swapped to. That of a locked
+// stage must be the one that the operator gives or in the lock file.
+func swapDigest(cfg *config.Config, stage, binary, sha256 string) (string, error) {
+	if sha256 == "" {
+		return approvedDigest(cfg, stage, binary, process.Digest)
+	}
+	digest, err := DigestOf(cfg, stage, binary, process.Digest)
+	if err == nil && !strings.EqualFold(digest, sha256) {
+		err = fmt.Errorf("stage %q: %s: its sha256 is %s, --sha256 is %s", stage, binary, digest, sha256)
+	}
+	return digest, err
+}
+
 // CheckBinaries joins what is wrong with the binaries of all stages, whether or not they
 // make a chain. It leaves out what another mistake keeps from being known.
 func CheckBinaries(cfg *config.Config, attach Attachments) error {
@@ -93,9 +132,9 @@ func located(cfg *config.Config, stage, binary string, read digestReader) (strin
 	return digest, nil
 }
 
-// binaryPath is where the binary of a stage is expected, whatever it is; empty if there is
+// BinaryPath is where the binary of a stage is expected, whatever it is; empty if there is
 // none, which may be so for a moment only.
-func binaryPath(cfg *config.Config, stage string) string {
+func BinaryPath(cfg *config.Config, stage string) string {
 	if path := cfg.Stages[stage].Binary; path != "" {
 		return path
 	}
@@ -108,9 +147,9 @@ func binaryPath(cfg *config.Config, stage string) string {
 	return ""
 }
 
-// addDigests notes the digests of the binaries of stages that are locked, which it checks, or of those that are not, to know them
-// from later ones.
-func addDigests(cfg *config.Config, all []supervisor.Spec, locked bool) error {
+// AddDigests notes the digests of the binaries of stages that are locked, which it checks, or of those that are not, to
+// know them from later ones.
+func AddDigests(cfg *config.Config, all []supervisor.Spec, locked bool) error {
 	errs := make([]error, len(all))
 	var digests process.Digests
 	var wg sync.WaitGroup

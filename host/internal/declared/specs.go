@@ -1,57 +1,37 @@
-package server
+// Package declared is what a configuration means before anything runs: for each stage the file it is made from, the
+// approval of that file, its grants, its limits and what a swap of it goes back on; for the host its store and its
+// flags.
+package declared
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"maps"
 	"path/filepath"
 	"strconv"
-	"time"
 
-	"github.com/catena-dev/catena/host/internal/bounds"
-	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/cgroup"
 	"github.com/catena-dev/catena/host/internal/config"
-	"github.com/catena-dev/catena/host/internal/connlimit"
 	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/isolation"
-	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// check reports all binaries that cannot be started and all flags that are wrong, before
-// anything is created. Of binaries that need no approval it leaves the digests to openFront.
-func (r *run) check(ctx context.Context) error {
-	var err error
-	if r.specs, err = withoutDigests(r.Config, r.Attach); err == nil {
-		err = addDigests(r.Config, r.specs, true)
-	}
-	_, flagsErr := CheckFlags(ctx, r.Config)
-	need := bounds.HostDescriptors
-	for _, s := range r.specs {
-		if s.Grants.Trusted() {
-			need += bounds.StageDescriptors
-		}
-	}
-	return problems.List(errors.Join(err, problems.Locate(r.Config, flagsErr), connlimit.CheckLimit(need)))
-}
-
-// specs is what the supervisor makes the stages from. The error joins what is wrong with
-// their binaries.
-func specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
-	all, err := withoutDigests(cfg, attach)
+// Specs returns what the supervisor makes the stages from, head first. The error joins what is wrong with their
+// binaries.
+func Specs(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
+	all, err := SpecsWithoutDigests(cfg, attach)
 	if err == nil {
-		err = errors.Join(addDigests(cfg, all, true), addDigests(cfg, all, false))
+		err = errors.Join(AddDigests(cfg, all, true), AddDigests(cfg, all, false))
 	}
 	return all, err
 }
 
-func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
+// SpecsWithoutDigests is Specs without the digests of the binaries, which AddDigests adds.
+func SpecsWithoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, error) {
 	var all []supervisor.Spec
 	errs := []error{attach.check(cfg)}
 	claims := datadir.ReadClaims(cfg.DataDir)
@@ -63,7 +43,7 @@ func withoutDigests(cfg *config.Config, attach Attachments) ([]supervisor.Spec, 
 			errs = append(errs, err)
 		}
 		spec := specOf(st, b)
-		locking(cfg, &spec)
+		setLocked(cfg, &spec)
 		spec.LastClaims = stagev1.EncodeClaims(claims[st.Name])
 		attach.apply(&spec)
 		all = append(all, spec)
@@ -76,7 +56,7 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 		Process: supervisor.Process{
 			Name: st.Name, Binary: b.Path, SHA256: st.Sha256, Config: st.Config, Flags: st.APIServer,
 			Env: environment(st), OpenFiles: st.Limits.OpenFiles,
-			User: st.Identity.User, Groups: st.Identity.Groups, Grants: GrantsOf(st), Isolation: isolationOf(st),
+			User: st.Identity.User, Groups: st.Identity.Groups, Grants: Grants(st), Isolation: isolationOf(st),
 			KernelLimits: kernelLimits(st.Limits),
 		},
 		Policy: supervisor.Policy{
@@ -88,8 +68,8 @@ func specOf(st config.Stage, b process.Binary) supervisor.Spec {
 	}
 }
 
-// GrantsOf is what the configuration, which has been validated, grants a stage.
-func GrantsOf(st config.Stage) grants.Grants {
+// Grants is what the configuration, which has been validated, grants a stage.
+func Grants(st config.Stage) grants.Grants {
 	g := st.Grants
 	granted := grants.Grants{
 		Rewrite: g.Rewrite, Delegates: g.Delegates, SystemRequests: g.SystemRequests,
@@ -152,46 +132,22 @@ func Isolation(cfg *config.Config, stage string) (isolation.Process, error) {
 		}
 		p.Own = append(p.Own, abs)
 	}
-	p.Hidden = cfg.NamedFiles()
+	p.Hidden = HiddenFiles(cfg)
 	return p, nil
 }
 
-// rollbackOf is what the configuration, which has been validated, says of going back after
-// a swap; the zero value if there are no conditions.
-func rollbackOf(st config.Stage) supervisor.Rollback {
-	if st.Rollback == (config.Rollback{}) {
-		return supervisor.Rollback{}
-	}
-	return supervisor.Rollback{ErrorRate: st.Rollback.ErrorRate, Health: st.Rollback.Health, Probation: st.Probation}
+// HiddenFiles are the files and directories that isolated stages do not see unless they are granted.
+func HiddenFiles(cfg *config.Config) []string {
+	return cfg.NamedFiles(func(flag string) bool { return grants.FlagIs(flag, grants.FlagFile) })
 }
 
-// defaultRollback is what a swap of a stage goes back on that is asked for without conditions: health, and the end of
-// the new process, within ten seconds unless probation is set. It is nothing if rollbackOn is set, were it to nothing.
-func defaultRollback(cfg *config.Config, stage string) supervisor.Rollback {
-	switch key := "stages." + stage; {
-	case cfg.IsSet(key + ".rollbackOn"):
-		return supervisor.Rollback{}
-	case cfg.IsSet(key + ".probation"):
-		return supervisor.Rollback{Health: true, Probation: cfg.Stages[stage].Probation}
+// Emulate makes a stage serve as a minor release, such as 1.36, or as its own if that is empty.
+func Emulate(spec *supervisor.Spec, minor string) {
+	flags := map[string][]string{}
+	maps.Copy(flags, spec.Flags)
+	delete(flags, supervisor.EmulatedVersion)
+	if minor != "" {
+		flags[supervisor.EmulatedVersion] = []string{"kube=" + minor}
 	}
-	return supervisor.Rollback{Health: true, Probation: 10 * time.Second}
-}
-
-// mergeRollback completes what a swap was asked to go back on by the configuration of the
-// stage: conditions alone get its probation, a probation alone gets its conditions. The
-// zero value stays, unless it is for a canary: all of the configuration is in force then.
-func mergeRollback(asked supervisor.Rollback, plan *canary.Plan, cfg *config.Config, stage string) supervisor.Rollback {
-	configured, conditions := rollbackOf(cfg.Stages[stage]), asked.ErrorRate > 0 || asked.Health
-	switch {
-	case plan != nil && asked == (supervisor.Rollback{}) && plan.Limits == (canary.Limits{}):
-		return configured
-	case conditions && asked.Probation == 0:
-		asked.Probation = cfg.Stages[stage].Probation
-	case !conditions && asked.Probation > 0:
-		if plan == nil { // a canary has conditions of its own
-			configured = cmp.Or(configured, defaultRollback(cfg, stage))
-		}
-		asked.ErrorRate, asked.Health = configured.ErrorRate, configured.Health
-	}
-	return asked
+	spec.Flags = flags
 }

@@ -1,4 +1,4 @@
-package server
+package declared
 
 import (
 	"testing"
@@ -12,9 +12,8 @@ import (
 // A swap that is asked for one half of its rollback gets the other from the configuration.
 func TestMergeRollback(t *testing.T) {
 	t.Parallel()
-	file := write(t, "")
-	plain, none := load(t, file), load(t, file, "stages.core.rollbackOn=[]")
-	set := load(t, file, "stages.core.rollbackOn=errors=5%", "stages.core.probation=7s")
+	plain, none := load(t), load(t, "stages.core.rollbackOn=[]")
+	set := load(t, "stages.core.rollbackOn=errors=5%", "stages.core.probation=7s")
 	for _, c := range []struct {
 		name        string
 		asked, want supervisor.Rollback
@@ -32,7 +31,7 @@ func TestMergeRollback(t *testing.T) {
 		{"nothing for a canary", supervisor.Rollback{}, supervisor.Rollback{ErrorRate: 0.05, Probation: 7 * time.Second}, set, &canary.Plan{}},
 		{"a limit of a canary", supervisor.Rollback{}, supervisor.Rollback{}, set, &canary.Plan{Limits: canary.Limits{Latency: 1}}},
 	} {
-		if got := mergeRollback(c.asked, c.canary, c.cfg, "core"); got != c.want {
+		if got := MergeRollback(c.asked, c.canary, c.cfg, "core"); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 	}
@@ -50,8 +49,18 @@ func TestDefaultRollback(t *testing.T) {
 		{[]string{"stages.core.rollbackOn=[]"}, supervisor.Rollback{}},
 		{[]string{"stages.core.rollbackOn=errors=5%"}, supervisor.Rollback{}}, // it is the stage's own
 	} {
-		if got := defaultRollback(load(t, write(t, ""), c.set...), "core"); got != c.want {
+		if got := DefaultRollback(load(t, c.set...), "core"); got != c.want {
 			t.Errorf("%q: got %+v, want %+v", c.set, got, c.want)
 		}
 	}
+}
+
+// load returns the configuration of a chain of core alone.
+func load(t *testing.T, set ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Options{Set: append([]string{"stages.core={}"}, set...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }

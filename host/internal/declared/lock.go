@@ -1,4 +1,4 @@
-package server
+package declared
 
 import (
 	"errors"
@@ -29,8 +29,8 @@ func NeedsLock(cfg *config.Config, stage, binary string) bool {
 		cfg.LocksOthers(stage) && slices.ContainsFunc(cfg.PluginDirs, inDir) && !process.IsOwn(binary)
 }
 
-// locking says of a stage whether its file has to be in the lock file.
-func locking(cfg *config.Config, spec *supervisor.Spec) {
+// setLocked notes whether the file of a stage has to be in the lock file.
+func setLocked(cfg *config.Config, spec *supervisor.Spec) {
 	spec.Locked = NeedsLock(cfg, spec.Name, spec.Binary)
 	spec.OwnProgram = !spec.Locked && cfg.LocksOthers(spec.Name) && process.IsOwn(spec.Binary)
 }
@@ -41,24 +41,25 @@ func Approval(cfg *config.Config, stage, binary string) func(process.Contents) e
 	if !NeedsLock(cfg, stage, binary) {
 		return nil
 	}
-	return func(c process.Contents) error { return checkLock(cfg, stage, binary, c) }
+	return func(c process.Contents) error { return CheckLock(cfg, stage, binary, c) }
 }
 
 // approvedDigest returns the digest with which the file of a stage may be executed: of its
 // process.Contents if the stage is locked, and of the file alone, by read, otherwise.
 func approvedDigest(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
-	digest, err := digestOf(cfg, stage, binary, read)
+	digest, err := DigestOf(cfg, stage, binary, read)
 	if err != nil || !NeedsLock(cfg, stage, binary) {
 		return digest, err
 	}
-	return digest, checkLock(cfg, stage, binary, process.Contents{SHA256: digest})
+	return digest, CheckLock(cfg, stage, binary, process.Contents{SHA256: digest})
 }
 
 // digestReader returns the digest of a file: process.Digest, or the Of of process.Digests.
-type digestReader func(path string) (string, error)
+type digestReader = func(path string) (string, error)
 
-// digestOf is approvedDigest for a file that need not be approved.
-func digestOf(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
+// DigestOf returns the digest that the lock file would have to have of the file of a stage, by read if the stage needs
+// no lock.
+func DigestOf(cfg *config.Config, stage, binary string, read digestReader) (string, error) {
 	if !NeedsLock(cfg, stage, binary) {
 		digest, err := read(binary)
 		if err != nil {
@@ -73,8 +74,8 @@ func digestOf(cfg *config.Config, stage, binary string, read digestReader) (stri
 	return c.SHA256, nil
 }
 
-// checkLock returns a NotLockedError unless the lock file has the contents for the stage.
-func checkLock(cfg *config.Config, stage, binary string, c process.Contents) error {
+// CheckLock returns a *NotLockedError unless the lock file has the contents for the stage.
+func CheckLock(cfg *config.Config, stage, binary string, c process.Contents) error {
 	refused := &NotLockedError{
 		Stage: stage, Binary: binary, SHA256: c.SHA256, LockFile: cfg.LockFile(), command: lockCommand(cfg, stage, binary),
 	}
@@ -107,7 +108,7 @@ func checkLockedNeeds(cfg *config.Config, stage, binary, digest string) error {
 	}
 	for _, e := range lock.Entries {
 		if e.Stage == stage && e.Platform == Platform && e.SHA256 == digest {
-			return GrantsOf(cfg.Stages[stage]).CheckWords(stage, e.Needs)
+			return Grants(cfg.Stages[stage]).CheckWords(stage, e.Needs)
 		}
 	}
 	return nil
@@ -116,7 +117,7 @@ func checkLockedNeeds(cfg *config.Config, stage, binary, digest string) error {
 // lockCommand returns the command that would lock a file.
 func lockCommand(cfg *config.Config, stage, binary string) string {
 	words := []string{"catena", "lock", stage}
-	if inPlace, err := filepath.Abs(binaryPath(cfg, stage)); err != nil || binary != inPlace {
+	if inPlace, err := filepath.Abs(BinaryPath(cfg, stage)); err != nil || binary != inPlace {
 		words = append(words, "--binary", binary)
 	}
 	for _, file := range cfg.Files {
@@ -153,8 +154,8 @@ func (e *NotLockedError) Error() string {
 	return text + "; if this file is meant, run " + e.command
 }
 
-// lockState changes whenever the lock file does; it is empty without a lock file.
-func lockState(cfg *config.Config) string {
+// LockState changes whenever the lock file does; it is empty without a lock file.
+func LockState(cfg *config.Config) string {
 	info, err := os.Stat(cfg.LockFile())
 	if err != nil {
 		return ""
