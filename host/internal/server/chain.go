@@ -27,6 +27,8 @@ type chainState struct {
 	relay  *relay.Chain
 	claims *claimsFile
 	faults *faults.Host
+	// serving reports whether the chain is up, so that it can be changed.
+	serving atomic.Bool
 	// void gets a value when other claims do not count than before. It has room for one.
 	void chan struct{}
 	last atomic.Pointer[[]supervisor.Published]

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,15 +18,17 @@ import (
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/grants"
-	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/traffic"
+	"github.com/catena-dev/catena/host/internal/trial"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
 // commands are what the admin socket can ask for.
 type commands struct {
+	*trial.Trials
+
 	log      hclog.Logger
 	logs     *logs
 	source   admin.Source
@@ -36,10 +37,6 @@ type commands struct {
 	stages   *supervisor.Supervisor
 	chain    *chainState
 	reloader *reloader
-	storage  store.Options
-	releases *releases
-	flags    *front.Flags
-	shadows  *shadows
 	history  *history
 	traffic  *traffic.Meter
 	checks   *checkResults
@@ -48,8 +45,6 @@ type commands struct {
 	started  time.Time
 	// upgradeHost hands over to another program.
 	upgradeHost func(context.Context, admin.HostUpgradeRequest) error
-	// serving reports whether the chain is up, so that it can be changed.
-	serving atomic.Bool
 }
 
 var _ admin.Host = (*commands)(nil)
@@ -61,7 +56,7 @@ func (c *commands) Status() admin.Status {
 			Version: c.version, KubernetesVersion: c.front.Version(), PID: os.Getpid(), Since: c.started,
 			Address: c.front.Addr().String(), Ready: c.front.WasReady(),
 		},
-		Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.shadows.summary(),
+		Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.Summary(),
 		Claims: map[string][]string{}, Checks: c.checks.get(),
 	}
 	names := make([]string, len(status.Stages))
@@ -113,7 +108,7 @@ func (c *commands) Source() admin.Source { return c.source }
 
 // Reload applies the configuration as it is now.
 func (c *commands) Reload(ctx context.Context) (*admin.Reload, error) {
-	if !c.serving.Load() {
+	if !c.chain.serving.Load() {
 		return nil, admin.ErrStarting
 	}
 	return c.reloader.reload(ctx)
@@ -121,17 +116,17 @@ func (c *commands) Reload(ctx context.Context) (*admin.Reload, error) {
 
 // Swap replaces the process of a stage.
 func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor.Swapped, error) {
-	if !c.serving.Load() {
+	if !c.chain.serving.Load() {
 		return nil, admin.ErrStarting
 	}
 	cfg := c.reloader.config()
 	swapped, err := c.stages.Swap(ctx, req.Stage, supervisor.SwapOptions{
 		Rollback: declared.MergeRollback(req.Rollback, req.Canary, cfg, req.Stage),
 		Default:  declared.DefaultRollback(cfg, req.Stage),
-		Canary: req.Canary, Allow: req.Allow,
+		Canary:   req.Canary, Allow: req.Allow,
 		Other:  req.Binary != "" || req.Emulate || req.Finalize,
 		Change: func(spec *supervisor.Spec) error { return c.swapped(cfg, req, spec) },
-		Along:  c.releases.along(cfg, req.Stage),
+		Along:  c.Along(cfg, req.Stage),
 	})
 	if err != nil {
 		c.log.Warn("stage not swapped", "error", err)
@@ -154,7 +149,7 @@ func (c *commands) swapped(cfg *config.Config, req admin.SwapRequest, spec *supe
 	}
 	switch configured := len(cfg.Stages[spec.Name].APIServer[supervisor.EmulatedVersion]) > 0; {
 	case req.Emulate:
-		minor, err := c.releases.minor(spec.Name)
+		minor, err := c.Minor(spec.Name)
 		declared.Emulate(spec, minor)
 		return err
 	case req.Finalize && configured:
@@ -170,7 +165,7 @@ func (c *commands) swapped(cfg *config.Config, req admin.SwapRequest, spec *supe
 
 // Conclude ends the probation or the canary of a swap.
 func (c *commands) Conclude(_ context.Context, req admin.ConcludeRequest) error {
-	if !c.serving.Load() {
+	if !c.chain.serving.Load() {
 		return admin.ErrStarting
 	}
 	return c.stages.Conclude(req.Stage, req.Keep)

@@ -13,6 +13,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/trial"
 )
 
 // event counts what happens to the stages, and logs what the supervisor does not.
@@ -34,9 +35,9 @@ func (r *run) event(e supervisor.Event) {
 	case supervisor.SwapBegun:
 		log.Debug("swap begins", "from", e.From, "reason", e.Reason)
 	case supervisor.SwapDone:
-		r.shadows.end(e.Stage, errSwapped)
+		r.trials.End(e.Stage, trial.ErrSwapped)
 	case supervisor.StageRemoved:
-		r.shadows.end(e.Stage, errRemoved)
+		r.trials.End(e.Stage, trial.ErrRemoved)
 	case supervisor.LimitReached:
 		r.front.Metrics().ObserveLimit(e.Stage, e.Limit) // logged by the supervisor
 	case supervisor.LimitsNotInForce, supervisor.LimitsInForce:
@@ -81,7 +82,7 @@ func (r *run) signaled(name string, at time.Time) {
 	r.signals.add(admin.Signal{Name: name, At: at})
 	if name == front.ShutdownInitiated {
 		r.notifier.stop()
-		r.shadows.end("", errShutdown)
+		r.trials.End("", trial.ErrShutdown)
 		r.dashboard.Close()
 	}
 	r.stages.Notify(name, at)

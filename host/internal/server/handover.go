@@ -35,7 +35,7 @@ var errNotReady = fmt.Errorf("the server was not ready %s after it had taken ove
 
 // upgradeHost ends the run so that another program goes on in this process. An error leaves all as it is.
 func (r *run) upgradeHost(ctx context.Context, req admin.HostUpgradeRequest) error {
-	if !r.commands.serving.Load() || !r.front.WasReady() {
+	if !r.chain.serving.Load() || !r.front.WasReady() {
 		return admin.ErrStarting
 	}
 	end, err := r.stages.Begin(ctx, supervisor.UpgradeHost, "")

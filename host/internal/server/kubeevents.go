@@ -1,22 +1,17 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
-	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/kubeevents"
+	"github.com/catena-dev/catena/host/internal/local"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
 
@@ -31,7 +26,7 @@ func (r *run) openEvents() error {
 	if !r.wantsEvents() {
 		return nil
 	}
-	client, err := typedcorev1.NewForConfigAndClient(clientOf(r.front))
+	client, err := typedcorev1.NewForConfigAndClient(local.NewClient(r.front).Config(kubeevents.Controller))
 	if err != nil {
 		return err
 	}
@@ -67,29 +62,4 @@ func (r *run) recordReload(result *admin.Reload) {
 		e.Reason, e.Warning = "ReloadFailed", true
 	}
 	r.kubeEvents.Record(e)
-}
-
-// clientOf is for clients of the host's own.
-func clientOf(f *front.Frontend) (*rest.Config, *http.Client) {
-	return &rest.Config{Host: f.LocalURL(), UserAgent: kubeevents.Controller}, &http.Client{Transport: inProcess{f}}
-}
-
-// inProcess makes requests to the chain, as the server itself.
-type inProcess struct{ front *front.Frontend }
-
-// RoundTrip implements http.RoundTripper.
-func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	served := r.Clone(front.WithServerUser(r.Context()))
-	served.RequestURI, served.RemoteAddr = r.URL.RequestURI(), front.LoopbackAddress
-	if served.Body == nil {
-		served.Body = http.NoBody
-	}
-	w := &responseBuffer{header: http.Header{}, code: http.StatusOK}
-	if err := t.front.Serve(w, served); err != nil {
-		return nil, fmt.Errorf("%s %s: the response breaks off: %w", r.Method, r.URL.Path, err)
-	}
-	return &http.Response{
-		StatusCode: w.code, Status: http.StatusText(w.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.header, Body: io.NopCloser(bytes.NewReader(w.body.Bytes())), ContentLength: int64(w.body.Len()), Request: r,
-	}, nil
 }

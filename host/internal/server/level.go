@@ -9,11 +9,13 @@ import (
 
 	"github.com/catena-dev/catena/host/internal/fairness"
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/kubeevents"
+	"github.com/catena-dev/catena/host/internal/local"
 )
 
 // newLevel returns the priority level of what stages ask for in their own name, and what makes it while a stage of the chain serves such.
 func newLevel(f *front.Frontend, chain *chainState, log hclog.Logger) (level *fairness.Level, run func(context.Context), err error) {
-	client, err := flowcontrolv1.NewForConfigAndClient(clientOf(f))
+	client, err := flowcontrolv1.NewForConfigAndClient(local.NewClient(f).Config(kubeevents.Controller))
 	if err != nil {
 		return nil, nil, err
 	}

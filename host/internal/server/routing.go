@@ -44,8 +44,8 @@ func (r *routing) notFound(w http.ResponseWriter, req *http.Request) {
 // stageError responds to a request that got no response from its stage. Why a stage is
 // down is for operators, as the whole error is.
 func (r *routing) stageError(w http.ResponseWriter, req *http.Request, e *relay.StageError) {
-	if own, ok := w.(*shadowResponse); ok {
-		own.failure = e
+	if own, ok := w.(interface{ Failed(error) }); ok {
+		own.Failed(e)
 		return
 	}
 	explained := *e

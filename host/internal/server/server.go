@@ -29,6 +29,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
 	"github.com/catena-dev/catena/host/internal/traffic"
+	"github.com/catena-dev/catena/host/internal/trial"
 	"github.com/catena-dev/catena/internal/gctune"
 	"github.com/catena-dev/catena/internal/idle"
 )
@@ -95,7 +96,7 @@ type run struct {
 	faults       faults.Host
 	traffic      *traffic.Meter
 	dashboard    *dashboard.Handler
-	shadows      *shadows
+	trials       *trial.Trials
 	kubeEvents   *kubeevents.Recorder // may be nil
 	commands     *commands
 	shutdown     *shutdown
@@ -233,18 +234,16 @@ func (r *run) openAdmin(context.Context) error {
 	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front,
 		stages: r.stages, chain: r.chain, notifier: r.notifier}
 	r.reloader.current.Store(r.Config)
-	releases := &releases{front: r.front, stages: r.stages, chain: r.chain, reloader: r.reloader, storage: r.storage}
 	r.commands = &commands{
 		log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages,
-		chain: r.chain, reloader: r.reloader, storage: r.storage, releases: releases, flags: r.flags,
-		shadows: r.shadows, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front},
+		chain: r.chain, reloader: r.reloader, Trials: r.trials, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front},
 		faults: &r.faults, version: r.Version, started: r.started, upgradeHost: r.upgradeHost,
 	}
 	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.callers.AdmitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
 	}
-	r.undo.add(r.shadows.close)
+	r.undo.add(r.trials.Close)
 	r.undo.add(closeSocket)
 	return nil
 }
@@ -301,7 +300,7 @@ func (r *run) serve(ctx context.Context) error {
 		r.certificates.renewNow()
 		return ends.Look()
 	}
-	r.commands.serving.Store(true)
+	r.chain.serving.Store(true)
 	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
 	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
 	r.background(ctx, ends.Follow)

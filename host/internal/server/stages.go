@@ -20,6 +20,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/trial"
 )
 
 // buildChain makes the relay, the sockets on which the stages call the host, and the
@@ -48,9 +49,8 @@ func (r *run) buildChain(ctx context.Context) error {
 		r.chain.relay.Close()
 		return nil
 	})
-	tapped := &tap{chain: r.chain.relay}
-	r.shadows = newShadows(r.runtimeDir, tapped, r.callers.AdmitRegistry)
-	r.front.SetChain(tapped)
+	tap := trial.NewTap(r.chain.relay)
+	r.front.SetChain(tap)
 
 	leads := leaders.New(r.Config.Store.Prefix, func() (*clientv3.Client, error) {
 		if _, err := r.store.Await(); err != nil {
@@ -89,10 +89,18 @@ func (r *run) buildChain(ctx context.Context) error {
 		HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
 		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths,
 		ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
-		Admit: func(ctx context.Context, m supervisor.Move) error { return r.commands.releases.admit(ctx, m) },
+		Admit: func(ctx context.Context, m supervisor.Move) error { return r.trials.Admit(ctx, m) },
 	})
 	if err != nil {
 		return err
+	}
+	r.trials = &trial.Trials{
+		Releases: &trial.Releases{
+			Front: r.front, Stages: r.stages, Published: r.chain.stages, Prefix: r.Config.Store.Prefix, Storage: r.storage,
+		},
+		Config: func() *config.Config { return r.reloader.config() },
+		Flags:  r.flags, Tap: tap, RuntimeDir: r.runtimeDir, MayRead: r.callers.AdmitRegistry,
+		Serving: &r.chain.serving, Log: r.logs.host, Panicked: r.logs.panicked,
 	}
 	r.undo.add(r.stages.Stop)
 	go r.notifier.reportStatus(r.ended)

@@ -1,4 +1,4 @@
-package server
+package trial
 
 import (
 	"bytes"
@@ -9,16 +9,20 @@ import (
 	"sync/atomic"
 
 	"github.com/catena-dev/catena/host/internal/front"
+	"github.com/catena-dev/catena/host/internal/local"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/shadow"
 )
 
-// tap passes requests to the chain, and hands a sample of them to the shadow under way.
-type tap struct {
+// Tap passes requests to the chain, and hands a sample of them to the shadow under way.
+type Tap struct {
 	chain   http.Handler
 	current atomic.Pointer[tapped]
 }
+
+// NewTap returns a tap before a chain.
+func NewTap(chain http.Handler) *Tap { return &Tap{chain: chain} }
 
 // tapped is a shadow and what it compares.
 type tapped struct {
@@ -30,7 +34,7 @@ type tapped struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (t *Tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s := t.current.Load(); s != nil && s.Sampled() {
 		s.serve(w, r, t.chain)
 		return
@@ -109,7 +113,7 @@ func (a *asker) ask(ctx context.Context, to shadow.Side, q shadow.Request) (resp
 	}
 	u := q.URL
 	r.URL, r.RequestURI, r.Header = &u, u.RequestURI(), q.Header.Clone()
-	w := &shadowResponse{responseBuffer: responseBuffer{header: http.Header{}, code: http.StatusOK}}
+	w := &shadowResponse{Response: local.NewResponse()}
 	err = panics.Call(func() error {
 		a.chain.ServeHTTP(w, r)
 		return w.failure
@@ -122,21 +126,24 @@ func (a *asker) ask(ctx context.Context, to shadow.Side, q shadow.Request) (resp
 	case err != nil:
 		return resp, err
 	}
-	return shadow.Response{Status: w.code, Header: w.header, Body: w.body.Bytes()}, nil
+	return shadow.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
 }
 
 // shadowResponse keeps a response to a shadow's request, if it is not too large.
 type shadowResponse struct {
-	responseBuffer
+	*local.Response
 	tooLarge bool
 	// failure is why the stage did not respond.
 	failure error
 }
 
+// Failed takes why the stage did not respond. The chain calls it for such a response instead of writing to it.
+func (w *shadowResponse) Failed(err error) { w.failure = err }
+
 func (w *shadowResponse) Write(b []byte) (int, error) {
-	if w.body.Len()+len(b) > shadow.MaxResponse {
+	if w.Body.Len()+len(b) > shadow.MaxResponse {
 		w.tooLarge = true
 		return 0, shadow.ErrTooLarge
 	}
-	return w.responseBuffer.Write(b)
+	return w.Response.Write(b)
 }

@@ -1,4 +1,4 @@
-package server
+package trial
 
 import (
 	"cmp"
@@ -10,14 +10,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/declared"
+	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/guard"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/shadow"
@@ -26,13 +29,23 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// shadows brings up processes that are compared with those that serve, one at a time, and ends them.
-type shadows struct {
-	tap *tap
-	// socket is that of the store that the process can only read.
-	socket string
-	// admit returns why a process may not connect to it.
-	admit func(guard.Peer) error
+// Trials bring up processes of stages beside those that serve, and end them: one at a time to compare it with the one
+// that serves, and others for what PlanUpgrade returns. The fields are set before use, and do not change.
+type Trials struct {
+	*Releases
+	// Config returns the configuration that is in effect.
+	Config func() *config.Config
+	// Flags are those of the API server that stages get.
+	Flags *front.Flags
+	Tap   *Tap
+	// RuntimeDir is where the socket is from which a process reads the store, and MayRead returns why one may not.
+	RuntimeDir string
+	MayRead    func(guard.Peer) error
+	// Serving reports whether the chain is up: nothing is brought up before.
+	Serving *atomic.Bool
+	Log     hclog.Logger
+	// Panicked is told of panics of the code that ends a process.
+	Panicked func(error)
 
 	mu sync.Mutex
 	// latest is the comparison under way, or the one that was under way last; nil if there was none.
@@ -41,69 +54,71 @@ type shadows struct {
 	running sync.WaitGroup
 }
 
+// Why a comparison ends before its time.
 var (
-	errNoShadow = errors.New("no stage has been shadowed since the host started: catena shadow STAGE --binary FILE begins")
-	errSwapped  = errors.New("the stage was swapped")
-	errRemoved  = errors.New("the stage was removed from the chain")
-	errShutdown = errors.New("the server is shutting down")
+	ErrSwapped  = errors.New("the stage was swapped")
+	ErrRemoved  = errors.New("the stage was removed from the chain")
+	ErrShutdown = errors.New("the server is shutting down")
 )
 
-// end ends the comparison of a stage, or of any if it is empty, and returns at once.
-func (s *shadows) end(stage string, why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.latest != nil && (stage == "" || s.latest.Stage() == stage) {
-		s.latest.End(why)
+var errNoShadow = errors.New("no stage has been shadowed since the host started: catena shadow STAGE --binary FILE begins")
+
+// End ends the comparison of a stage, or of any if it is empty, and returns at once.
+func (t *Trials) End(stage string, why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.latest != nil && (stage == "" || t.latest.Stage() == stage) {
+		t.latest.End(why)
 	}
 }
 
-// close ends the comparison and waits for the end of its process.
-func (s *shadows) close() error {
-	s.end("", errShutdown)
-	s.running.Wait()
+// Close ends the comparison and waits for the end of its process.
+func (t *Trials) Close() error {
+	t.End("", ErrShutdown)
+	t.running.Wait()
 	return nil
 }
 
-// summary is the comparison under way, or nil.
-func (s *shadows) summary() *shadow.Summary {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.latest == nil {
+// Summary is the comparison under way, or nil.
+func (t *Trials) Summary() *shadow.Summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.latest == nil {
 		return nil
 	}
-	return s.latest.Summary()
+	return t.latest.Summary()
 }
 
 // Shadow brings up a binary beside the process that serves a stage, and begins to compare the two.
-func (c *commands) Shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
-	if !c.serving.Load() {
+func (t *Trials) Shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
+	if !t.Serving.Load() {
 		return nil, admin.ErrStarting
 	}
-	end, err := c.stages.Begin(ctx, supervisor.StartShadow, req.Stage)
+	end, err := t.Stages.Begin(ctx, supervisor.StartShadow, req.Stage)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	if now := c.shadows.summary(); now != nil {
+	if now := t.Summary(); now != nil {
 		return nil, fmt.Errorf("stage %q: stage %q is shadowed by %s until %s: catena shadow stop ends that",
 			req.Stage, now.Stage, now.Binary, now.Until.Format(time.RFC3339))
 	}
-	c.shadows.running.Wait() // the process of the one before ends
-	return c.shadow(ctx, req)
+	t.running.Wait() // the process of the one before ends
+	return t.shadow(ctx, req)
 }
 
-func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
-	cfg := c.reloader.config()
-	if len(c.flagOf(cfg, req.Stage, "etcd-servers-overrides")) > 0 {
+func (t *Trials) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow.Summary, error) {
+	cfg := t.Config()
+	if len(t.flagOf(cfg, req.Stage, "etcd-servers-overrides")) > 0 {
 		return nil, fmt.Errorf("stage %q: apiserver.etcd-servers-overrides is set: a process that can only read the store has no way to these servers", req.Stage)
 	}
-	closeStore, err := c.shadows.serveStore(c.storage)
+	socket, closeStore, err := t.serveStore()
 	if err != nil {
 		return nil, fmt.Errorf("store for the shadow of stage %q: %w", req.Stage, err)
 	}
-	trial, err := c.stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
+	trial, err := t.Stages.Try(ctx, req.Stage, func(spec *supervisor.Spec) error {
 		err := declared.SetBinary(cfg, spec, req.Binary, req.SHA256)
-		readOnly(spec, c.shadows.socket)
+		readOnly(spec, socket)
 		return err
 	})
 	if err == nil {
@@ -114,7 +129,7 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 			trial.Close()
 		}
 		if err := closeStore(); err != nil {
-			c.log.Warn("store for the shadow could not be closed", "stage", req.Stage, "error", err)
+			t.Log.Warn("store for the shadow could not be closed", "stage", req.Stage, "error", err)
 		}
 	}
 	if err == nil && ctx.Err() != nil {
@@ -125,23 +140,23 @@ func (c *commands) shadow(ctx context.Context, req admin.ShadowRequest) (*shadow
 		return nil, fmt.Errorf("stage %q is not shadowed: %w", req.Stage, err)
 	}
 	var groups map[string]bool
-	plugins := strings.Split(strings.Join(c.flagOf(cfg, req.Stage, "enable-admission-plugins"), ","), ",")
+	plugins := strings.Split(strings.Join(t.flagOf(cfg, req.Stage, "enable-admission-plugins"), ","), ",")
 	if req.Writes && trial.HasHook(informers) && !slices.Contains(plugins, imagePolicy) {
 		groups = ownGroups(trial.Serving, trial.Description())
 	}
-	s := c.compare(req, trial, groups, strings.Join(c.flagOf(cfg, req.Stage, "encryption-provider-config"), ""))
-	c.shadows.running.Go(panics.Contain(func() {
+	s := t.compare(req, trial, groups, strings.Join(t.flagOf(cfg, req.Stage, "encryption-provider-config"), ""))
+	t.running.Go(panics.Contain(func() {
 		select {
 		case <-s.Done():
 		case <-trial.Done():
 			s.End(fmt.Errorf("its process has ended: %w", trial.Err()))
 			<-s.Done()
 		}
-		c.shadows.tap.current.Store(nil)
+		t.Tap.current.Store(nil)
 		end()
-		c.log.Info("stage is not shadowed any more", "stage", req.Stage, "reason", s.Report().Why)
-	}, c.logs.panicked))
-	c.log.Info("stage is shadowed", "stage", req.Stage, "binary", req.Binary, "for", req.For)
+		t.Log.Info("stage is not shadowed any more", "stage", req.Stage, "reason", s.Report().Why)
+	}, t.Panicked))
+	t.Log.Info("stage is shadowed", "stage", req.Stage, "binary", req.Binary, "for", req.For)
 	return s.Summary(), nil
 }
 
@@ -175,61 +190,62 @@ func startInformers(ctx context.Context, trial *supervisor.Trial) error {
 }
 
 // flagOf returns the values of a flag of the API server as a stage has it.
-func (c *commands) flagOf(cfg *config.Config, stage, name string) []string {
+func (t *Trials) flagOf(cfg *config.Config, stage, name string) []string {
 	if own, ok := cfg.Stages[stage].APIServer[name]; ok {
 		return own
 	}
-	return c.flags.Values(name)
+	return t.Flags.Values(name)
 }
 
 // compare begins to compare a process with the one that serves.
-func (c *commands) compare(req admin.ShadowRequest, trial *supervisor.Trial, groups map[string]bool, encryption string) *shadow.Shadow {
-	a := &asker{chain: c.chain.relay, stage: req.Stage, socket: trial.Socket()}
+func (t *Trials) compare(req admin.ShadowRequest, trial *supervisor.Trial, groups map[string]bool, encryption string) *shadow.Shadow {
+	a := &asker{chain: t.Tap.chain, stage: req.Stage, socket: trial.Socket()}
 	s := shadow.Start(shadow.Options{
 		Stage: req.Stage, Binary: req.Binary, From: versionOf(trial.Serving), To: versionOf(trial.Description()),
 		Sample: req.Sample, For: req.For, Budget: req.Budget, Writes: len(groups) > 0,
-		Ask: a.ask, Secret: secretResources(encryption), MayDryRun: (&webhooks{get: c.releases.get}).mayDryRun,
-		Observe: func(result string) { c.front.Metrics().ObserveShadow(req.Stage, result) },
+		Ask: a.ask, Secret: secretResources(encryption), MayDryRun: (&webhooks{get: t.get}).mayDryRun,
+		Observe: func(result string) { t.Front.Metrics().ObserveShadow(req.Stage, result) },
 	})
-	c.shadows.mu.Lock()
-	c.shadows.latest = s
-	c.shadows.mu.Unlock()
-	c.shadows.tap.current.Store(&tapped{Shadow: s, groups: groups, documents: !trial.HasHook(controllers)})
+	t.mu.Lock()
+	t.latest = s
+	t.mu.Unlock()
+	t.Tap.current.Store(&tapped{Shadow: s, groups: groups, documents: !trial.HasHook(controllers)})
 	return s
 }
 
 // ShadowReport is what the latest comparison has found.
-func (c *commands) ShadowReport() (*shadow.Report, error) {
-	c.shadows.mu.Lock()
-	defer c.shadows.mu.Unlock()
-	if c.shadows.latest == nil {
+func (t *Trials) ShadowReport() (*shadow.Report, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.latest == nil {
 		return nil, errNoShadow
 	}
-	r := c.shadows.latest.Report()
+	r := t.latest.Report()
 	return &r, nil
 }
 
 // StopShadow ends the comparison under way.
-func (c *commands) StopShadow() (*shadow.Report, error) {
-	if c.shadows.summary() == nil {
+func (t *Trials) StopShadow() (*shadow.Report, error) {
+	if t.Summary() == nil {
 		return nil, errors.New("no stage is shadowed")
 	}
-	c.shadows.end("", shadow.ErrStopped)
-	c.shadows.running.Wait()
-	return c.ShadowReport()
+	t.End("", shadow.ErrStopped)
+	t.running.Wait()
+	return t.ShadowReport()
 }
 
-// serveStore serves what the process can read of the store.
-func (s *shadows) serveStore(o store.Options) (func() error, error) {
-	l, err := guard.ListenFor(s.socket, s.admit)
+// serveStore serves what a process can read of the store, on a socket of its own.
+func (t *Trials) serveStore() (socket string, closeStore func() error, err error) {
+	socket = filepath.Join(t.RuntimeDir, guard.SecretName("host.shadow", ".sock"))
+	l, err := guard.ListenFor(socket, t.MayRead)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	served, err := store.ServeReadOnly(o, l)
+	served, err := store.ServeReadOnly(t.Storage, l)
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return "", nil, errors.Join(err, l.Close())
 	}
-	return served.Close, nil
+	return socket, served.Close, nil
 }
 
 // readOnly keeps the process of a stage from writing: by its way to the store, and by the host.
@@ -282,10 +298,6 @@ func encrypted(file string) ([]string, error) {
 		all = append(all, r.Resources...)
 	}
 	return all, nil
-}
-
-func newShadows(runtimeDir string, t *tap, admit func(guard.Peer) error) *shadows {
-	return &shadows{tap: t, socket: filepath.Join(runtimeDir, guard.SecretName("host.shadow", ".sock")), admit: admit}
 }
 
 // versionOf is the release of Kubernetes that a process serves, or else its own version.

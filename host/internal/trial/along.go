@@ -1,4 +1,4 @@
-package server
+package trial
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
 
-// along returns what takes the controllers along when core goes to a binary that serves another minor release than
+// Along returns what takes the controllers along when core goes to a binary that serves another minor release than
 // theirs, since they must not be newer than what they are clients of. It is nil for other stages.
-func (r *releases) along(cfg *config.Config, stage string) supervisor.Along {
+func (r *Releases) Along(cfg *config.Config, stage string) supervisor.Along {
 	if stage != config.Core {
 		return nil
 	}
@@ -35,14 +35,14 @@ func (r *releases) along(cfg *config.Config, stage string) supervisor.Along {
 // controllersFor returns the binary to which the controllers go with a process of core: the file beside its own, or
 // this program if it is that. It is empty if core goes to no other minor release, if they are of that, or if there is no
 // such file.
-func (r *releases) controllersFor(core supervisor.Spec, next *stagev1.DescribeResponse) string {
+func (r *Releases) controllersFor(core supervisor.Spec, next *stagev1.DescribeResponse) string {
 	release := next.GetKubernetes().GetRelease()
 	if core.Name != config.Core || release == "" {
 		return ""
 	}
 	is := cmp.Or(supervisor.Emulates(core.Process, release), minorOf(release))
-	was, err := r.minor(core.Name)
-	present, noControllers := r.stages.Description(config.Controllers)
+	was, err := r.Minor(core.Name)
+	present, noControllers := r.Stages.Description(config.Controllers)
 	if err != nil || noControllers != nil || was == is || minorOf(present.GetVersion()) == is {
 		return ""
 	}
