@@ -14,7 +14,7 @@ NEEDS_languages := [ -e examples/node-hello/build/stage.js ] && /usr/bin/python3
 
 # Stages of another release of Kubernetes: conformance, plans, moves.
 INPUTS_other-release := go.mod go.sum versions plugins sdk internal host/internal/front host/internal/relay host/internal/supervisor host/internal/generation host/internal/canary \
-	host/internal/upgrade host/internal/process test/conformance test/chaos test/internal/cluster \
+	host/internal/upgrade host/internal/trial host/internal/process test/conformance test/chaos test/internal/cluster \
 	test/system/canary_test.go test/system/load_test.go test/system/upgrade_test.go test/system/upgradesdocument_test.go test/system/upgradeversion_test.go \
 	test/internal/documents docs/upgrades.md
 

@@ -116,7 +116,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	defer end(nil)
 	r.end = end
 	defer func() {
-		err = errors.Join(err, r.undo.close())
+		err = errors.Join(err, r.undo.close(r.logs.host))
 		if next := (*handover.Handover)(nil); errors.As(context.Cause(ctx), &next) {
 			if err != nil {
 				r.logs.host.Error("the end before another program goes on", "error", err)
@@ -169,7 +169,7 @@ func (r *run) openData(context.Context) error {
 		release = lock.Release
 	}
 	r.logs.dataDir.Store(lock)
-	r.undo.add(func() error {
+	r.undo.add("data directory", func() error {
 		r.logs.dataDir.Store(nil)
 		return release()
 	})
@@ -184,7 +184,7 @@ func (r *run) openData(context.Context) error {
 		return err
 	}
 	if r.Config.RuntimeDir == "" {
-		r.undo.add(func() error {
+		r.undo.add("runtime directory", func() error {
 			_ = os.Remove(r.runtimeDir) // if nothing is left in it
 			return nil
 		})
@@ -202,7 +202,7 @@ func (r *run) openData(context.Context) error {
 // cluster may be far away: meanwhile the front is opened, and stages are launched.
 func (r *run) beginStore(ctx context.Context) error {
 	r.store = store.Begin(ctx, r.storage)
-	r.undo.add(r.store.Close)
+	r.undo.add("store", r.store.Close)
 	return nil
 }
 
@@ -225,7 +225,7 @@ func (r *run) openFront(ctx context.Context) error {
 	}
 	r.handlePages()
 	r.shutdown = &shutdown{front: r.front, force: r.Force, lost: make(chan struct{})}
-	r.undo.add(r.shutdown.closeFront)
+	r.undo.add("front", r.shutdown.closeFront)
 	return problems.List(digestErr)
 }
 
@@ -243,8 +243,8 @@ func (r *run) openAdmin(context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.undo.add(r.trials.Close)
-	r.undo.add(closeSocket)
+	r.undo.add("trials", r.trials.Close)
+	r.undo.add("admin socket", closeSocket)
 	return nil
 }
 

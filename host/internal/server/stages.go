@@ -29,7 +29,7 @@ func (r *run) buildChain(ctx context.Context) error {
 	r.chain = &chainState{
 		front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host), faults: &r.faults, void: make(chan struct{}, 1),
 	}
-	r.undo.add(r.chain.claims.close)
+	r.undo.add("claims file", r.chain.claims.close)
 	level, makeLevel, err := newLevel(r.front, r.chain, r.logs.host)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (r *run) buildChain(ctx context.Context) error {
 		Watches: func(stage string) relay.WatchMode { return r.reloader.watchMode(stage) },
 		Hold:    relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
-	r.undo.add(func() error {
+	r.undo.add("relay", func() error {
 		r.chain.relay.Close()
 		return nil
 	})
@@ -58,22 +58,22 @@ func (r *run) buildChain(ctx context.Context) error {
 		}
 		return r.storage.Connect()
 	})
-	r.undo.add(leads.Close)
+	r.undo.add("leaders", leads.Close)
 	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
 		Authorize: r.front.AuthorizeRewritten, Again: r.front.AuditAgain, Refuse: routing.refuse,
 		Initialized: front.WatchInitialized, Lead: leads.Serve}
 	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
-	r.undo.add(sockets.close)
+	r.undo.add("sockets of stages", sockets.close)
 
 	keys := &keyspaces{opening: r.store, storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir,
 		callers: r.callers, limited: routing.limited}
-	r.undo.add(keys.close)
+	r.undo.add("keys of stages", keys.close)
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)
 	}
-	r.undo.add(process.EndOrphans)
+	r.undo.add("processes left behind", process.EndOrphans)
 	groups := &cgroups{name: r.cgroup, log: r.logs.host}
-	r.undo.add(groups.close)
+	r.undo.add("groups of processes", groups.close)
 	r.notifier = newNotifier(r.Systemd, r.logs.host, &r.faults)
 	r.stages, err = supervisor.New(r.callers, supervisor.Options{
 		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return declared.HiddenFiles(r.reloader.config()) },
@@ -102,7 +102,7 @@ func (r *run) buildChain(ctx context.Context) error {
 		Flags:  r.flags, Tap: tap, RuntimeDir: r.runtimeDir, MayRead: r.callers.AdmitRegistry,
 		Serving: &r.chain.serving, Log: r.logs.host, Panicked: r.logs.panicked,
 	}
-	r.undo.add(r.stages.Stop)
+	r.undo.add("stages", r.stages.Stop)
 	go r.notifier.reportStatus(r.ended)
 	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
 	r.shutdown.relay = r.chain.relay
