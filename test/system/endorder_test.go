@@ -24,8 +24,8 @@ func TestEndInOrder(t *testing.T) {
 		closed = append(closed, m[1])
 	}
 	want := []string{
-		"admin socket", "trials", "stages", "groups of processes", "processes left behind", "keys of stages", "sockets of stages",
-		"leaders", "relay", "claims file", "front", "store", "runtime directory", "data directory",
+		"admin socket", "trials", "stages", "leaders", "relay", "groups of processes", "processes left behind",
+		"keys of stages", "sockets of stages", "claims file", "front", "store", "runtime directory", "data directory",
 	}
 	if !slices.Equal(closed, want) {
 		t.Errorf("closed are\n%q, want\n%q", closed, want)

@@ -42,9 +42,6 @@ type Options struct {
 	// Metrics returns what /metrics shows, given the metrics of this process; these alone
 	// if it is nil. What is gathered together with an error is shown.
 	Metrics func(own prometheus.Gatherers) prometheus.Gatherer
-	// Signal is called with the lifecycle signals as they come, one at a time, if it
-	// is not nil. It must not block.
-	Signal func(name string, at time.Time)
 	// Streams are paths with responses that last for as long as their clients want, as those of watches do.
 	Streams []string
 	// HoldUntilReady lets requests wait until the server is ready, since connections to it wait already. Those of the server
@@ -104,7 +101,6 @@ func New(ctx context.Context, opts Options) (*Frontend, error) {
 		return nil, err
 	}
 	f.listener, f.requests.connections = listener, listener
-	f.signals.observe = opts.Signal
 	f.health.ready = make(chan struct{})
 	f.health.wasReady = func() { f.signals.came(HasBeenReady) }
 	f.failed, f.fail = context.WithCancelCause(context.WithoutCancel(ctx))

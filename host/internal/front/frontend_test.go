@@ -53,6 +53,8 @@ type server struct {
 	*front.Frontend
 	files pki.Files
 	stop  context.CancelFunc
+	// signaled gets the lifecycle signals; it may be nil.
+	signaled func(name string, at time.Time)
 	// ended gives what Run returned.
 	ended chan error
 }
@@ -96,7 +98,7 @@ func (s *server) run(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.ended <- s.Run(ctx)
+		s.ended <- s.Run(ctx, s.signaled)
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
-// Run serves until ctx ends or Fail is called, and then shuts down as
-// kube-apiserver does: not ready any more, a delay, pre-shutdown hooks, no new
-// requests, those in flight are drained, the audit log is written out. It returns
-// the error that Fail was called with and those of pre-shutdown hooks, if any. It can be
-// called once.
-func (f *Frontend) Run(ctx context.Context) error {
+// Run serves until ctx ends or Fail is called, and then shuts down as kube-apiserver does: not ready any more, a delay,
+// pre-shutdown hooks, no new requests, those in flight are drained, the audit log is written out. It returns the error
+// that Fail was called with and those of pre-shutdown hooks, if any. It can be called once. Signaled, if it is not nil,
+// is called with the lifecycle signals as they come, one at a time; it must not block.
+func (f *Frontend) Run(ctx context.Context, signaled func(name string, at time.Time)) error {
+	f.signals.observe = signaled
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.failed, cancel)()

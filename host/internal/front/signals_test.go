@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/lifecycle"
 )
 
@@ -39,7 +38,8 @@ func TestSignalsComeInKubernetesOrder(t *testing.T) {
 			flags["shutdown-send-retry-after"] = []string{retryAfter}
 			flags["shutdown-delay-duration"] = []string{"2s"} // the hooks, of which there are none, end before that
 			var signals recorder
-			s := newServerWith(t, flags, func(o *front.Options) { o.Signal = signals.came })
+			s := newServer(t, flags)
+			s.signaled = signals.came
 			complete := make(chan struct{})
 			if err := s.AddSignal("stage/installed", complete); err != nil {
 				t.Fatal(err)

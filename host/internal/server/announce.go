@@ -16,10 +16,10 @@ import (
 // announce writes admin.kubeconfig and, when the server is ready, prints
 // how to reach it. With the defaults of kube-apiserver, there is no certificate for it.
 func (r *run) announce(ctx context.Context) {
-	if r.certificates == nil {
+	if r.data.certificates == nil {
 		return
 	}
-	path := datadir.AdminKubeconfig(r.storage.Dir)
+	path := datadir.AdminKubeconfig(r.data.storage.Dir)
 	if err := r.writeAdminKubeconfig(path); err != nil {
 		r.front.Fail(err)
 		return
@@ -30,17 +30,18 @@ func (r *run) announce(ctx context.Context) {
 		r.interrupted(ctx)
 		return
 	}
-	if guard.CheckAbove(r.storage.Dir) != nil { // users of the file would run what another user has put there
-		fmt.Fprintf(r.Out, "ready after %s\n\n", time.Since(r.started).Round(10*time.Millisecond))
+	if guard.CheckAbove(r.data.storage.Dir) != nil { // users of the file would run what another user has put there
+		fmt.Fprintf(r.Out, "ready after %s\n\n", time.Since(r.life.began).Round(10*time.Millisecond))
 		return
 	}
-	if wd, err := os.Getwd(); err == nil && wd != "/" && !r.notifier.service.IsNotified() { // no user is in a service's directory
+	// No user is in the directory of a service.
+	if wd, err := os.Getwd(); err == nil && wd != "/" && !r.Systemd.IsNotified() {
 		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
 			path = "$PWD/" + rel
 		}
 	}
 	fmt.Fprintf(r.Out, "ready after %s; in another terminal:\n\n  export KUBECONFIG=%s\n  %s\n\n",
-		time.Since(r.started).Round(10*time.Millisecond), path, firstCommand(r.chain.listedPaths()))
+		time.Since(r.life.began).Round(10*time.Millisecond), path, firstCommand(r.chain.listedPaths()))
 }
 
 // firstCommand is a command that works with what the stages serve.
@@ -63,7 +64,7 @@ func (r *run) writeAdminKubeconfig(path string) error {
 	}
 	if r.flags.IsSetByOperator("client-ca-file") {
 		r.logs.host.Warn("admin.kubeconfig has a certificate that the authorities in apiserver.client-ca-file have not signed, unless the file holds this one too",
-			"file", r.certificates.Files().CA)
+			"file", r.data.certificates.Files().CA)
 	}
-	return r.certificates.EnsureKubeconfig(path, pki.Admin(), r.front.LocalURL(), trust)
+	return r.data.certificates.EnsureKubeconfig(path, pki.Admin(), r.front.LocalURL(), trust)
 }

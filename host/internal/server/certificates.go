@@ -29,7 +29,7 @@ func ensureCertificates(opts pki.Options, log hclog.Logger) (*certificates, erro
 
 // renew renews the certificates in time, until ctx ends.
 func (c *certificates) renew(ctx context.Context) {
-	for {
+	for c != nil {
 		select {
 		case <-ctx.Done():
 			return

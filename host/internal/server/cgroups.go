@@ -10,14 +10,14 @@ import (
 
 // endLeftBehind ends what the stages of a host that was killed have left, and returns the name of the
 // groups of this one. The data directory is locked.
-func (r *run) endLeftBehind(dataDir string) string {
+func endLeftBehind(dataDir string, log hclog.Logger) string {
 	name, err := cgroup.Name(dataDir)
 	if err != nil {
-		r.logs.host.Debug("stages get no cgroups", "error", err)
+		log.Debug("stages get no cgroups", "error", err)
 		return ""
 	}
 	if err := cgroup.Clean(name); err != nil {
-		r.logs.host.Warn("processes that stages of an earlier run have left may still run", "error", err)
+		log.Warn("processes that stages of an earlier run have left may still run", "error", err)
 	}
 	return name
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/chain"
+	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
+	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
 )
@@ -25,8 +27,10 @@ import (
 type chainState struct {
 	front  *front.Frontend
 	relay  *relay.Chain
-	claims *claimsFile
+	claims *datadir.Claims
 	faults *faults.Host
+	// traffic measures the requests of the stages.
+	traffic *traffic.Meter
 	// serving reports whether the chain is up, so that it can be changed.
 	serving atomic.Bool
 	// void gets a value when other claims do not count than before. It has room for one.
@@ -58,7 +62,7 @@ func (c *chainState) publish(stages []supervisor.Published, split *supervisor.Sp
 	for i, st := range shown.stages {
 		known := shown.claims[i].Claims
 		if st.Absent { // what is only assumed of it is not saved
-			known = c.claims.of(st.Name)
+			known = c.claims.Of(st.Name)
 		}
 		if len(known) > 0 {
 			saved[st.Name] = known
@@ -71,7 +75,7 @@ func (c *chainState) publish(stages []supervisor.Published, split *supervisor.Sp
 	}
 	c.front.SetServers(c.servers(shown.stages))
 	c.front.SetListedPaths(c.index(shown.stages))
-	c.claims.save(saved)
+	c.claims.Save(saved)
 	if c.faults.ClaimsVoid(grants.Voids(claimants(shown.stages, shown.claims), bounds.Rejected)) {
 		select {
 		case c.void <- struct{}{}:

@@ -14,12 +14,13 @@ import (
 // eventsPath is where the dashboard sends its updates.
 const eventsPath = front.DashboardPath + dashboard.EventsPath
 
-// handlePages makes the front serve the pages about the chain.
-func (r *run) handlePages() {
-	r.dashboard = dashboard.New((*pageSource)(r))
-	r.front.HandleChain(http.HandlerFunc(r.serveChainPage))
-	r.front.HandleStagePages(http.HandlerFunc(r.serveStagePage))
-	r.front.HandleDashboard(http.StripPrefix(strings.TrimSuffix(front.DashboardPath, "/"), r.dashboard))
+// handlePages makes the front serve the pages about the chain, and returns the dashboard among them.
+func handlePages(c *commands) *dashboard.Handler {
+	d := dashboard.New(pageSource{c})
+	c.front.HandleChain(http.HandlerFunc(c.serveChainPage))
+	c.front.HandleStagePages(http.HandlerFunc(c.serveStagePage))
+	c.front.HandleDashboard(http.StripPrefix(strings.TrimSuffix(front.DashboardPath, "/"), d))
+	return d
 }
 
 // chainPage is the page at front.ChainPath.
@@ -30,8 +31,8 @@ type chainPage struct {
 }
 
 // serveChainPage writes the chain as it is now.
-func (r *run) serveChainPage(w http.ResponseWriter, _ *http.Request) {
-	page := chainPage{Status: r.commands.Status()}
+func (c *commands) serveChainPage(w http.ResponseWriter, _ *http.Request) {
+	page := chainPage{Status: c.Status()}
 	for _, st := range page.Stages {
 		page.Order = append(page.Order, st.Stage)
 	}
@@ -39,13 +40,9 @@ func (r *run) serveChainPage(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(page)
 }
 
-// pageSource is what the dashboard shows. No request comes before there are commands.
-type pageSource run
+// pageSource is what the dashboard shows.
+type pageSource struct{ *commands }
 
-func (s *pageSource) Status(context.Context) (admin.Status, error) { return s.commands.Status(), nil }
+func (s pageSource) Status(context.Context) (admin.Status, error) { return s.commands.Status(), nil }
 
-func (s *pageSource) Explain(ctx context.Context, r admin.ExplainRequest) (*admin.Explanation, error) {
-	return s.commands.Explain(ctx, r)
-}
-
-func (s *pageSource) Changed() <-chan struct{} { return s.history.next() }
+func (s pageSource) Changed() <-chan struct{} { return s.journal.history.next() }

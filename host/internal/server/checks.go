@@ -11,8 +11,8 @@ import (
 )
 
 // checks are the health checks of the stages that are in the chain at the time.
-func (r *run) checks() []lifecycle.Check {
-	return slices.Concat(servingChecks(r.stages.Status()), withServerChecks(r.stages.Checks()))
+func checks(stages *supervisor.Supervisor) []lifecycle.Check {
+	return slices.Concat(servingChecks(stages.Status()), withServerChecks(stages.Checks()))
 }
 
 // servingChecks are a check for each stage, STAGE/serving, which fails when requests to it

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/join"
+	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
@@ -25,37 +27,53 @@ func Self() (join.Host, error) {
 	return join.Host{Name: name, Release: kubeversion.Release()}, err
 }
 
-// checkKeys compares the keys of this host with those that the cluster is known by in an external store.
-func (r *run) checkKeys(ctx context.Context) error {
-	if len(r.storage.Endpoints) == 0 {
-		return nil
-	}
-	return r.recordKeys(ctx)
+// clusterKeys compares the keys of this host with those of its cluster, which the store records.
+type clusterKeys struct {
+	config  *config.Config
+	flags   *front.Flags
+	storage store.Options
+	// replace makes the keys of this host those of the cluster, whichever it had.
+	replace bool
+	log     hclog.Logger
 }
 
-// recordKeysLater records the keys in an embedded store, which no other host has. Watches from the first revisions on work
+func (r *run) keys() *clusterKeys {
+	return &clusterKeys{
+		config: r.Config, flags: r.flags, storage: r.data.storage, replace: r.ReplaceKeys, log: r.logs.host,
+	}
+}
+
+// check compares the keys of this host with those that the cluster is known by in an external store.
+func (k *clusterKeys) check(ctx context.Context) error {
+	if len(k.storage.Endpoints) == 0 {
+		return nil
+	}
+	return k.record(ctx)
+}
+
+// recordLater records the keys in an embedded store, which no other host has. Watches from the first revisions on work
 // as long as nothing is stored before the stages have their caches.
-func (r *run) recordKeysLater(ctx context.Context) {
-	if len(r.storage.Endpoints) > 0 {
+func (k *clusterKeys) recordLater(ctx context.Context, ready <-chan struct{}) {
+	if len(k.storage.Endpoints) > 0 {
 		return
 	}
 	select {
 	case <-ctx.Done():
 		return
-	case <-r.front.Ready():
+	case <-ready:
 	}
-	if err := r.recordKeys(ctx); err != nil && ctx.Err() == nil {
-		r.logs.host.Warn("the keys of this host are not recorded in the store", "error", err)
+	if err := k.record(ctx); err != nil && ctx.Err() == nil {
+		k.log.Warn("the keys of this host are not recorded in the store", "error", err)
 	}
 }
 
-// recordKeys checks the keys of this host and records them. With the defaults of kube-apiserver, nothing is in the store that
-// kube-apiserver would not have written.
-func (r *run) recordKeys(ctx context.Context) error {
-	if r.Config.APIServerDefaults == config.KubernetesDefaults {
+// record checks the keys of this host and records them. With the defaults of kube-apiserver, nothing is in the store
+// that kube-apiserver would not have written.
+func (k *clusterKeys) record(ctx context.Context) error {
+	if k.config.APIServerDefaults == config.KubernetesDefaults {
 		return nil
 	}
-	own, err := join.ReadKeys(keyFiles(r.flags))
+	own, err := join.ReadKeys(keyFiles(k.flags))
 	if err != nil {
 		return err
 	}
@@ -63,9 +81,9 @@ func (r *run) recordKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	connect := func(context.Context) (*clientv3.Client, error) { return r.storage.Connect() }
-	return r.withCluster(ctx, connect, func(ctx context.Context, cluster *join.Cluster) error {
-		if r.ReplaceKeys {
+	connect := func(context.Context) (*clientv3.Client, error) { return k.storage.Connect() }
+	return k.withCluster(ctx, connect, func(ctx context.Context, cluster *join.Cluster) error {
+		if k.replace {
 			return cluster.Replace(ctx, own, self)
 		}
 		err := cluster.Check(ctx, own, self)
@@ -73,11 +91,12 @@ func (r *run) recordKeys(ctx context.Context) error {
 		switch {
 		case !ok:
 			return err
-		case len(r.storage.Endpoints) == 0: // no other host has the old ones
-			r.logs.host.Warn("other keys than before: earlier service account tokens or client certificates are not accepted", "error", mismatch)
+		case len(k.storage.Endpoints) == 0: // no other host has the old ones
+			k.log.Warn("other keys than before: earlier service account tokens or client certificates are not accepted",
+				"error", mismatch)
 			return cluster.Replace(ctx, own, self)
 		default:
-			return fmt.Errorf("store.endpoints: %w; move %s away and %s", err, r.storage.Dir, howToJoin)
+			return fmt.Errorf("store.endpoints: %w; move %s away and %s", err, k.storage.Dir, howToJoin)
 		}
 	})
 }
@@ -87,11 +106,14 @@ const howToJoin = `run "catena join TOKEN", with a token that "catena token crea
 	`and sa.* from the pki directory of such a host; if none has them any more, "catena serve --replace-cluster-keys" makes those of this host the cluster's`
 
 // checkJoined returns an error if this host has no keys yet, and would make some, where the cluster in the store has keys already.
-func (r *run) checkJoined(ctx context.Context) error {
-	if _, err := os.Stat(r.flags.Value("service-account-signing-key-file")); err == nil || len(r.storage.Endpoints) == 0 || r.ReplaceKeys {
+func (k *clusterKeys) checkJoined(ctx context.Context) error {
+	if len(k.storage.Endpoints) == 0 || k.replace {
 		return nil
 	}
-	return r.withCluster(ctx, r.storage.Dial, func(ctx context.Context, cluster *join.Cluster) error {
+	if _, err := os.Stat(k.flags.Value("service-account-signing-key-file")); err == nil {
+		return nil
+	}
+	return k.withCluster(ctx, k.storage.Dial, func(ctx context.Context, cluster *join.Cluster) error {
 		record, err := cluster.Record(ctx)
 		if errors.Is(err, join.ErrNoRecord) {
 			return nil
@@ -103,7 +125,10 @@ func (r *run) checkJoined(ctx context.Context) error {
 	})
 }
 
-func (r *run) withCluster(ctx context.Context, connect func(context.Context) (*clientv3.Client, error), do func(context.Context, *join.Cluster) error) error {
+func (k *clusterKeys) withCluster(
+	ctx context.Context, connect func(context.Context) (*clientv3.Client, error),
+	do func(context.Context, *join.Cluster) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()
 	client, err := connect(ctx)
@@ -111,7 +136,7 @@ func (r *run) withCluster(ctx context.Context, connect func(context.Context) (*c
 		return err
 	}
 	defer client.Close()
-	return do(ctx, join.Open(client, r.Config.Store.Prefix))
+	return do(ctx, join.Open(client, k.config.Store.Prefix))
 }
 
 // keyFiles are the files with the keys that clients of the cluster rely on.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/chain"
 	"github.com/catena-dev/catena/host/internal/config"
@@ -19,7 +17,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/grants"
 	"github.com/catena-dev/catena/host/internal/supervisor"
-	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/host/internal/trial"
 	"github.com/catena-dev/catena/sdk/claim"
 	"github.com/catena-dev/catena/sdk/stagev1"
@@ -29,22 +26,17 @@ import (
 type commands struct {
 	*trial.Trials
 
-	log      hclog.Logger
 	logs     *logs
 	source   admin.Source
-	signals  *signals
 	front    *front.Frontend
 	stages   *supervisor.Supervisor
 	chain    *chainState
+	journal  *journal
 	reloader *reloader
-	history  *history
-	traffic  *traffic.Meter
+	upgrader *upgrader
 	checks   *checkResults
-	faults   *faults.Host
 	version  string
 	started  time.Time
-	// upgradeHost hands over to another program.
-	upgradeHost func(context.Context, admin.HostUpgradeRequest) error
 }
 
 var _ admin.Host = (*commands)(nil)
@@ -56,19 +48,19 @@ func (c *commands) Status() admin.Status {
 			Version: c.version, KubernetesVersion: c.front.Version(), PID: os.Getpid(), Since: c.started,
 			Address: c.front.Addr().String(), Ready: c.front.WasReady(),
 		},
-		Stages: c.stages.MeasuredStatus(), Signals: c.signals.list(), LastReload: c.reloader.last.Load(), Shadow: c.Summary(),
+		Stages: c.stages.MeasuredStatus(), LastReload: c.reloader.last.Load(), Shadow: c.Summary(),
 		Claims: map[string][]string{}, Checks: c.checks.get(),
 	}
 	names := make([]string, len(status.Stages))
 	for i, st := range status.Stages {
 		names[i] = st.Stage
 	}
-	status.Traffic, status.Load = c.traffic.Stages(names), c.chain.relay.Loads()
+	status.Traffic, status.Load = c.chain.traffic.Stages(names), c.chain.relay.Loads()
 	for _, st := range c.chain.stages() {
 		status.Claims[st.Name] = claim.Texts(stagev1.DecodeClaims(st.Claims))
 	}
-	status.Events, status.Changes = c.history.list()
-	status.Faults = c.faults.List(status.Stages, unready(status))
+	status.Events, status.Changes, status.Signals = c.journal.history.list()
+	status.Faults = c.journal.faults.List(status.Stages, unready(status))
 	return status
 }
 
@@ -85,22 +77,23 @@ func unready(s admin.Status) (failing []faults.Check) {
 
 // UpgradeHost has another program take the place of this one.
 func (c *commands) UpgradeHost(ctx context.Context, req admin.HostUpgradeRequest) error {
-	err := c.upgradeHost(ctx, req)
+	err := c.upgrader.upgrade(ctx, req)
 	if err != nil {
-		c.log.Warn("host not upgraded", "error", err)
+		c.logs.host.Warn("host not upgraded", "error", err)
 	}
 	return err
 }
 
 // Changed records a change that was asked for.
 func (c *commands) Changed(change admin.Change) {
-	c.history.change(change)
+	c.journal.history.change(change)
 	took := time.Duration(change.TookSeconds * float64(time.Second)).Round(time.Millisecond)
 	if change.Error != "" {
-		c.log.Info("change by an operator refused", "by", change.By, "command", change.What, "took", took, "error", change.Error)
+		c.logs.host.Info("change by an operator refused",
+			"by", change.By, "command", change.What, "took", took, "error", change.Error)
 		return
 	}
-	c.log.Info("change by an operator", "by", change.By, "command", change.What, "took", took)
+	c.logs.host.Info("change by an operator", "by", change.By, "command", change.What, "took", took)
 }
 
 // Source is what the configuration is read from.
@@ -129,7 +122,7 @@ func (c *commands) Swap(ctx context.Context, req admin.SwapRequest) (*supervisor
 		Along:  c.Along(cfg, req.Stage),
 	})
 	if err != nil {
-		c.log.Warn("stage not swapped", "error", err)
+		c.logs.host.Warn("stage not swapped", "error", err)
 	}
 	return swapped, err
 }

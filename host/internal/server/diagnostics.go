@@ -121,7 +121,7 @@ func (c *commands) SetLogLevel(ctx context.Context, l admin.LogLevel) error {
 	if err := c.checkLogName(l.Name); err != nil {
 		return err
 	}
-	c.log.Info("log level changed until the next reload", "of", l.Name, "level", level.String())
+	c.logs.host.Info("log level changed until the next reload", "of", l.Name, "level", level.String())
 	if l.Name == admin.HostLog {
 		c.logs.host.SetLevel(level)
 		return nil
@@ -156,14 +156,14 @@ func (c *commands) DebugPage(w http.ResponseWriter, r *http.Request, stage, page
 }
 
 // serveStagePage serves what is below front.StagePagesPath.
-func (r *run) serveStagePage(w http.ResponseWriter, req *http.Request) {
+func (c *commands) serveStagePage(w http.ResponseWriter, req *http.Request) {
 	stage, page, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, front.StagePagesPath), "/")
-	fail := func(code int, message string) { r.front.PageError(w, req, code, message) }
+	fail := func(code int, message string) { c.front.PageError(w, req, code, message) }
 	if req.Method != http.MethodGet {
 		fail(http.StatusMethodNotAllowed, "pages about a stage can only be read")
 		return
 	}
-	serveStagePage(w, req, r.stages, stage, page, fail)
+	serveStagePage(w, req, c.stages, stage, page, fail)
 }
 
 // serveStagePage writes a page of the process that the query names, or of the current one. It calls fail without one.

@@ -160,7 +160,7 @@ func TestNoEventsInPlaceOfKubeAPIServer(t *testing.T) {
 		{KubernetesEvents: config.EventsAuto, APIServerDefaults: config.KubernetesDefaults},
 		{KubernetesEvents: config.EventsOff, APIServerDefaults: config.CatenaDefaults},
 	} {
-		if r := (&run{Options: Options{Config: c}}); r.wantsEvents() {
+		if wantsEvents(c) {
 			t.Errorf("%s with the defaults of %s writes Events", c.KubernetesEvents, c.APIServerDefaults)
 		}
 	}
@@ -168,7 +168,7 @@ func TestNoEventsInPlaceOfKubeAPIServer(t *testing.T) {
 		{KubernetesEvents: config.EventsOn, APIServerDefaults: config.KubernetesDefaults},
 		{KubernetesEvents: config.EventsAuto, APIServerDefaults: config.CatenaDefaults},
 	} {
-		if r := (&run{Options: Options{Config: c}}); !r.wantsEvents() {
+		if !wantsEvents(c) {
 			t.Errorf("%s with the defaults of %s writes no Events", c.KubernetesEvents, c.APIServerDefaults)
 		}
 	}

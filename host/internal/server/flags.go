@@ -26,7 +26,7 @@ func warnLoosened(cfg *config.Config, log hclog.Logger) {
 // certificates and keys that they name.
 func (r *run) parseFlags(ctx context.Context) error {
 	var err error
-	r.flags, err = front.ParseFlags(ctx, r.Config.APIServer, declared.FlagDefaults(r.Config, r.storage)...)
+	r.flags, err = front.ParseFlags(ctx, r.Config.APIServer, declared.FlagDefaults(r.Config, r.data.storage)...)
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
 	}
@@ -34,7 +34,7 @@ func (r *run) parseFlags(ctx context.Context) error {
 		return err
 	}
 	warnLoosened(r.Config, r.logs.host)
-	r.logVersions()
+	logVersions(r.logs.host, r.Version)
 	r.flags.Print()
 	for _, warning := range r.flags.Deprecated() {
 		r.logs.host.Warn(warning)
@@ -45,9 +45,10 @@ func (r *run) parseFlags(ctx context.Context) error {
 	if r.Config.APIServerDefaults == config.KubernetesDefaults {
 		return nil
 	}
-	if err := r.checkJoined(ctx); err != nil {
+	if err := r.keys().checkJoined(ctx); err != nil {
 		return err
 	}
-	r.certificates, err = ensureCertificates(pki.Options{Dir: datadir.PKI(r.storage.Dir), Hosts: r.flags.Hosts()}, r.logs.host)
+	own := pki.Options{Dir: datadir.PKI(r.data.storage.Dir), Hosts: r.flags.Hosts()}
+	r.data.certificates, err = ensureCertificates(own, r.logs.host)
 	return err
 }

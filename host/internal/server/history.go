@@ -20,6 +20,7 @@ type history struct {
 	mu      sync.Mutex
 	events  []admin.Event
 	changes []admin.Change
+	signals []admin.Signal // of the lifecycle, all of them
 	// changed is closed when there is something new.
 	changed chan struct{}
 }
@@ -63,10 +64,17 @@ func (h *history) next() <-chan struct{} {
 	return h.changed
 }
 
-func (h *history) list() ([]admin.Event, []admin.Change) {
+// signal keeps a lifecycle signal.
+func (h *history) signal(s admin.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.events), slices.Clone(h.changes)
+	h.signals = append(h.signals, s)
+}
+
+func (h *history) list() ([]admin.Event, []admin.Change, []admin.Signal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events), slices.Clone(h.changes), slices.Clone(h.signals)
 }
 
 // last are the last entries of which maxHistory are kept.

@@ -20,7 +20,7 @@ type keyspaces struct {
 	prefix     string // that of the registry
 	runtimeDir string
 	callers    *callers.Callers
-	limited    func(stage, limit, reason string)
+	limits     *limits
 
 	mu     sync.Mutex
 	open   map[string]keyspace
@@ -62,7 +62,8 @@ func (k *keyspaces) serve(stage string) (string, error) {
 		return "", err
 	}
 	l := connlimit.New(admitted, connlimit.Options{Share: connlimit.Stages, Connections: keyspaceConnections})
-	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, func(limit string) { k.limited(stage, limit, "") })
+	limited := func(limit string) { k.limits.limited(stage, limit, "") }
+	served, err := store.ServeKeyspace(k.storage, keyspacePrefix(k.prefix, stage), l, limited)
 	if err != nil {
 		return "", errors.Join(err, l.Close())
 	}

@@ -13,18 +13,22 @@ import (
 	"github.com/catena-dev/catena/host/internal/local"
 )
 
-// newLevel returns the priority level of what stages ask for in their own name, and what makes it while a stage of the chain serves such.
-func newLevel(f *front.Frontend, chain *chainState, log hclog.Logger) (level *fairness.Level, run func(context.Context), err error) {
+// newLevel returns the priority level of what stages ask for in their own name.
+func newLevel(f *front.Frontend, log hclog.Logger) (*fairness.Level, error) {
 	client, err := flowcontrolv1.NewForConfigAndClient(local.NewClient(f).Config(kubeevents.Controller))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	level = fairness.New(client, log)
-	return level, func(ctx context.Context) {
-		select {
-		case <-f.Ready():
-			level.Run(ctx, func() bool { return slices.Contains(chain.listedPaths(), "/apis/flowcontrol.apiserver.k8s.io/v1") })
-		case <-ctx.Done():
-		}
-	}, nil
+	return fairness.New(client, log), nil
+}
+
+// makeLevel makes it while a stage of the chain serves such.
+func makeLevel(ctx context.Context, level *fairness.Level, chain *chainState) {
+	select {
+	case <-chain.front.Ready():
+		level.Run(ctx, func() bool {
+			return slices.Contains(chain.listedPaths(), "/apis/flowcontrol.apiserver.k8s.io/v1")
+		})
+	case <-ctx.Done():
+	}
 }

@@ -1,21 +1,10 @@
 package server
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
-	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 )
-
-// metrics is what /metrics shows: the host's own series, and those of all stages.
-func (r *run) metrics(own prometheus.Gatherers) prometheus.Gatherer {
-	return metrics.New(metrics.Options{
-		Own: own, Log: r.logs.host.Named("metrics"),
-		Stages: func() []metrics.Source { return r.chain.metricsSources(r.stages.GatherMetrics) },
-	})
-}
 
 // faultStates are what is wrong, for the metrics.
 func faultStates(list []faults.Fault) []front.FaultState {
@@ -27,13 +16,13 @@ func faultStates(list []faults.Fault) []front.FaultState {
 }
 
 // stageStates are the states of the stages, for the metrics.
-func (r *run) stageStates() []front.StageState {
+func stageStates(stages *supervisor.Supervisor) []front.StageState {
 	var states []front.StageState
 	used := map[string]supervisor.StageUsage{}
-	for _, u := range r.stages.Usage() {
+	for _, u := range stages.Usage() {
 		used[u.Stage] = u
 	}
-	for _, st := range r.stages.Status() {
+	for _, st := range stages.Status() {
 		u, measured := used[st.Stage]
 		var canary *front.CanaryState
 		if p := st.Probation; p != nil && p.Canary != nil {

@@ -36,8 +36,12 @@ type notifier struct {
 	phase phase
 }
 
-func newNotifier(service systemd.Service, log hclog.Logger, wrong *faults.Host) *notifier {
-	return &notifier{service: service, log: log, faults: wrong, changed: make(chan struct{}, 1), phase: starting}
+func newNotifier(
+	service systemd.Service, log hclog.Logger, stages *supervisor.Supervisor, wrong *faults.Host,
+) *notifier {
+	return &notifier{
+		service: service, log: log, stages: stages, faults: wrong, changed: make(chan struct{}, 1), phase: starting,
+	}
 }
 
 // follow reports when the server is ready, and from then on that it is alive.

@@ -41,8 +41,7 @@ func newTestNotifier(t *testing.T) (n *notifier, next func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n = newNotifier(service, hclog.NewNullLogger(), &faults.Host{})
-	n.stages = noStages()
+	n = newNotifier(service, hclog.NewNullLogger(), noStages(), &faults.Host{})
 	return n, func() string {
 		t.Helper()
 		buf := make([]byte, 4096)

@@ -16,6 +16,7 @@ import (
 	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/panics"
+	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
@@ -23,6 +24,7 @@ import (
 
 // reloader applies new configurations, and has the one that is in effect.
 type reloader struct {
+	*live
 	load func() (*config.Config, error)
 	// reloaded is called with the result of each reload.
 	reloaded func(*admin.Reload)
@@ -30,27 +32,14 @@ type reloader struct {
 	logs     *logs
 	front    *front.Frontend
 	stages   *supervisor.Supervisor
-	chain    *chainState
+	relay    *relay.Chain
 	notifier *notifier
-	// certificates renews those that are due, and returns the flags that name another one now.
-	certificates func() []string
+	// certificates are those that are renewed when they are due, and ends knows which files have others than before.
+	certificates *certificates
+	ends         *pki.Ends
 
-	mu      sync.Mutex // one reload at a time
-	current atomic.Pointer[config.Config]
-	last    atomic.Pointer[admin.Reload]
-}
-
-// config is the configuration that is in effect.
-func (r *reloader) config() *config.Config { return r.current.Load() }
-
-// watchMode is what becomes of the watches of a stage.
-func (r *reloader) watchMode(stage string) relay.WatchMode {
-	return watchModes[r.config().Stages[stage].Watches]
-}
-
-// watchModes are by their names in the configuration.
-var watchModes = map[string]relay.WatchMode{
-	"resume": relay.ResumeWatches, "verify": relay.VerifyWatches, "passthrough": relay.PassThroughWatches,
+	mu   sync.Mutex // one reload at a time
+	last atomic.Pointer[admin.Reload]
 }
 
 // follow applies the configuration as it is by then, whenever it is asked to.
@@ -109,7 +98,8 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 	result.Applied = applied
 	result.Settings = append(unattached(settings, applied), files.Changed...)
 	result.Stale = files.Stale
-	for _, flag := range r.certificates() {
+	r.certificates.renewNow()
+	for _, flag := range r.ends.Look() {
 		result.Settings = append(result.Settings, "apiserver."+flag)
 	}
 	files.Apply()
@@ -118,7 +108,7 @@ func (r *reloader) apply(ctx context.Context, result *admin.Reload) error {
 		go panics.Contain(func() { r.tellLogLevel(stage, cfg.Log.LevelOf(stage)) }, r.logs.panicked)()
 	}
 	r.stages.SetHoldTimeout(cfg.HoldTimeout)
-	r.chain.relay.SetHold(relay.Limits{Requests: int(cfg.HoldRequests)})
+	r.relay.SetHold(relay.Limits{Requests: int(cfg.HoldRequests)})
 	return nil
 }
 

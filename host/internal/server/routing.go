@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/catena-dev/catena/host/internal/bounds"
 	"github.com/catena-dev/catena/host/internal/canary"
 	"github.com/catena-dev/catena/host/internal/fairness"
 	"github.com/catena-dev/catena/host/internal/front"
@@ -25,7 +24,7 @@ type routing struct {
 	stages  *supervisor.Supervisor
 	traffic *traffic.Meter
 	log     hclog.Logger
-	limits  bounds.LogEvery
+	limits  *limits
 	level   *fairness.Level
 	// followers are the stages that follow what the server serves.
 	followers []string
@@ -87,7 +86,7 @@ func (r *routing) observe(h relay.Hop) {
 // observeResume counts what became of a watch that has left its process.
 func (r *routing) observeResume(h relay.Hop) {
 	r.front.Metrics().ObserveResume(h.Stage, h.Resume)
-	if h.Resume.Difference != "" && r.limits.Due(h.Stage+" watches") {
+	if h.Resume.Difference != "" && r.limits.due.Due(h.Stage+" watches") {
 		r.log.Error("a watch has ended: the next process does not have the events of the one before", "stage", h.Stage,
 			"difference", h.Resume.Difference)
 	}
@@ -108,7 +107,7 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 	id, ok := r.stages.Authenticate(token)
 	if from := callFrom(req.Context()); ok && (from.stage != id.Stage || !from.own()) {
 		const tried = "be another process, with its token"
-		if r.limits.Due(id.Stage + " " + tried) {
+		if r.limits.due.Due(id.Stage + " " + tried) {
 			r.log.Warn("a request with the token of a stage is refused: it comes from another process", "stage",
 				id.Stage, "generation", id.Generation, "pid", from.pid, "socket of", from.stage)
 		}
@@ -123,19 +122,11 @@ func (r *routing) caller(req *http.Request, token string) (relay.Caller, bool) {
 
 // refuse responds to a request that a stage is not granted to make.
 func (r *routing) refuse(w http.ResponseWriter, req *http.Request, refusal relay.Refusal) {
-	if r.limits.Due(refusal.Stage + " " + refusal.Reason) {
+	if r.limits.due.Due(refusal.Stage + " " + refusal.Reason) {
 		r.log.Warn("a request of a stage is refused", "stage", refusal.Stage, "tried to", refusal.Reason,
 			"missing", "stages."+refusal.Stage+".grants."+refusal.Grant)
 	}
 	r.front.Refuse(w, req, refusal)
-}
-
-// connectionRefused logs that a stage has come to a bound of its connections.
-func (r *routing) connectionRefused(stage, bound string) {
-	r.front.Metrics().ObserveLimit(stage, bound)
-	if r.limits.Due(stage + " " + bound) {
-		r.log.Warn("connections of a stage to the host are refused: it has come to a bound", "stage", stage, "bound", bound)
-	}
 }
 
 func staged(all map[string]supervisor.Staged) map[string]relay.Staged {

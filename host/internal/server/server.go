@@ -12,15 +12,16 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/catena-dev/catena/host/internal/admin"
 	"github.com/catena-dev/catena/host/internal/callers"
 	"github.com/catena-dev/catena/host/internal/config"
 	"github.com/catena-dev/catena/host/internal/dashboard"
 	"github.com/catena-dev/catena/host/internal/declared"
-	"github.com/catena-dev/catena/host/internal/faults"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/handover"
-	"github.com/catena-dev/catena/host/internal/kubeevents"
+	"github.com/catena-dev/catena/host/internal/metrics"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/pki"
 	"github.com/catena-dev/catena/host/internal/problems"
@@ -28,7 +29,6 @@ import (
 	"github.com/catena-dev/catena/host/internal/store"
 	"github.com/catena-dev/catena/host/internal/supervisor"
 	"github.com/catena-dev/catena/host/internal/systemd"
-	"github.com/catena-dev/catena/host/internal/traffic"
 	"github.com/catena-dev/catena/host/internal/trial"
 	"github.com/catena-dev/catena/internal/gctune"
 	"github.com/catena-dev/catena/internal/idle"
@@ -69,52 +69,54 @@ type Stopped struct{ Signal os.Signal }
 
 func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
 
-// run is the wiring of one run. Its parts are made in this order. What is opened is
-// registered in undo at once, so that an error at any step, as well as a planned end,
-// closes it in reverse order.
+// run is the wiring of one run. Its parts are made in this order, each when all that it needs is there. What is opened
+// is registered in undo at once, so that an error at any step, as well as a planned end, closes it in reverse order.
 type run struct {
 	Options
-	started time.Time
-	logs    *logs
-	undo    closers
-	ended   chan struct{} // closed when the run is over
+	life      life
+	logs      *logs
+	undo      closers
+	live      *live
+	data      data
+	flags     *front.Flags
+	front     *front.Frontend
+	stages    *supervisor.Supervisor
+	chain     *chainState
+	journal   *journal
+	shutdown  *shutdown
+	commands  *commands
+	dashboard *dashboard.Handler
+}
 
-	specs        []supervisor.Spec
-	callers      *callers.Callers
-	runtimeDir   string
-	cgroup       string // the name of its groups; "" if there can be none
-	storage      store.Options
-	flags        *front.Flags
-	certificates *certificates // nil with the defaults of kube-apiserver
-	signals      signals
-	chain        *chainState
-	front        *front.Frontend
-	store        *store.Opening
-	stages       *supervisor.Supervisor
-	reloader     *reloader
-	history      *history
-	faults       faults.Host
-	traffic      *traffic.Meter
-	dashboard    *dashboard.Handler
-	trials       *trial.Trials
-	kubeEvents   *kubeevents.Recorder // may be nil
-	commands     *commands
-	shutdown     *shutdown
-	notifier     *notifier
+// life is the time of a run.
+type life struct {
+	began time.Time
+	over  chan struct{} // closed when the run is
 	// end ends the run: with a *handover.Handover, another program goes on.
 	end context.CancelCauseFunc
 }
 
-// Run runs the server until ctx ends, or until something fails that it cannot do without. The error is a *handover.Handover if
-// another program is to go on.
-// Mistakes of the operator are found before anything is started.
+// data is what a server has on this machine, and in its store.
+type data struct {
+	callers    *callers.Callers
+	runtimeDir string
+	cgroup     string // the name of its groups; "" if there can be none
+	storage    store.Options
+	store      *store.Opening
+	// certificates are nil with the defaults of kube-apiserver.
+	certificates *certificates
+}
+
+// Run runs the server until ctx ends, or until something fails that it cannot do without. The error is a
+// *handover.Handover if another program is to go on. Mistakes of the operator are found before anything is started.
 func Run(ctx context.Context, opts Options) (err error) {
-	r := &run{Options: opts, logs: newLogs(opts.Config.Log), started: time.Now(), ended: make(chan struct{}),
-		history: newHistory(), traffic: traffic.New()}
-	defer close(r.ended)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	r.end = end
+	r := &run{
+		Options: opts, life: life{began: time.Now(), over: make(chan struct{}), end: end},
+		logs: newLogs(opts.Config.Log), live: newLive(opts.Config),
+	}
+	defer close(r.life.over)
 	defer func() {
 		err = errors.Join(err, r.undo.close(r.logs.host))
 		if next := (*handover.Handover)(nil); errors.As(context.Cause(ctx), &next) {
@@ -127,20 +129,38 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if err := scheduling.Set(opts.Config.CPUSchedulingPolicy); err != nil {
 		r.logs.host.Info("the scheduling policy stays as it is", "error", err)
 	}
-	for _, step := range []func(context.Context) error{
-		r.check, r.openData, r.parseFlags, r.beginStore, r.openFront, r.buildChain, r.openAdmin, r.startStages,
+	if err := r.start(ctx); err != nil {
+		if r.interrupted(ctx) {
+			return nil
+		}
+		if lost := (front.Lost{}); errors.As(context.Cause(ctx), &lost) {
+			return lost
+		}
+		return err
+	}
+	return r.serve(ctx)
+}
+
+// start makes all parts, and brings the stages up.
+func (r *run) start(ctx context.Context) error {
+	specs, err := check(ctx, r.Options)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		r.openData,
+		func() error { return r.parseFlags(ctx) },
+		func() error { return r.beginStore(ctx) },
+		func() error { return r.openFront(ctx, specs) },
+		func() error { return r.buildChain(ctx, specs) },
+		r.openAdmin,
+		func() error { return r.startStages(ctx) },
 	} {
-		if err := step(ctx); err != nil {
-			if r.interrupted(ctx) {
-				return nil
-			}
-			if lost := (front.Lost{}); errors.As(context.Cause(ctx), &lost) {
-				return lost
-			}
+		if err := step(); err != nil {
 			return err
 		}
 	}
-	return r.serve(ctx)
+	return nil
 }
 
 // interrupted reports whether the server was asked to end before it was ready, and logs
@@ -156,7 +176,7 @@ func (r *run) interrupted(ctx context.Context) bool {
 }
 
 // openData locks the data directory for this process and creates the one for sockets.
-func (r *run) openData(context.Context) error {
+func (r *run) openData() error {
 	dir, err := filepath.Abs(r.Config.DataDir)
 	if err != nil {
 		return fmt.Errorf("dataDir: %w", err)
@@ -179,71 +199,97 @@ func (r *run) openData(context.Context) error {
 	if lock.Replaceable != nil {
 		r.logs.host.Warn("other users of this machine could replace the data directory", "error", lock.Replaceable)
 	}
-	r.cgroup = r.endLeftBehind(dir)
-	if r.runtimeDir, err = prepareRuntimeDir(r.Config.RuntimeDir, dir, r.Config.Order); err != nil {
+	r.data.cgroup = endLeftBehind(dir, r.logs.host)
+	if r.data.runtimeDir, err = prepareRuntimeDir(r.Config.RuntimeDir, dir, r.Config.Order); err != nil {
 		return err
 	}
 	if r.Config.RuntimeDir == "" {
 		r.undo.add("runtime directory", func() error {
-			_ = os.Remove(r.runtimeDir) // if nothing is left in it
+			_ = os.Remove(r.data.runtimeDir) // if nothing is left in it
 			return nil
 		})
 	}
-	if r.callers, err = callers.Open(dir); err != nil {
+	if r.data.callers, err = callers.Open(dir); err != nil {
 		return err
 	}
-	r.storage = declared.StoreOptions(r.Config, dir, r.runtimeDir)
-	r.storage.Admit, r.storage.Ephemeral = r.callers.AdmitRegistry, r.Ephemeral
-	r.storage.Lock, r.storage.Logger = lock, r.logs.libraries.Named("etcd")
+	r.data.storage = declared.StoreOptions(r.Config, dir, r.data.runtimeDir)
+	r.data.storage.Admit, r.data.storage.Ephemeral = r.data.callers.AdmitRegistry, r.Ephemeral
+	r.data.storage.Lock, r.data.storage.Logger = lock, r.logs.libraries.Named("etcd")
 	return nil
 }
 
 // beginStore begins to open the store. The member of an embedded etcd mostly waits for its election, and an external
 // cluster may be far away: meanwhile the front is opened, and stages are launched.
 func (r *run) beginStore(ctx context.Context) error {
-	r.store = store.Begin(ctx, r.storage)
-	r.undo.add("store", r.store.Close)
+	r.data.store = store.Begin(ctx, r.data.storage)
+	r.undo.add("store", r.data.store.Close)
 	return nil
 }
 
-// openFront binds the port, so that one that is in use is found before the stages start, and reads the binaries of stages at the same time.
-func (r *run) openFront(ctx context.Context) error {
+// openFront binds the port, so that one that is in use is found before the stages start, and reads the binaries of
+// stages at the same time.
+func (r *run) openFront(ctx context.Context, specs []supervisor.Spec) error {
 	digested := make(chan error, 1)
-	go func() { digested <- panics.Call(func() error { return declared.AddDigests(r.Config, r.specs, false) }) }()
+	go func() { digested <- panics.Call(func() error { return declared.AddDigests(r.Config, specs, false) }) }()
 	var err error
 	r.background(ctx, (&idle.Program{OneProcessor: true}).Run)
 	r.front, err = front.New(ctx, front.Options{
-		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Signal: r.signaled, Streams: []string{eventsPath},
+		Flags: r.flags, Listener: r.Systemd.Listener, Metrics: r.metrics, Streams: []string{eventsPath},
 		HoldUntilReady: r.Handover.TakesOver(), Log: r.logs.host.Named("front"),
 	})
 	digestErr := <-digested
 	if err != nil {
 		return problems.List(problems.Locate(r.Config, err))
 	}
-	if err := r.openEvents(); err != nil {
-		return err
-	}
-	r.handlePages()
-	r.shutdown = &shutdown{front: r.front, force: r.Force, lost: make(chan struct{})}
-	r.undo.add("front", r.shutdown.closeFront)
+	r.undo.add("front", func() error {
+		if r.shutdown != nil && r.shutdown.ran {
+			return nil // it has closed itself
+		}
+		return r.front.Close()
+	})
 	return problems.List(digestErr)
 }
 
-// openAdmin lets commands in, which see the start of the stages.
-func (r *run) openAdmin(context.Context) error {
-	r.reloader = &reloader{load: r.Load, reloaded: r.recordReload, attach: r.Attach, logs: r.logs, front: r.front,
-		stages: r.stages, chain: r.chain, notifier: r.notifier}
-	r.reloader.current.Store(r.Config)
-	r.commands = &commands{
-		log: r.logs.host, logs: r.logs, source: r.Source, signals: &r.signals, front: r.front, stages: r.stages,
-		chain: r.chain, reloader: r.reloader, Trials: r.trials, history: r.history, traffic: r.traffic, checks: &checkResults{front: r.front},
-		faults: &r.faults, version: r.Version, started: r.started, upgradeHost: r.upgradeHost,
+// metrics is what /metrics shows: the host's own series, and those of all stages. It is shown when there is a chain.
+func (r *run) metrics(own prometheus.Gatherers) prometheus.Gatherer {
+	return metrics.New(metrics.Options{
+		Own: own, Log: r.logs.host.Named("metrics"),
+		Stages: func() []metrics.Source { return r.chain.metricsSources(r.stages.GatherMetrics) },
+	})
+}
+
+// openAdmin lets commands in, which see the start of the stages, and makes the pages that show the same.
+func (r *run) openAdmin() error {
+	tap := trial.NewTap(r.chain.relay)
+	r.front.SetChain(tap)
+	trials := &trial.Trials{
+		Releases: &trial.Releases{
+			Front: r.front, Stages: r.stages, Published: r.chain.stages,
+			Prefix: r.Config.Store.Prefix, Storage: r.data.storage,
+		},
+		Config: r.live.config, Flags: r.flags, Tap: tap, RuntimeDir: r.data.runtimeDir,
+		MayRead: r.data.callers.AdmitRegistry, Serving: &r.chain.serving, Log: r.logs.host, Panicked: r.logs.panicked,
 	}
-	closeSocket, err := admin.Serve(r.runtimeDir, r.commands, r.callers.AdmitNone, r.logs.serverErrors())
+	reloader := &reloader{
+		live: r.live, load: r.Load, reloaded: r.journal.reloaded, attach: r.Attach, logs: r.logs, front: r.front,
+		stages: r.stages, relay: r.chain.relay, notifier: r.journal.notifier, certificates: r.data.certificates,
+		ends: &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: r.journal.certificate},
+	}
+	r.commands = &commands{
+		Trials: trials, logs: r.logs, source: r.Source, front: r.front, stages: r.stages, chain: r.chain,
+		journal: r.journal, reloader: reloader, checks: &checkResults{front: r.front},
+		version: r.Version, started: r.life.began,
+		upgrader: &upgrader{
+			inherited: r.Handover, service: r.Systemd, version: r.Version, log: r.logs.host, front: r.front,
+			stages: r.stages, chain: r.chain, journal: r.journal, end: r.life.end,
+		},
+	}
+	r.dashboard = handlePages(r.commands)
+	closeSocket, err := admin.Serve(r.data.runtimeDir, r.commands, r.data.callers.AdmitNone, r.logs.serverErrors())
 	if err != nil {
 		return err
 	}
-	r.undo.add("trials", r.trials.Close)
+	r.undo.add("trials", trials.Close)
 	r.undo.add("admin socket", closeSocket)
 	return nil
 }
@@ -277,38 +323,34 @@ const headroom = 64 << 20
 // serve lets requests in, runs the stages' hooks and, when ctx ends, shuts down in
 // Kubernetes' order.
 func (r *run) serve(ctx context.Context) error {
-	r.background(ctx, func(ctx context.Context) { gctune.Headroom(ctx, headroom) })
-	r.background(ctx, r.traffic.Run)
 	if err := r.registerStages(); err != nil {
 		return err
 	}
-	r.background(ctx, r.recordKeysLater)
-	r.background(ctx, r.monitorStore)
-	r.background(ctx, r.announce)
-	r.background(ctx, func(ctx context.Context) { tellVoidClaims(ctx, r) })
-	r.background(ctx, r.takeOver)
-	r.background(ctx, func(ctx context.Context) { r.notifier.follow(ctx, r.front) })
-	r.background(ctx, r.writeEvents)
-	r.front.Metrics().ObserveConfig(r.started)
-	ends := &pki.Ends{File: r.flags.Value, Log: r.logs.host, Observe: func(c pki.Certificate) {
-		r.front.Metrics().ObserveCertificate(c.Flag, c.End)
-		if wrong := r.faults.Certificate(c); wrong != "" {
-			r.history.add(admin.Event{Kind: faults.CertificateEnds, Text: wrong, Bad: true})
-		}
-	}}
-	r.reloader.certificates = func() []string {
-		r.certificates.renewNow()
-		return ends.Look()
-	}
+	reloader := r.commands.reloader
+	r.front.Metrics().ObserveConfig(r.life.began)
 	r.chain.serving.Store(true)
-	r.background(ctx, func(ctx context.Context) { r.reloader.follow(ctx, r.Reload) })
-	r.background(ctx, (&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: r.reloader}).run)
-	r.background(ctx, ends.Follow)
-	if r.certificates != nil {
-		r.background(ctx, r.certificates.renew)
+	for _, f := range []func(context.Context){
+		func(ctx context.Context) { gctune.Headroom(ctx, headroom) },
+		r.chain.traffic.Run,
+		func(ctx context.Context) { r.keys().recordLater(ctx, r.front.Ready()) },
+		(&storeMonitor{
+			storage: r.data.storage, log: r.logs.host, journal: r.journal, relay: r.chain.relay, stages: r.stages,
+			background: r.background,
+		}).run,
+		r.announce,
+		func(ctx context.Context) { r.journal.tellVoidClaims(ctx, r.chain.void) },
+		r.commands.upgrader.takeOver,
+		func(ctx context.Context) { r.journal.notifier.follow(ctx, r.front) },
+		func(ctx context.Context) { r.journal.writeEvents(ctx, r.chain) },
+		func(ctx context.Context) { reloader.follow(ctx, r.Reload) },
+		(&pluginWatcher{log: r.logs.host, stages: r.stages, reloader: reloader}).run,
+		reloader.ends.Follow,
+		r.data.certificates.renew,
+	} {
+		r.background(ctx, f)
 	}
 	r.logs.host.Info("serving", "address", r.front.Addr().String())
-	err := r.shutdown.runFront(ctx)
+	err := r.shutdown.runFront(ctx, r.signaled)
 	select {
 	case <-r.front.Ready():
 	default:
@@ -316,4 +358,16 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	r.logs.host.Info("no longer serving", "address", r.front.Addr().String())
 	return err
+}
+
+// signaled records a lifecycle signal and passes it on to the stages.
+func (r *run) signaled(name string, at time.Time) {
+	r.logs.host.Info("lifecycle signal", "signal", name, "at", at.UTC().Format(time.RFC3339Nano))
+	r.journal.history.signal(admin.Signal{Name: name, At: at})
+	if name == front.ShutdownInitiated {
+		r.journal.notifier.stop()
+		r.commands.Stop()
+		r.dashboard.Close()
+	}
+	r.stages.Notify(name, at)
 }

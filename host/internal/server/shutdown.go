@@ -45,10 +45,10 @@ type shutdown struct {
 
 // runFront serves until the front has shut down and the stages are drained, or until it is
 // to end by force.
-func (s *shutdown) runFront(ctx context.Context) error {
+func (s *shutdown) runFront(ctx context.Context, signaled func(name string, at time.Time)) error {
 	s.ran = true
 	ended := make(chan error, 1)
-	go func() { ended <- s.front.Run(ctx) }()
+	go func() { ended <- s.front.Run(ctx, signaled) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -67,14 +67,6 @@ func (s *shutdown) runFront(ctx context.Context) error {
 	}
 	s.awaitDrain()
 	return err
-}
-
-// closeFront closes a front that has not been run.
-func (s *shutdown) closeFront() error {
-	if s.ran {
-		return nil
-	}
-	return s.front.Close()
 }
 
 // drainStages drains the stages when the front says so.
@@ -112,7 +104,7 @@ func (s *shutdown) endByForce(over <-chan struct{}, log hclog.Logger) {
 }
 
 // followStore ends the run when its store has failed: within a few seconds, whatever waits for it.
-func (s *shutdown) followStore(opening *store.Opening, over <-chan struct{}, end context.CancelCauseFunc, log hclog.Logger) {
+func (s *shutdown) followStore(opening *store.Opening, run life, log hclog.Logger) {
 	opened, err := opening.Await()
 	if err != nil {
 		return // the start ends
@@ -123,13 +115,13 @@ func (s *shutdown) followStore(opening *store.Opening, over <-chan struct{}, end
 		log.Error("the store has failed: the server ends", "error", err)
 		s.lostErr = lost
 		s.front.Fail(lost)
-		end(lost)
-	case <-over:
+		run.end(lost)
+	case <-run.over:
 		return
 	}
 	select {
 	case <-time.After(lostGrace):
 		close(s.lost)
-	case <-over:
+	case <-run.over:
 	}
 }

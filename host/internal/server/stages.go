@@ -11,119 +11,126 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/catena-dev/catena/host/internal/config"
+	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/host/internal/declared"
 	"github.com/catena-dev/catena/host/internal/front"
 	"github.com/catena-dev/catena/host/internal/isolation"
 	"github.com/catena-dev/catena/host/internal/leaders"
+	"github.com/catena-dev/catena/host/internal/lifecycle"
 	"github.com/catena-dev/catena/host/internal/panics"
 	"github.com/catena-dev/catena/host/internal/problems"
 	"github.com/catena-dev/catena/host/internal/process"
 	"github.com/catena-dev/catena/host/internal/relay"
 	"github.com/catena-dev/catena/host/internal/supervisor"
-	"github.com/catena-dev/catena/host/internal/trial"
+	"github.com/catena-dev/catena/host/internal/traffic"
 )
 
-// buildChain makes the relay, the sockets on which the stages call the host, and the
-// supervisor.
-func (r *run) buildChain(ctx context.Context) error {
-	r.chain = &chainState{
-		front: r.front, claims: newClaimsFile(r.storage.Dir, r.logs.host), faults: &r.faults, void: make(chan struct{}, 1),
+// buildChain makes the supervisor with all that its stages ask the host for, and the relay.
+func (r *run) buildChain(ctx context.Context, specs []supervisor.Spec) error {
+	claims := datadir.OpenClaims(r.data.storage.Dir, r.logs.host)
+	r.undo.add("claims file", claims.Close)
+	limits := &limits{metrics: r.front.Metrics(), log: r.logs.host}
+	sockets := &stageSockets{
+		dir: r.data.runtimeDir, callers: r.data.callers, limits: limits, errorLog: r.logs.serverErrors(),
 	}
-	r.undo.add("claims file", r.chain.claims.close)
-	level, makeLevel, err := newLevel(r.front, r.chain, r.logs.host)
+	r.undo.add("sockets of stages", sockets.close)
+	if err := r.supervise(ctx, specs, sockets, limits); err != nil {
+		return err
+	}
+	recorder, err := newRecorder(r.Config, r.front)
 	if err != nil {
 		return err
 	}
-	r.background(ctx, makeLevel)
-	routing := &routing{
-		front: r.front, log: r.logs.host, traffic: r.traffic, level: level, followers: config.BuiltinStages(),
+	r.journal = newJournal(r.logs.host, r.front.Metrics(), r.Systemd, r.stages, recorder)
+	go r.journal.notifier.reportStatus(r.life.over)
+	level, err := newLevel(r.front, r.logs.host)
+	if err != nil {
+		return err
 	}
-	r.chain.relay = relay.NewChain(relay.Config{
+	routing := &routing{
+		front: r.front, stages: r.stages, traffic: traffic.New(), log: r.logs.host, limits: limits, level: level,
+		followers: config.BuiltinStages(),
+	}
+	relayed := relay.NewChain(relay.Config{
 		Dial: dialStage, NotFound: http.HandlerFunc(routing.notFound), Error: routing.stageError,
 		Propagator: r.front.Propagator(), Observe: routing.observe,
-		System: front.IsSystemRequest, User: front.UserName, Limited: routing.limited, Watch: front.IsWatch,
-		Watches: func(stage string) relay.WatchMode { return r.reloader.watchMode(stage) },
-		Hold:    relay.Limits{Requests: int(r.Config.HoldRequests)},
+		System: front.IsSystemRequest, User: front.UserName, Limited: limits.limited, Watch: front.IsWatch,
+		Watches: r.live.watchMode, Hold: relay.Limits{Requests: int(r.Config.HoldRequests)},
 	})
 	r.undo.add("relay", func() error {
-		r.chain.relay.Close()
+		relayed.Close()
 		return nil
 	})
-	tap := trial.NewTap(r.chain.relay)
-	r.front.SetChain(tap)
-
+	r.chain = &chainState{
+		front: r.front, relay: relayed, claims: claims, faults: &r.journal.faults, traffic: routing.traffic,
+		void: make(chan struct{}, 1),
+	}
+	r.background(ctx, func(ctx context.Context) { makeLevel(ctx, level, r.chain) })
 	leads := leaders.New(r.Config.Store.Prefix, func() (*clientv3.Client, error) {
-		if _, err := r.store.Await(); err != nil {
+		if _, err := r.data.store.Await(); err != nil {
 			return nil, err
 		}
-		return r.storage.Connect()
+		return r.data.storage.Connect()
 	})
 	r.undo.add("leaders", leads.Close)
-	handler := &relay.HostHandler{Chain: r.chain.relay, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
+	sockets.serve(&relay.HostHandler{
+		Chain: relayed, API: r.front.Handler(), Caller: routing.caller, As: routing.as,
 		Authorize: r.front.AuthorizeRewritten, Again: r.front.AuditAgain, Refuse: routing.refuse,
-		Initialized: front.WatchInitialized, Lead: leads.Serve}
-	sockets := &stageSockets{dir: r.runtimeDir, handler: handler, callers: r.callers, routing: routing, errorLog: r.logs.serverErrors()}
-	r.undo.add("sockets of stages", sockets.close)
+		Initialized: front.WatchInitialized, Lead: leads.Serve,
+	})
+	r.shutdown = &shutdown{
+		front: r.front, stages: r.stages, relay: relayed, force: r.Force, lost: make(chan struct{}),
+	}
+	go r.shutdown.endByForce(r.life.over, r.logs.host)
+	r.front.Metrics().SetSupervision(front.Supervision{
+		States: supervisor.States(), Loads: relayed.Loads,
+		Stages: func() []front.StageState { return stageStates(r.stages) },
+		Faults: func() []front.FaultState { return faultStates(r.journal.faults.List(r.stages.Status(), nil)) },
+	})
+	r.undo.add("stages", r.stages.Stop)
+	return nil
+}
 
-	keys := &keyspaces{opening: r.store, storage: r.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.runtimeDir,
-		callers: r.callers, limited: routing.limited}
+// supervise makes the supervisor, which starts nothing yet.
+func (r *run) supervise(
+	ctx context.Context, specs []supervisor.Spec, sockets *stageSockets, limits *limits,
+) (err error) {
+	keys := &keyspaces{
+		opening: r.data.store, storage: r.data.storage, prefix: r.Config.Store.Prefix, runtimeDir: r.data.runtimeDir,
+		callers: r.data.callers, limits: limits,
+	}
 	r.undo.add("keys of stages", keys.close)
 	if err := process.AdoptOrphans(ctx); err != nil {
 		r.logs.host.Warn("processes that stages leave behind are not known as theirs", "error", err)
 	}
 	r.undo.add("processes left behind", process.EndOrphans)
-	groups := &cgroups{name: r.cgroup, log: r.logs.host}
+	groups := &cgroups{name: r.data.cgroup, log: r.logs.host}
 	r.undo.add("groups of processes", groups.close)
-	r.notifier = newNotifier(r.Systemd, r.logs.host, &r.faults)
-	r.stages, err = supervisor.New(r.callers, supervisor.Options{
-		Chain: r.specs, Cgroups: groups.open, Hidden: func() []string { return declared.HiddenFiles(r.reloader.config()) },
+	r.stages, err = supervisor.New(r.data.callers, supervisor.Options{
+		Chain: specs, Cgroups: groups.open, Hidden: func() []string { return declared.HiddenFiles(r.live.config()) },
 		Machine: sync.OnceValue(func() *isolation.Machine {
 			m := isolation.Detect(ctx)
-			m.Users = r.callers.Users()
+			m.Users = r.data.callers.Users()
 			return m
 		}),
-		DataDir: r.storage.Dir, RuntimeDir: r.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags, HostSocket: sockets.use,
+		DataDir: r.data.storage.Dir, RuntimeDir: r.data.runtimeDir, Flags: r.flags.List(), OwnStore: keys.flags,
+		HostSocket: sockets.use,
 		Server: supervisor.Server{
-			Version: r.front.Version(), ExternalURL: r.front.ExternalURL(), HistoryRevision: r.storage.Revisions.Past,
+			Version: r.front.Version(), ExternalURL: r.front.ExternalURL(),
+			HistoryRevision: r.data.storage.Revisions.Past,
 		},
-		HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage,
-		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, HostPaths: r.front.OwnPaths,
-		ResourceSizes: r.chain.resourceSizes, Events: r.event, Approve: r.approve,
-		Admit: func(ctx context.Context, m supervisor.Move) error { return r.trials.Admit(ctx, m) },
-	})
-	if err != nil {
-		return err
-	}
-	r.trials = &trial.Trials{
-		Releases: &trial.Releases{
-			Front: r.front, Stages: r.stages, Published: r.chain.stages, Prefix: r.Config.Store.Prefix, Storage: r.storage,
+		HoldTimeout: r.Config.HoldTimeout, Log: r.logs.host, StageLog: r.logs.stage, HostPaths: r.front.OwnPaths,
+		Approve: func(stage, binary string, c process.Contents) error { // by the lock file as it is by then
+			return declared.CheckLock(r.Config, stage, binary, c)
 		},
-		Config: func() *config.Config { return r.reloader.config() },
-		Flags:  r.flags, Tap: tap, RuntimeDir: r.runtimeDir, MayRead: r.callers.AdmitRegistry,
-		Serving: &r.chain.serving, Log: r.logs.host, Panicked: r.logs.panicked,
-	}
-	r.undo.add("stages", r.stages.Stop)
-	go r.notifier.reportStatus(r.ended)
-	routing.stages, r.shutdown.stages, r.notifier.stages = r.stages, r.stages, r.stages
-	r.shutdown.relay = r.chain.relay
-	sockets.serve()
-	go r.shutdown.endByForce(r.ended, r.logs.host)
-	r.front.Metrics().SetSupervision(front.Supervision{
-		States: supervisor.States(), Stages: r.stageStates, Loads: r.chain.relay.Loads,
-		Faults: func() []front.FaultState { return faultStates(r.faults.List(r.stages.Status(), nil)) },
 	})
-	return nil
-}
-
-// approve goes by the lock file as it is by then.
-func (r *run) approve(stage, binary string, c process.Contents) error {
-	return declared.CheckLock(r.Config, stage, binary, c)
+	return err
 }
 
 // startStages brings the chain up and prints a line for each stage. The stages are launched while the store opens; if
 // that fails, it is why the start has failed.
 func (r *run) startStages(ctx context.Context) error {
-	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.store, r.ended, r.end, r.logs.host) })
+	r.background(ctx, func(context.Context) { r.shutdown.followStore(r.data.store, r.life, r.logs.host) })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var openErr error
@@ -131,10 +138,10 @@ func (r *run) startStages(ctx context.Context) error {
 	go func() {
 		defer close(opened)
 		openErr = panics.Call(func() error {
-			if _, err := r.store.Await(); err != nil {
+			if _, err := r.data.store.Await(); err != nil {
 				return err
 			}
-			return r.checkKeys(ctx)
+			return r.keys().check(ctx)
 		})
 		if openErr != nil {
 			cancel() // what is being launched
@@ -144,7 +151,15 @@ func (r *run) startStages(ctx context.Context) error {
 		<-opened
 		return openErr
 	}
-	err := r.stages.Start(ctx, open, func(stage, version string, pid int, took time.Duration) {
+	outlet := supervisor.Outlet{
+		Publish: r.chain.publish, AwaitEmpty: r.chain.relay.AwaitEmpty, ResourceSizes: r.chain.resourceSizes,
+		Admit: r.commands.Admit,
+		Events: func(e supervisor.Event) {
+			r.journal.stage(e)
+			r.commands.StageChanged(e)
+		},
+	}
+	err := r.stages.Start(ctx, outlet, open, func(stage, version string, pid int, took time.Duration) {
 		r.front.Metrics().ObserveStart(stage, took)
 		fmt.Fprintf(r.Out, "stage %-12s %-10s pid %-8d up after %s\n", stage, version, pid, took.Round(time.Millisecond))
 	})
@@ -159,7 +174,7 @@ func (r *run) registerStages() error {
 	if err := r.front.AddSignal("catena-stages", r.stages.Complete()); err != nil {
 		return err
 	}
-	r.front.SetChecks(r.checks)
+	r.front.SetChecks(func() []lifecycle.Check { return checks(r.stages) })
 	err := r.front.AddPostStartHook("catena-stages", func(context.Context) error {
 		r.stages.RunPostStartHooks(r.front.Fail)
 		return nil
@@ -168,7 +183,7 @@ func (r *run) registerStages() error {
 		return err
 	}
 	r.front.AddPreShutdownHook(func() error {
-		return r.faults.Cause(r.stages.RunPreShutdownHooks(context.Background(), r.Config.PreShutdownTimeout))
+		return r.journal.faults.Cause(r.stages.RunPreShutdownHooks(context.Background(), r.Config.PreShutdownTimeout))
 	})
 	r.shutdown.drainStages()
 	return nil

@@ -20,15 +20,14 @@ import (
 // other, and who calls is known by it.
 type stageSockets struct {
 	dir      string
-	handler  http.Handler
 	callers  *callers.Callers
-	routing  *routing
+	limits   *limits
 	errorLog *log.Logger
 
-	mu     sync.Mutex
-	open   map[string]*stageSocket
-	served bool
-	closed bool
+	mu      sync.Mutex
+	open    map[string]*stageSocket
+	handler http.Handler // nil until serve
+	closed  bool
 }
 
 type stageSocket struct {
@@ -71,10 +70,10 @@ func (s *stageSockets) openFor(stage string) (*stageSocket, error) {
 	socket := &stageSocket{path: path, listener: connlimit.New(l, connlimit.Options{
 		Share: connlimit.Stages, Connections: stageConnections(), Heads: bounds.CallHeads,
 		Unbounded: func() bool { return s.callers.Trusted(stage) }, // each process of Kubernetes' stages has a hundred watches
-		Refused:   func(bound string) { s.routing.connectionRefused(stage, bound) },
+		Refused:   func(bound string) { s.limits.connectionRefused(stage, bound) },
 	})}
 	socket.server = &http.Server{
-		Handler: counted{s.handler}, MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime,
+		MaxHeaderBytes: bounds.CallHead, ReadHeaderTimeout: bounds.CallHeadTime,
 		IdleTimeout: bounds.CallIdle, ErrorLog: s.errorLog,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			limited, _ := conn.(*connlimit.Conn)
@@ -87,23 +86,26 @@ func (s *stageSockets) openFor(stage string) (*stageSocket, error) {
 		s.open = map[string]*stageSocket{}
 	}
 	s.open[stage] = socket
-	if s.served {
-		socket.serveCalls()
+	if s.handler != nil {
+		socket.serveCalls(s.handler)
 	}
 	return socket, nil
 }
 
 // serve serves the sockets, also those that are opened later.
-func (s *stageSockets) serve() {
+func (s *stageSockets) serve(handler http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.served = true
+	s.handler = handler
 	for _, socket := range s.open {
-		socket.serveCalls()
+		socket.serveCalls(handler)
 	}
 }
 
-func (s *stageSocket) serveCalls() { go func() { _ = s.server.Serve(s.listener) }() }
+func (s *stageSocket) serveCalls(handler http.Handler) {
+	s.server.Handler = counted{handler}
+	go func() { _ = s.server.Serve(s.listener) }()
+}
 
 func (s *stageSockets) close() error {
 	s.mu.Lock()

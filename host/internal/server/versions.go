@@ -7,12 +7,14 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/catena-dev/catena/sdk/kubeversion"
 )
 
 // logVersions logs what runs, and how the Go runtime is set, as kube-apiserver does.
-func (r *run) logVersions() {
-	r.logs.host.Info("catena starts", "version", r.Version, "kubernetes", kubeversion.Release(), "go", runtime.Version(),
+func logVersions(log hclog.Logger, version string) {
+	log.Info("catena starts", "version", version, "kubernetes", kubeversion.Release(), "go", runtime.Version(),
 		"GOMAXPROCS", runtime.GOMAXPROCS(0), "GOMEMLIMIT", memoryLimit(), "GOGC", cmp.Or(os.Getenv("GOGC"), "100"))
 }
 

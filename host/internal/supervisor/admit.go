@@ -31,7 +31,7 @@ func (c *change) admit(ctx context.Context, m *member) error {
 	held := s.lock()
 	old := m.stage.guarded.current()
 	held.unlock()
-	if s.opts.Admit == nil || old == nil {
+	if s.outlet.Admit == nil || old == nil {
 		return nil
 	}
 	from, to := old.Description(), m.generation.Description()
@@ -48,7 +48,7 @@ func (c *change) admit(ctx context.Context, m *member) error {
 			with[other.spec.Name] = other.generation.Description()
 		}
 	}
-	return s.opts.Admit(ctx, Move{
+	return s.outlet.Admit(ctx, Move{
 		Stage: m.stage.name, From: from, To: to, Flags: flags,
 		Emulates: Emulates(m.spec.Process, to.GetKubernetes().GetRelease()),
 		Socket:   m.generation.Listener().Path(), With: with, Allow: c.allow,

@@ -42,7 +42,7 @@ func TestAdmit(t *testing.T) {
 	var hooks []string
 	var f *fixture
 	refusal := errors.New("it is in the way")
-	f = ready(t, func(o *Options) {
+	f = ready(t, func(o *options) {
 		o.Chain[1].Env[envRelease] = file
 		o.Admit = func(_ context.Context, m Move) error {
 			mu.Lock()

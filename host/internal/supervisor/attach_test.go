@@ -37,8 +37,8 @@ func byHand(t *testing.T, name, dir string) *os.Process {
 }
 
 // attachTo makes stage b an attached one.
-func attachTo(dir string) func(*Options) {
-	return func(o *Options) { o.Chain[1].Attach, o.Chain[1].Binary = dir, "" }
+func attachTo(dir string) func(*options) {
+	return func(o *options) { o.Chain[1].Attach, o.Chain[1].Binary = dir, "" }
 }
 
 func TestAttach(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAttachOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log syncBuffer
-	_, err = start(t, func(o *Options) {
+	_, err = start(t, func(o *options) {
 		attachTo(dir)(o)
 		o.Chain[1].StartTimeout = 2 * time.Second
 		o.Log = hclog.New(&hclog.LoggerOptions{Output: &log})

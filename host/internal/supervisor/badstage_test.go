@@ -120,7 +120,7 @@ func leak(env *sdk.Env) http.Handler {
 func TestClaimsThatChangeAllTheTime(t *testing.T) {
 	t.Parallel()
 	var publications atomic.Int64
-	f, err := start(t, func(o *Options) {
+	f, err := start(t, func(o *options) {
 		o.Chain[1].Env[envFault] = "claims"
 		publish := o.Publish
 		o.Publish = func(p []Published, split *Split) { publications.Add(1); publish(p, split) }
@@ -155,7 +155,7 @@ func TestClaimsThatChangeAllTheTime(t *testing.T) {
 // Hooks and checks that never come back hold up nothing but what waits for them.
 func TestHooksThatNeverComeBack(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[1].Env[envFault] = "hooks" })
+	f, err := start(t, func(o *options) { o.Chain[1].Env[envFault] = "hooks" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestHooksThatNeverComeBack(t *testing.T) {
 // optional, serves, is restarted, swapped and stopped as any other.
 func TestOldStage(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[1].Env[envFault] = "old" })
+	f, err := start(t, func(o *options) { o.Chain[1].Env[envFault] = "old" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestOldStage(t *testing.T) {
 func TestDescriptorsThatLeak(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
-	f, err := start(t, func(o *Options) {
+	f, err := start(t, func(o *options) {
 		o.Chain[1].Env[envFault] = "descriptors"
 		o.StageLog = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug}).Named
 	})

@@ -208,7 +208,7 @@ func TestCanaryDoesWorse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := ready(t, func(o *Options) { responding(tc.old)(&o.Chain[1]) })
+			f := ready(t, func(o *options) { responding(tc.old)(&o.Chain[1]) })
 			old := f.pid("b")
 			if _, err := f.Swap(t.Context(), "b", SwapOptions{Change: responding(tc.next), Canary: tc.plan}); err != nil {
 				t.Fatal(err)

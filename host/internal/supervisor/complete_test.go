@@ -49,7 +49,7 @@ func (f *fixture) claimsOnly(path string) bool {
 func TestRestartedStageInheritsClaimsUntilItIsComplete(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "complete")
-	f, err := start(t, func(o *Options) { o.Chain[1].Config["complete"] = file })
+	f, err := start(t, func(o *options) { o.Chain[1].Config["complete"] = file })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestRestartedStageInheritsClaimsUntilItIsComplete(t *testing.T) {
 func TestSignalOfALaterGenerationCompletesTheServer(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "complete")
-	f, err := start(t, func(o *Options) { o.Chain[1].Config["complete"] = file })
+	f, err := start(t, func(o *options) { o.Chain[1].Config["complete"] = file })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func (f *fixture) state(st *stage, g *generation.Generation) lifecycle.State {
 // TestRestartThatAChangeOvertakes finishes what the process has taken already.
 func TestRestartThatAChangeOvertakes(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.HoldTimeout = patience })
+	f := ready(t, func(o *options) { o.HoldTimeout = patience })
 	st, file := f.order()[1], filepath.Join(t.TempDir(), "file")
 	dead := f.current("b")
 	held := f.lock()

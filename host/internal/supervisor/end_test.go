@@ -15,7 +15,7 @@ import (
 // TestHooksOfAReplacedProcessWhoseRequestsTakeLong run all the same.
 func TestHooksOfAReplacedProcessWhoseRequestsTakeLong(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.Chain[1].DrainTimeout = time.Second })
+	f := ready(t, func(o *options) { o.Chain[1].DrainTimeout = time.Second })
 	file := filepath.Join(t.TempDir(), "file")
 	answered := make(chan int, 1)
 	go func() {
@@ -40,7 +40,7 @@ func TestHooksOfAReplacedProcessWhoseRequestsTakeLong(t *testing.T) {
 // have connections.
 func TestWatchesOfAReplacedProcessBesideAThird(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.Chain[1].DrainTimeout, o.Chain[1].DrainSpread = time.Hour, time.Hour })
+	f := ready(t, func(o *options) { o.Chain[1].DrainTimeout, o.Chain[1].DrainSpread = time.Hour, time.Hour })
 	answered := make(chan int, 1)
 	go func() {
 		status, _ := f.ask("GET", "/b?watch=1", "")

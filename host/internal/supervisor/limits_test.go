@@ -21,8 +21,8 @@ import (
 )
 
 // limit gives stage b limits of memory, in MiB.
-func limit(soft, hard int64) func(*Options) {
-	return func(o *Options) { o.Chain[1].Limits = Limits{MemorySoft: soft << 20, Memory: hard << 20} }
+func limit(soft, hard int64) func(*options) {
+	return func(o *options) { o.Chain[1].Limits = Limits{MemorySoft: soft << 20, Memory: hard << 20} }
 }
 
 // reached are the limits that were reached, as "LIMIT GENERATION".
@@ -88,7 +88,7 @@ func TestStageAtItsHardLimitIsKilled(t *testing.T) {
 // soft limit at once.
 func TestStageThatNeedsMoreThanItsSoftLimitIsSwappedOnce(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) {
+	f := ready(t, func(o *options) {
 		limit(192, 0)(o)
 		o.Chain[1].Config["hold"] = "256"
 	})
@@ -140,10 +140,10 @@ func TestSwapPace(t *testing.T) {
 // another process, until it is beyond them.
 func TestLimitsApplyToRunningProcesses(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.Chain[1].Config["hold"] = "256" })
+	f := ready(t, func(o *options) { o.Chain[1].Config["hold"] = "256" })
 	old := f.current("b")
 	specs := f.Specs()
-	limit(0, 4096)(&Options{Chain: specs})
+	limit(0, 4096)(&options{Options: Options{Chain: specs}})
 	if applied, err := f.Apply(t.Context(), specs); err != nil || len(applied.Swapped) != 0 {
 		t.Fatalf("%+v, %v", applied, err)
 	}
@@ -151,7 +151,7 @@ func TestLimitsApplyToRunningProcesses(t *testing.T) {
 		t.Error("b has another process")
 	}
 	specs = f.Specs()
-	limit(0, 128)(&Options{Chain: specs})
+	limit(0, 128)(&options{Options: Options{Chain: specs}})
 	if _, err := f.Apply(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestLimitedLeavesOutWhatHasNoLimit(t *testing.T) {
 // TestOpenFilesAreLimited asks a stage for the limit that is in force.
 func TestOpenFilesAreLimited(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.Chain[1].OpenFiles = 100 })
+	f := ready(t, func(o *options) { o.Chain[1].OpenFiles = 100 })
 	if _, body := f.ask("GET", "/b?files=1", ""); body != "100 100 " {
 		t.Errorf("the limits of b are %q, want 100 100", body)
 	}
@@ -315,11 +315,12 @@ func TestLimitsNotInForce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var got []string
 			s, err := New(callers.New(nil), Options{
-				DataDir: t.TempDir(), Log: hclog.NewNullLogger(), Events: func(e Event) { got = append(got, string(e.Kind)+" "+e.Reason) },
+				DataDir: t.TempDir(), Log: hclog.NewNullLogger(),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.events.report = func(e Event) { got = append(got, string(e.Kind)+" "+e.Reason) }
 			looks := 0
 			(&limiter{supervisor: s}).repeat(func(time.Time) (time.Duration, error) {
 				err := c.errs[looks]

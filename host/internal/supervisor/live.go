@@ -98,8 +98,8 @@ func (l live) follow() {
 		for _, limit := range c.Limits {
 			s.events.announce(Event{Kind: LimitReached, Stage: st.name, Generation: l.ID(), Limit: limit})
 		}
-		if len(c.Sizes) > 0 && s.opts.ResourceSizes != nil {
-			s.opts.ResourceSizes(c.Sizes)
+		if len(c.Sizes) > 0 && s.outlet.ResourceSizes != nil {
+			s.outlet.ResourceSizes(c.Sizes)
 		}
 	})
 }

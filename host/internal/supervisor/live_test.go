@@ -164,7 +164,7 @@ func (f *fixture) settled(t *testing.T) {
 }
 
 // ready starts a chain and waits until its hooks have run.
-func ready(t *testing.T, change func(*Options)) *fixture {
+func ready(t *testing.T, change func(*options)) *fixture {
 	t.Helper()
 	f, err := start(t, change)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func TestDeadlockedStage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	f := ready(t, func(o *Options) {
+	f := ready(t, func(o *options) {
 		o.Chain[1].LivenessTimeout, o.Chain[2].LivenessTimeout = 4*time.Second, 4*time.Second
 		o.Chain[1].Config = map[string]any{"log": o.Chain[1].Config["log"], "stuck": file}
 		o.Chain[2].Config = map[string]any{"log": o.Chain[2].Config["log"], "sick": file, "sickLivez": true}

@@ -15,8 +15,8 @@ import (
 
 // absent makes stage b one that is not required, and whose binary is a file that is not
 // there yet.
-func absent(binary string, last ...*stagev1.Claim) func(*Options) {
-	return func(o *Options) {
+func absent(binary string, last ...*stagev1.Claim) func(*options) {
+	return func(o *options) {
 		b := &o.Chain[1]
 		b.Required, b.Binary, b.LastClaims = false, binary, last
 	}
@@ -135,7 +135,7 @@ func TestAbsentStageThatIsChanged(t *testing.T) {
 // TestRequiredStageThatIsMissingEndsTheStart is the other policy.
 func TestRequiredStageThatIsMissingEndsTheStart(t *testing.T) {
 	t.Parallel()
-	_, err := start(t, func(o *Options) { o.Chain[1].Binary = "/nonexistent" })
+	_, err := start(t, func(o *options) { o.Chain[1].Binary = "/nonexistent" })
 	if err == nil || !strings.Contains(err.Error(), `stage "b"`) {
 		t.Errorf("got %v", err)
 	}
@@ -145,7 +145,7 @@ func TestRequiredStageThatIsMissingEndsTheStart(t *testing.T) {
 func TestStageThatNeverCameUpIsGone(t *testing.T) {
 	t.Parallel()
 	var gone atomic.Bool
-	f := ready(t, func(o *Options) {
+	f := ready(t, func(o *options) {
 		absent(filepath.Join(t.TempDir(), "catena-stage-b"))(o)
 		use := o.HostSocket
 		o.HostSocket = func(stage string) (string, func(), error) {

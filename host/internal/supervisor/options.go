@@ -42,6 +42,21 @@ type Options struct {
 	// HoldTimeout is how long requests wait for a stage that has died to come
 	// back, before they are refused.
 	HoldTimeout time.Duration
+	// HostPaths returns the paths that the host serves itself, whatever stages claim;
+	// one that ends with a slash, but for "/", stands for all below it. nil if there are
+	// none. It can be called at any time, and must not call the supervisor.
+	HostPaths func() []string
+	// Approve is asked whether the file of a locked stage may be executed that has another
+	// digest than its Spec. nil approves none.
+	Approve func(stage, binary string, c process.Contents) error
+	// Log gets what the supervisor has to say.
+	Log hclog.Logger
+	// StageLog returns the logger for what a stage logs; its level is that of new processes.
+	StageLog func(stage string) hclog.Logger
+}
+
+// Outlet is where the supervisor tells of the chain from Start on.
+type Outlet struct {
 	// Publish is called with the whole chain, from head to tail, whenever what
 	// the relay has to know of it has changed. Split is nil unless a part of the requests goes another way.
 	// Calls come one at a time; they must return soon and must not call the supervisor.
@@ -49,16 +64,9 @@ type Options struct {
 	// AwaitEmpty, if it is not nil, returns when the relay has no request left at a
 	// socket that is published no longer, or with an error when ctx ends.
 	AwaitEmpty func(ctx context.Context, socket string) error
-	// HostPaths returns the paths that the host serves itself, whatever stages claim;
-	// one that ends with a slash, but for "/", stands for all below it. nil if there are
-	// none. It can be called at any time, and must not call the supervisor.
-	HostPaths func() []string
 	// ResourceSizes is called with the sizes of stored resources that a stage
 	// reports.
 	ResourceSizes func([]*stagev1.ResourceSize)
-	// Approve is asked whether the file of a locked stage may be executed that has another
-	// digest than its Spec. nil approves none.
-	Approve func(stage, binary string, c process.Contents) error
 	// Admit is asked by each planned change, before a hook of the new process runs; an error leaves everything as it
 	// was. It must not change the chain. nil admits all. The restart of a process that has ended is not asked for.
 	Admit func(ctx context.Context, m Move) error
@@ -66,10 +74,6 @@ type Options struct {
 	// of the events, and on a goroutine of their own; Start, Swap, Apply, Conclude and Stop return after the calls for
 	// what they have done, so that Events must call none of these.
 	Events func(Event)
-	// Log gets what the supervisor has to say.
-	Log hclog.Logger
-	// StageLog returns the logger for what a stage logs; its level is that of new processes.
-	StageLog func(stage string) hclog.Logger
 }
 
 // Published is what the relay has to know of a stage.

@@ -68,7 +68,7 @@ func TestEventsDelayNobody(t *testing.T) {
 	defer let()
 	var mu sync.Mutex
 	var kinds []EventKind
-	f := ready(t, func(o *Options) {
+	f := ready(t, func(o *options) {
 		o.Events = func(e Event) {
 			if e.Stage != "b" || e.Kind != Held && e.Kind != Restarted {
 				return

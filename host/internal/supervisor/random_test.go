@@ -23,7 +23,7 @@ func TestRandomChanges(t *testing.T) {
 	}
 	t.Logf("SUPERVISOR_TEST_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	f := ready(t, func(o *Options) {
+	f := ready(t, func(o *options) {
 		o.Chain[0].Standby, o.Chain[2].Standby = true, true
 		o.HoldTimeout = time.Hour
 	})

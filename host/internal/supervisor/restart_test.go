@@ -50,7 +50,7 @@ func TestKilledStageComesBack(t *testing.T) {
 
 func TestSuspendedStageIsKilledAndComesBack(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[2].LivenessTimeout = 4 * time.Second })
+	f, err := start(t, func(o *options) { o.Chain[2].LivenessTimeout = 4 * time.Second })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSuspendedStageIsKilledAndComesBack(t *testing.T) {
 
 func TestStageThatDoesNotComeBackIsTakenDown(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.HoldTimeout = 100 * time.Millisecond })
+	f, err := start(t, func(o *options) { o.HoldTimeout = 100 * time.Millisecond })
 	if err != nil {
 		t.Fatal(err)
 	}

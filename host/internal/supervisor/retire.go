@@ -32,9 +32,9 @@ func (l live) retire(why string) {
 	key := "stages." + st.name + ".drainTimeout"
 	ctx, cancel := process.WithTimeout(s.background, policy.DrainTimeout, key)
 	l.Drain(ctx, policy.DrainSpread)
-	if s.opts.AwaitEmpty != nil {
+	if s.outlet.AwaitEmpty != nil {
 		// The stage has counted what has reached it. A request may be on its way still.
-		_ = s.opts.AwaitEmpty(ctx, l.Listener().Path())
+		_ = s.outlet.AwaitEmpty(ctx, l.Listener().Path())
 	}
 	cancel()
 	if why == overtakenByChange {

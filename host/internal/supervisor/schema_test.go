@@ -19,7 +19,7 @@ func TestConfigIsCheckedAgainstSchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, err := start(t, func(o *Options) { o.Chain[1].Env[envSchema] = tc.schema })
+			f, err := start(t, func(o *options) { o.Chain[1].Env[envSchema] = tc.schema })
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -16,7 +16,7 @@ import (
 func TestSettingsOutliveAProcess(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*Options)
+		change func(*options)
 		// another makes b have another process: the one with the id that is returned.
 		another func(t *testing.T, f *fixture) (end func() int)
 	}{

@@ -11,7 +11,7 @@ import (
 )
 
 // withStandby makes stage b one that has a standby.
-func withStandby(o *Options) { o.Chain[1].Standby = true }
+func withStandby(o *options) { o.Chain[1].Standby = true }
 
 // standby is the process id of the standby of b, 0 if there is none.
 func (f *fixture) standby() int {
@@ -81,7 +81,7 @@ func TestSwapReplacesTheStandby(t *testing.T) {
 // TestStandbyTakesOverFromASuspendedProcess is a failed liveness.
 func TestStandbyTakesOverFromASuspendedProcess(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) {
+	f := ready(t, func(o *options) {
 		withStandby(o)
 		o.Chain[1].LivenessTimeout = 4 * time.Second
 	})
@@ -140,7 +140,7 @@ func TestStandbyIsAppliedLive(t *testing.T) {
 // TestStageThatCannotStandBySaysSo runs a stage of an older SDK.
 func TestStageThatCannotStandBySaysSo(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.Chain[1].Env[envFault] = "old" })
+	f := ready(t, func(o *options) { o.Chain[1].Env[envFault] = "old" })
 	specs := f.Specs()
 	specs[1].Standby = true
 	if _, err := f.Apply(t.Context(), specs); err != nil {

@@ -5,12 +5,18 @@ import (
 	"time"
 )
 
-// Start brings up a generation of each stage. When all are launched, it waits for store, which returns when they can
-// use that, or an error that ends the start. One that is prepared is published, so that those upstream can call it, and
-// reported to up. An error names the stage; what was started keeps running until Stop. A stage that is not required and
-// does not come up is no error: it is tried again in the background.
-func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stage, version string, pid int, took time.Duration)) error {
+// Start brings up a generation of each stage, and tells outlet of them. When all are launched, it waits for store,
+// which returns when they can use that, or an error that ends the start. One that is prepared is published, so that
+// those upstream can call it, and reported to up. An error names the stage; what was started keeps running until Stop.
+// A stage that is not required and does not come up is no error: it is tried again in the background.
+func (s *Supervisor) Start(
+	ctx context.Context, outlet Outlet, store func() error, up func(stage, version string, pid int, took time.Duration),
+) error {
 	began := time.Now()
+	s.outlet, s.events.report = outlet, outlet.Events
+	held := s.lock()
+	held.publishTo = outlet.Publish
+	held.unlock()
 	defer s.events.flush()
 	s.goFor(nil, s.watchLimits)
 	r := s.rolloutOf()
@@ -40,7 +46,7 @@ func (s *Supervisor) Start(ctx context.Context, store func() error, up func(stag
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	held := s.lock()
+	held = s.lock()
 	held.started = true
 	held.publish()
 	held.unlock()

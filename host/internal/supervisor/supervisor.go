@@ -31,6 +31,7 @@ import (
 // called at any time between Start and Stop.
 type Supervisor struct {
 	opts    Options
+	outlet  Outlet // of Start
 	callers *callers.Callers
 
 	// background ends with Stop; running counts what runs under it.
@@ -52,12 +53,12 @@ func New(known *callers.Callers, opts Options) (*Supervisor, error) {
 	s := &Supervisor{
 		opts: opts, callers: known, signals: newSignals(),
 		locked: locked{
-			publishTo: opts.Publish, stages: map[*stage]bool{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
+			stages: map[*stage]bool{}, holdTimeout: opts.HoldTimeout, complete: make(chan struct{}),
 		},
 	}
 	s.changes = changes{of: s, slots: newSlots()}
 	s.background, s.cancel = context.WithCancel(context.Background())
-	s.events = &outbox{report: opts.Events, failed: s.panicked}
+	s.events = &outbox{failed: s.panicked}
 	s.locked.events = s.events
 	for _, spec := range opts.Chain {
 		st, err := s.newStage(spec)

@@ -41,14 +41,20 @@ type fixture struct {
 	happened  []Event
 }
 
+// options are those of New and what Start gets.
+type options struct {
+	Options
+	Outlet
+}
+
 // start brings up a chain of the stages a, b and c.
-func start(t *testing.T, change func(*Options)) (*fixture, error) {
+func start(t *testing.T, change func(*options)) (*fixture, error) {
 	t.Helper()
 	return startWith(t, func(*fixture) error { return nil }, change)
 }
 
 // startWith brings up the chain with a store that opens as store says.
-func startWith(t *testing.T, store func(*fixture) error, change func(*Options)) (*fixture, error) {
+func startWith(t *testing.T, store func(*fixture) error, change func(*options)) (*fixture, error) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -63,29 +69,33 @@ func startWith(t *testing.T, store func(*fixture) error, change func(*Options)) 
 	f := &fixture{log: filepath.Join(t.TempDir(), "log")}
 	hostSocket := filepath.Join(run, "host.sock")
 	log := hclog.New(&hclog.LoggerOptions{Output: newTestLog(t), Level: hclog.Debug})
-	opts := Options{
-		DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log.Named, HoldTimeout: patience,
-		Publish: func(chain []Published, split *Split) {
-			f.gate.Lock() // a test can hold it
-			defer f.gate.Unlock()
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.published = chain
-			if split == nil {
-				f.relay.Set(relay.Tables{All: table(chain)}, stages(chain))
-				return
-			}
-			f.relay.SetSplit(relay.Tables{All: table(chain)}, stages(chain), relay.Split{
-				Tables: relay.Tables{All: table(split.Chain)}, Stages: stages(split.Chain),
-				Includes: func(r *http.Request) bool { return canary.Includes(r.URL.Query().Get("client"), split.Share) },
-			})
+	opts := options{
+		Options: Options{
+			DataDir: t.TempDir(), RuntimeDir: run, Log: log, StageLog: log.Named, HoldTimeout: patience,
+			HostSocket: func(string) (string, func(), error) { return hostSocket, func() {}, nil },
 		},
-		AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
-		HostSocket: func(string) (string, func(), error) { return hostSocket, func() {}, nil },
-		Events: func(e Event) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.happened = append(f.happened, e)
+		Outlet: Outlet{
+			Publish: func(chain []Published, split *Split) {
+				f.gate.Lock() // a test can hold it
+				defer f.gate.Unlock()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.published = chain
+				if split == nil {
+					f.relay.Set(relay.Tables{All: table(chain)}, stages(chain))
+					return
+				}
+				f.relay.SetSplit(relay.Tables{All: table(chain)}, stages(chain), relay.Split{
+					Tables: relay.Tables{All: table(split.Chain)}, Stages: stages(split.Chain),
+					Includes: func(r *http.Request) bool { return canary.Includes(r.URL.Query().Get("client"), split.Share) },
+				})
+			},
+			AwaitEmpty: func(ctx context.Context, socket string) error { return f.relay.AwaitEmpty(ctx, socket) },
+			Events: func(e Event) {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.happened = append(f.happened, e)
+			},
 		},
 	}
 	f.serve(t, hostSocket)
@@ -101,12 +111,13 @@ func startWith(t *testing.T, store func(*fixture) error, change func(*Options)) 
 	if change != nil {
 		change(&opts)
 	}
-	f.Supervisor, err = New(callers.New(nil), opts)
+	f.Supervisor, err = New(callers.New(nil), opts.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Stop() })
-	return f, f.Start(t.Context(), func() error { return store(f) }, func(string, string, int, time.Duration) {})
+	up := func(string, string, int, time.Duration) {}
+	return f, f.Start(t.Context(), opts.Outlet, func() error { return store(f) }, up)
 }
 
 // testLog passes log lines on for as long as the test runs.
@@ -279,7 +290,7 @@ func TestChainComesUpAndGoesDownInOrder(t *testing.T) {
 
 func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[1].Config["hook"] = "fail" })
+	f, err := start(t, func(o *options) { o.Chain[1].Config["hook"] = "fail" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +308,7 @@ func TestFailedHookNamesItselfAndItsStage(t *testing.T) {
 
 func TestStageThatEndsItselfInAHookEndsTheServer(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[1].Config["hook"] = "exit" })
+	f, err := start(t, func(o *options) { o.Chain[1].Config["hook"] = "exit" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +328,7 @@ func TestStageThatEndsItselfInAHookEndsTheServer(t *testing.T) {
 
 func TestStartFailsWithTheStagesOwnError(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[2].Config = map[string]any{"colour": "red"} })
+	f, err := start(t, func(o *options) { o.Chain[2].Config = map[string]any{"colour": "red"} })
 	if err == nil || !strings.Contains(err.Error(), `stage "c"`) || !strings.Contains(err.Error(), "colour") {
 		t.Fatalf("got %v, want an error that names stage c and the key", err)
 	}
@@ -362,7 +373,7 @@ func TestStagesAreLaunchedWhileTheStoreOpens(t *testing.T) {
 
 func TestConfigurationsAreCheckedBeforeAnyIsUsed(t *testing.T) {
 	t.Parallel()
-	f, err := start(t, func(o *Options) { o.Chain[0].Config["hook"], o.Chain[1].Config["hook"] = "refused", "refused" })
+	f, err := start(t, func(o *options) { o.Chain[0].Config["hook"], o.Chain[1].Config["hook"] = "refused", "refused" })
 	for _, want := range []string{"stages.a.config.hook: no such hook", "stages.b.config.hook: no such hook"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

@@ -140,7 +140,7 @@ func TestRequestKeepsTheOrderOfItsArrival(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")
 	// a sees all and hands on what is not its own; slow requests wait in it.
-	f := ready(t, func(o *Options) { o.Chain[0].Config["see"], o.Chain[0].Config["hand"] = []string{"/"}, file })
+	f := ready(t, func(o *options) { o.Chain[0].Config["see"], o.Chain[0].Config["hand"] = []string{"/"}, file })
 	specs := f.Specs()
 	answers := make(chan string)
 	for _, path := range []string{"/b", "/c"} {
@@ -238,7 +238,7 @@ func TestProcessThatDiesDuringItsSwap(t *testing.T) {
 // that comes instead, writes too.
 func TestRequestsInTheBacklogOfADeadProcess(t *testing.T) {
 	t.Parallel()
-	f := ready(t, func(o *Options) { o.HoldTimeout = time.Minute })
+	f := ready(t, func(o *options) { o.HoldTimeout = time.Minute })
 	suspend(t, f.pid("b"))
 	answer := make(chan int, 5)
 	for range cap(answer) {

@@ -56,15 +56,29 @@ type Trials struct {
 
 // Why a comparison ends before its time.
 var (
-	ErrSwapped  = errors.New("the stage was swapped")
-	ErrRemoved  = errors.New("the stage was removed from the chain")
-	ErrShutdown = errors.New("the server is shutting down")
+	errSwapped  = errors.New("the stage was swapped")
+	errRemoved  = errors.New("the stage was removed from the chain")
+	errShutdown = errors.New("the server is shutting down")
 )
 
 var errNoShadow = errors.New("no stage has been shadowed since the host started: catena shadow STAGE --binary FILE begins")
 
-// End ends the comparison of a stage, or of any if it is empty, and returns at once.
-func (t *Trials) End(stage string, why error) {
+// StageChanged ends the comparison of a stage whose process is another one, or that has left the chain. It returns at
+// once.
+func (t *Trials) StageChanged(e supervisor.Event) {
+	switch e.Kind {
+	case supervisor.SwapDone:
+		t.end(e.Stage, errSwapped)
+	case supervisor.StageRemoved:
+		t.end(e.Stage, errRemoved)
+	}
+}
+
+// Stop ends the comparison, since the server is shutting down, and returns at once.
+func (t *Trials) Stop() { t.end("", errShutdown) }
+
+// end ends the comparison of a stage, or of any if it is empty.
+func (t *Trials) end(stage string, why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.latest != nil && (stage == "" || t.latest.Stage() == stage) {
@@ -74,7 +88,7 @@ func (t *Trials) End(stage string, why error) {
 
 // Close ends the comparison and waits for the end of its process.
 func (t *Trials) Close() error {
-	t.End("", ErrShutdown)
+	t.Stop()
 	t.running.Wait()
 	return nil
 }
@@ -229,7 +243,7 @@ func (t *Trials) StopShadow() (*shadow.Report, error) {
 	if t.Summary() == nil {
 		return nil, errors.New("no stage is shadowed")
 	}
-	t.End("", shadow.ErrStopped)
+	t.end("", shadow.ErrStopped)
 	t.running.Wait()
 	return t.ShadowReport()
 }

@@ -1,4 +1,4 @@
-package server
+package datadir
 
 import (
 	"fmt"
@@ -14,7 +14,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/catena-dev/catena/host/internal/bounds"
-	"github.com/catena-dev/catena/host/internal/datadir"
 	"github.com/catena-dev/catena/sdk/claim"
 )
 
@@ -27,11 +26,11 @@ func TestClaimsAreSavedWithoutWaiting(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := newClaimsFile(dir, hclog.NewNullLogger())
+	f := OpenClaims(dir, hclog.NewNullLogger())
 	for i := range 100 {
-		f.save(map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}})
+		f.Save(map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}})
 	}
-	if got := f.of("a"); !slices.Equal(got, []claim.Claim{claim.Exact("/99")}) {
+	if got := f.Of("a"); !slices.Equal(got, []claim.Claim{claim.Exact("/99")}) {
 		t.Errorf("the claims are %v", got)
 	}
 	r, err := os.OpenFile(fifo, os.O_RDWR, 0)
@@ -39,29 +38,29 @@ func TestClaimsAreSavedWithoutWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := f.close(); err != nil {
+	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f.save(map[string][]claim.Claim{"a": {claim.Exact("/late")}}) // too late, and no harm
+	f.Save(map[string][]claim.Claim{"a": {claim.Exact("/late")}}) // too late, and no harm
 }
 
 // The file has the latest claims when it is closed.
 func TestLatestClaimsAreSaved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f := newClaimsFile(dir, hclog.NewNullLogger())
+	f := OpenClaims(dir, hclog.NewNullLogger())
 	var want map[string][]claim.Claim
 	for i := range 100 {
 		want = map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}, "b": {claim.Prefix("/b")}}
-		f.save(want)
+		f.Save(want)
 	}
-	if err := f.close(); err != nil {
+	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := datadir.ReadClaims(dir); !maps.EqualFunc(got, want, slices.Equal) {
+	if got := ReadClaims(dir); !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := newClaimsFile(dir, hclog.NewNullLogger()).of("b"); !slices.Equal(got, want["b"]) {
+	if got := OpenClaims(dir, hclog.NewNullLogger()).Of("b"); !slices.Equal(got, want["b"]) {
 		t.Errorf("the next start has %v", got)
 	}
 }
@@ -71,18 +70,18 @@ func TestClaimsAreSavedWithPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		f := newClaimsFile(dir, hclog.NewNullLogger())
+		f := OpenClaims(dir, hclog.NewNullLogger())
 		began, seen := time.Now(), map[string]bool{}
 		for i := 0; time.Since(began) < 10*bounds.ClaimsPause; i++ {
-			f.save(map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}})
+			f.Save(map[string][]claim.Claim{"a": {claim.Exact(fmt.Sprintf("/%d", i))}})
 			synctest.Wait()
-			seen[fmt.Sprint(datadir.ReadClaims(dir))] = true
+			seen[fmt.Sprint(ReadClaims(dir))] = true
 			time.Sleep(bounds.ClaimsPause / 20)
 		}
 		if n := len(seen); n < 9 || n > 12 {
 			t.Errorf("the file was written %d times in ten pauses", n)
 		}
-		if err := f.close(); err != nil {
+		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
