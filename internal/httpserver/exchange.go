@@ -19,6 +19,7 @@ type exchange struct {
 	ctx      requestContext
 	// halfClosed is set when the host has closed its half of the connection before the body was read to its end.
 	halfClosed atomic.Bool
+	deadlines  bool // the handler has set one of the connection, which is not that of the next exchange
 }
 
 // newExchange returns the exchange that a head begins.

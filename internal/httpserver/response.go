@@ -56,7 +56,6 @@ type Response struct {
 
 	expectation expectation
 	fullDuplex  bool
-	deadlines   bool // the handler has set one
 
 	gone notice
 }
@@ -414,7 +413,7 @@ func (w *Response) finish() bool {
 	w.begin(nil)
 	_ = w.push(nil)
 	w.release()
-	if w.deadlines {
+	if w.x.deadlines {
 		_ = w.x.conn.socket.SetDeadline(time.Time{})
 	}
 	short := w.x.request.Method != http.MethodHead && w.head.length >= 0 && http1.BodyAllowed(w.status) && w.head.length != w.written
@@ -423,13 +422,13 @@ func (w *Response) finish() bool {
 
 // SetReadDeadline is for http.ResponseController.
 func (w *Response) SetReadDeadline(t time.Time) error {
-	w.deadlines = true
+	w.x.deadlines = true
 	return w.x.conn.socket.SetReadDeadline(t)
 }
 
 // SetWriteDeadline is for http.ResponseController.
 func (w *Response) SetWriteDeadline(t time.Time) error {
-	w.deadlines = true
+	w.x.deadlines = true
 	return w.x.conn.socket.SetWriteDeadline(t)
 }
 

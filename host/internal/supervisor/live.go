@@ -41,7 +41,7 @@ func (l live) ended(ran time.Duration) {
 	retired := st.guarded.machine.Retired(l.ID())
 	decision := st.guarded.machine.Ended(l.ID(), err.Error())
 	s.callers.Remove(l.Generation)
-	st.usageEnded(held, l.Generation)
+	st.guarded.usageEnded(l.Generation)
 	held.decided(st, l.Generation, decision)
 	if !retired && decision != lifecycle.Nothing {
 		st.guarded.failure = err.Error()

@@ -116,9 +116,9 @@ func (s *Supervisor) measure() (map[int]usage.Usage, error) {
 }
 
 // usageEnded adds the time of a process that has ended to that of its stage.
-func (s *stage) usageEnded(_ *locked, g *generation.Generation) {
-	s.guarded.cpu += max(s.guarded.used[g].CPU, g.CPU())
-	delete(s.guarded.used, g)
+func (s *stageState) usageEnded(g *generation.Generation) {
+	s.cpu += max(s.used[g].CPU, g.CPU())
+	delete(s.used, g)
 }
 
 // usageOf is what was measured last of a process, nil if nothing was.
