@@ -5,8 +5,8 @@ import "time"
 // Event is something that has happened to the chain.
 type Event struct {
 	At time.Time `json:"at"`
-	// Kind is a kind of event of package supervisor, such as "swap-done" or "restarted"; "ended" if a process has ended
-	// unasked had asked to; "reloaded" or "reload-failed".
+	// Kind is a kind of the table below; "reloaded" or "reload-failed"; the kind of a fault that has begun, such as
+	// "etcd-silent"; "etcd-responds" or "etcd-writable".
 	Kind string `json:"kind"`
 	// Stage is empty if the event is about the whole chain.
 	Stage string `json:"stage,omitempty"`

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,6 +38,48 @@ func kinds(t *testing.T) (all []supervisor.EventKind) {
 		return true
 	})
 	return all
+}
+
+var update = flag.Bool("update", false, "write the kinds of events in docs/status.md anew")
+
+// docs/status.md has the kinds of events of stages, as the table has them.
+func TestEventsAreDocumented(t *testing.T) {
+	t.Parallel()
+	const heading = "## Kinds of events\n"
+	var want strings.Builder
+	want.WriteString(heading + `
+<!-- Made from the table: go test ./host/internal/server -run EventsAreDocumented -update -->
+
+What happens to stages. An Event of Kubernetes with a reason is a warning if the event is bad.
+
+| kind | says, for example | bad | Event of Kubernetes |
+|---|---|---|---|
+`)
+	for _, kind := range kinds(t) {
+		e := supervisor.Event{
+			Kind: kind, Stage: "core", Generation: "core-1", From: "core-1", To: "core-2", Limit: "memory", Reason: "REASON",
+		}
+		if kind == supervisor.StateChanged {
+			e.To = lifecycle.Failed.String()
+		}
+		row, _ := rowOf(e)
+		told, _ := describe(e)
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", told.Kind, told.Text, map[bool]string{true: "yes"}[row.bad], row.reason)
+	}
+	page := filepath.Join("..", "..", "..", "docs", "status.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, got, _ := strings.Cut(string(text), heading)
+	if *update {
+		text := strings.TrimRight(before, "\n") + "\n\n" + want.String()
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if heading+got != want.String() {
+		t.Errorf("%s does not have the table: go test ./host/internal/server -run EventsAreDocumented -update", page)
+	}
 }
 
 // Each kind of event is told, in the words of one row. What is an Event of Kubernetes is a warning if it is bad.
