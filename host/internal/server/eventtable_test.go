@@ -57,14 +57,16 @@ What happens to stages. An Event of Kubernetes with a reason is a warning if the
 `)
 	for _, kind := range kinds(t) {
 		e := supervisor.Event{
-			Kind: kind, Stage: "core", Generation: "core-1", From: "core-1", To: "core-2", Limit: "memory", Reason: "REASON",
+			Kind: kind, Stage: "core", Generation: "core-1", From: "core-1", To: "core-2", Limit: "memory",
+			Reason: "REASON",
 		}
 		if kind == supervisor.StateChanged {
 			e.To = lifecycle.Failed.String()
 		}
 		row, _ := rowOf(e)
 		told, _ := describe(e)
-		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", told.Kind, told.Text, map[bool]string{true: "yes"}[row.bad], row.reason)
+		bad := map[bool]string{true: "yes"}[row.bad]
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", told.Kind, told.Text, bad, row.reason)
 	}
 	page := filepath.Join("..", "..", "..", "docs", "status.md")
 	text, err := os.ReadFile(page)
