@@ -80,7 +80,7 @@ func (tb *table) cell(c column, row string) string {
 		if got := tb.got[c][stage][row]; got != "" {
 			return "**" + got + "**"
 		}
-		return "nothing"
+		return nothing
 	}
 	cell := text(inGo)
 	if _, ok := tb.got[c][inPython]; ok && text(inPython) != cell {
@@ -89,7 +89,12 @@ func (tb *table) cell(c column, row string) string {
 	return cell
 }
 
-const document = "docs/security.md"
+const (
+	document = "docs/security.md"
+	nothing  = "nothing"
+	// inNone begins the line that has the attempts that got nothing in any column.
+	inNone = "Nothing in any of these columns: "
+)
 
 // marked is the table in the document: the first column tells which.
 func (tb *table) marked() *regexp.Regexp {
@@ -103,12 +108,20 @@ func (tb *table) String() string {
 		fmt.Fprintf(&b, " %s |", c.title())
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(tb.columns)) + "\n")
+	var none []string
 	for _, row := range tb.rows {
+		if !slices.ContainsFunc(tb.columns, func(c column) bool { return tb.cell(c, row) != nothing }) {
+			none = append(none, row)
+			continue
+		}
 		b.WriteString("| " + row + " |")
 		for _, c := range tb.columns {
 			b.WriteString(" " + tb.cell(c, row) + " |")
 		}
 		b.WriteString("\n")
+	}
+	if len(none) > 0 {
+		b.WriteString("\n" + inNone + strings.Join(none, "; ") + ".\n")
 	}
 	return b.String()
 }
@@ -141,6 +154,12 @@ func (tb *table) compare(t *testing.T, c column) {
 	documented := map[string][]string{}
 	if found := tb.marked().FindSubmatch(text); found != nil {
 		for line := range strings.Lines(string(found[2])) {
+			if none, ok := strings.CutPrefix(line, inNone); ok {
+				for row := range strings.SplitSeq(strings.TrimRight(none, ".\n"), "; ") {
+					documented[row] = slices.Repeat([]string{nothing}, len(tb.columns))
+				}
+				continue
+			}
 			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 			documented[strings.TrimSpace(cells[0])] = cells[1:]
 		}
