@@ -1,3 +1,5 @@
+// Package trial brings up a second process of a stage beside the one that serves: to compare what both respond, or to plan
+// an upgrade to its release. It also decides whether such an upgrade may go on, and what goes along.
 package trial
 
 import (
