@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,12 +70,13 @@ var flagNotes = map[string]struct{ by, difference string }{
 	"enable-logs-handler":              {by: byHost},
 }
 
-// docs/compatibility.md has each flag of kube-apiserver, the processes that use it, and any difference.
+// docs/compatibility.md has each flag of kube-apiserver, the processes that use it, and any difference. Those without one
+// have a row for each set of processes.
 func TestCompatibilityDocument(t *testing.T) {
 	t.Parallel()
 	line := NewCommandLine("kube-apiserver")
 	var out bytes.Buffer
-	known := map[string]bool{}
+	known, alike := map[string]bool{}, map[string][]string{}
 	for _, group := range line.Sets.Order {
 		set := line.Sets.FlagSets[group]
 		if usedBy[group] == "" {
@@ -93,8 +95,15 @@ func TestCompatibilityDocument(t *testing.T) {
 			if f.Deprecated != "" {
 				difference = strings.TrimSpace("Deprecated. " + difference)
 			}
+			if difference == "" {
+				alike[by] = append(alike[by], "`--"+f.Name+"`")
+				return
+			}
 			fmt.Fprintf(&out, "| `--%s` | %s | %s |\n", f.Name, by, difference)
 		})
+	}
+	for _, by := range slices.Sorted(maps.Keys(alike)) {
+		fmt.Fprintf(&out, "| %s | %s | |\n", strings.Join(alike[by], ", "), by)
 	}
 	for name := range flagNotes {
 		if !known[name] {
