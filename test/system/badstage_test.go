@@ -23,12 +23,16 @@ var badStages = map[string]func(*sdk.Env) (http.Handler, error){
 func newGreedy(env *sdk.Env) (http.Handler, error) {
 	env.Claim("/", "/greedy")
 	env.ClaimPrefix("/healthz", "/livez", "/readyz", "/metrics", "/version")
-	env.OnPrepareRun(func(context.Context) error {
+	// Not before: PrepareRun would return whichever claims there are by then.
+	env.PostStartHook("claims", func(context.Context) error {
 		go func() {
 			for i := 0; env.Context().Err() == nil; i++ {
 				env.SetClaims(sdk.Exact("/"), sdk.Exact("/greedy"), sdk.Prefix("/healthz"), sdk.Prefix("/api/v1"), sdk.Exact(fmt.Sprintf("/greedy/%d", i)))
 			}
 		}()
+		return nil
+	})
+	env.OnPrepareRun(func(context.Context) error {
 		go func() {
 			line := []byte(strings.Repeat("noise ", 100) + "\n")
 			for env.Context().Err() == nil {
