@@ -150,7 +150,8 @@ func (s *Server) Catena(args ...string) (string, error) {
 	return string(out), err
 }
 
-// Log is what the server and its stages have written so far.
+// Log is what has come so far of what the server and its stages write. A line may come a moment after the command that
+// it is about has ended.
 func (s *Server) Log() string { return s.output.last(-1) }
 
 func (s *Server) stop() {

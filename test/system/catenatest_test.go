@@ -72,9 +72,7 @@ func TestCatenatest(t *testing.T) {
 				if _, err := s.Catena("swap", "two"); err != nil {
 					t.Error(err)
 				}
-				if !strings.Contains(s.Log(), "stage swapped: stage=two") {
-					t.Error("the log does not have the swap")
-				}
+				eventually(t, "the log has the swap", func() bool { return strings.Contains(s.Log(), "stage swapped: stage=two") })
 			}
 		})
 	}

@@ -82,10 +82,18 @@ func (l *leg) leave() {
 // a leg begins.
 type watched struct {
 	chain   *Chain
+	setting sync.Mutex // Chain.Set is called by one goroutine at a time
 	sockets [2]string
 	legs    atomic.Int32
 	hops    *observed
 	resumes chan Resume
+}
+
+// set makes these stages the chain.
+func (w *watched) set(stages ...Stage) {
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	w.chain.Set(Tables{All: order(len(stages))}, stages)
 }
 
 func watchChain(t *testing.T, contentType string, serveLeg func(*leg)) *watched {
@@ -94,7 +102,7 @@ func watchChain(t *testing.T, contentType string, serveLeg func(*leg)) *watched 
 	for i := range w.sockets {
 		w.sockets[i] = legStage(t, func(l *leg) {
 			l.number = int(w.legs.Add(1)) - 1
-			w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1-i]}})
+			w.set(Stage{Name: "a", Socket: w.sockets[1-i]})
 			l.Header().Set("Content-Type", contentType)
 			serveLeg(l)
 		})
@@ -264,7 +272,7 @@ func TestWatchWaits(t *testing.T) {
 				switch l.number {
 				case 0:
 					l.send(jsonEvent("MODIFIED", 1))
-					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a"}})
+					w.set(Stage{Name: "a"})
 					close(steps)
 					panic(http.ErrAbortHandler)
 				case 1: // has come up, and is not ready
@@ -282,10 +290,10 @@ func TestWatchWaits(t *testing.T) {
 					return len(w.chain.draining.endpoints) == 0
 				})
 				if served {
-					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1], Held: true}})
-					w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[1]}})
+					w.set(Stage{Name: "a", Socket: w.sockets[1], Held: true})
+					w.set(Stage{Name: "a", Socket: w.sockets[1]})
 				} else if name == "none comes" {
-					w.chain.Set(Tables{}, nil)
+					w.set()
 				} else {
 					w.chain.EndWatches()
 				}
@@ -533,7 +541,7 @@ func TestWatchEnds(t *testing.T) {
 			leaves(first)(w, l)
 		}
 	}
-	leave := func(w *watched, _ *leg) { w.chain.Set(Tables{}, nil) }
+	leave := func(w *watched, _ *leg) { w.set() }
 	next := func(key, value string) func(*leg) {
 		return func(l *leg) {
 			l.Header().Set(key, value)
@@ -564,7 +572,7 @@ func TestWatchEnds(t *testing.T) {
 		"the stage has left":            {from, after(leave), nil, first, NoProcess},
 		"the process stays": {from, after(func(w *watched, l *leg) {
 			if l.drains {
-				w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a", Socket: w.sockets[0]}})
+				w.set(Stage{Name: "a", Socket: w.sockets[0]})
 			} else {
 				leave(w, l)
 			}
@@ -721,7 +729,7 @@ func TestWatchWhoseClientHasGone(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	w = watchChain(t, runtime.ContentTypeJSON, func(l *leg) {
 		l.send(jsonEvent("ADDED", 7))
-		w.chain.Set(Tables{All: order(1)}, []Stage{{Name: "a"}})
+		w.set(Stage{Name: "a"})
 		l.drain()
 		time.AfterFunc(20*time.Millisecond, leave) // later than the watch waits
 	})
