@@ -81,7 +81,7 @@ func tables(t *testing.T, known map[string]entry, topics []topic, unlisted []str
 	t.Helper()
 	var b strings.Builder
 	for _, topic := range topics {
-		fmt.Fprintf(&b, "### %s\n\n| | |\n|---|---|\n", topic.name)
+		fmt.Fprintf(&b, "### %s\n\n", topic.name)
 		for _, name := range topic.names {
 			entry, ok := known[name]
 			if !ok {
@@ -89,7 +89,7 @@ func tables(t *testing.T, known map[string]entry, topics []topic, unlisted []str
 				continue
 			}
 			delete(known, name)
-			fmt.Fprintf(&b, "| `%s` | %s |\n", entry.form, entry.synopsis)
+			fmt.Fprintf(&b, "- `%s`: %s\n", entry.form, entry.synopsis)
 		}
 		b.WriteString("\n")
 	}
@@ -126,9 +126,8 @@ func TestReferenceGroup(t *testing.T) {
 	}
 	known := documented(p, nil)
 	var b strings.Builder
-	b.WriteString("| | |\n|---|---|\n")
 	for _, name := range functions {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", name, known[name].synopsis)
+		fmt.Fprintf(&b, "- `%s`: %s\n", name, known[name].synopsis)
 	}
 	checkGenerated(t, file, "functions", b.String())
 }
@@ -136,9 +135,8 @@ func TestReferenceGroup(t *testing.T) {
 // fieldTable has all fields of a struct, with all that is said about them.
 func fieldTable(typ *doc.Type) string {
 	var b strings.Builder
-	b.WriteString("| field | |\n|---|---|\n")
 	for _, f := range fields(typ) {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(f.names, "`, `"), cmp.Or(cell(f.text), "`"+f.typ+"`"))
+		fmt.Fprintf(&b, "- `%s`: %s\n", strings.Join(f.names, "`, `"), cmp.Or(cell(f.text), "`"+f.typ+"`"))
 	}
 	return b.String()
 }

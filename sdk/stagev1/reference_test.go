@@ -70,7 +70,6 @@ func reference(proto string) string {
 }
 
 func declare(b *strings.Builder, line, comment string) {
-	comment = strings.ReplaceAll(comment, "|", `\|`)
 	if m := blockLine.FindStringSubmatch(line); m != nil {
 		fmt.Fprintf(b, "\n## %s %s\n", m[1], m[2])
 		if comment != "" {
@@ -79,16 +78,14 @@ func declare(b *strings.Builder, line, comment string) {
 		switch {
 		case m[3] != "":
 			b.WriteString("\nIt is empty.\n")
-		case m[1] == "service":
-			b.WriteString("\n| method | takes | returns | |\n|---|---|---|---|\n")
 		default:
-			b.WriteString("\n| name | number | type | |\n|---|---|---|---|\n")
+			b.WriteString("\n")
 		}
 	} else if m := rpcLine.FindStringSubmatch(line); m != nil {
-		fmt.Fprintf(b, "| `%s` | `%s` | %s`%s` | %s |\n", m[1], m[2], m[3], m[4], comment)
+		fmt.Fprintf(b, "- `%s(%s)` returns %s`%s`. %s\n", m[1], m[2], m[3], m[4], comment)
 	} else if m := fieldLine.FindStringSubmatch(line); m != nil {
-		fmt.Fprintf(b, "| `%s` | %s | %s`%s` | %s |\n", m[3], m[4], m[1], m[2], comment)
+		fmt.Fprintf(b, "- `%s = %s` %s`%s`. %s\n", m[3], m[4], m[1], m[2], comment)
 	} else if m := valueLine.FindStringSubmatch(line); m != nil {
-		fmt.Fprintf(b, "| `%s` | %s | | %s |\n", m[1], m[2], comment)
+		fmt.Fprintf(b, "- `%s = %s`. %s\n", m[1], m[2], comment)
 	}
 }

@@ -93,7 +93,7 @@ const (
 	document = "docs/security.md"
 	nothing  = "nothing"
 	// inNone begins the line that has the attempts that got nothing in any column.
-	inNone = "Nothing in any of these columns: "
+	inNone = "Nothing in any column: "
 )
 
 // marked is the table in the document: the first column tells which.
@@ -101,24 +101,39 @@ func (tb *table) marked() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)(<!-- hostile ` + tb.columns[0].String() + `: .*?-->\n)(.*?)(<!-- end -->)`)
 }
 
+// String is the table. Its last columns are a line instead if nothing was got in any of them.
 func (tb *table) String() string {
 	var b strings.Builder
+	gotNothing := func(columns []column, row string) bool {
+		return !slices.ContainsFunc(columns, func(c column) bool { return tb.cell(c, row) != nothing })
+	}
+	n := len(tb.columns)
+	for n > 1 && !slices.ContainsFunc(tb.rows, func(row string) bool { return !gotNothing(tb.columns[n-1:], row) }) {
+		n--
+	}
 	b.WriteString("| attempt |")
-	for _, c := range tb.columns {
+	for _, c := range tb.columns[:n] {
 		fmt.Fprintf(&b, " %s |", c.title())
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(tb.columns)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", n) + "\n")
 	var none []string
 	for _, row := range tb.rows {
-		if !slices.ContainsFunc(tb.columns, func(c column) bool { return tb.cell(c, row) != nothing }) {
+		if gotNothing(tb.columns, row) {
 			none = append(none, row)
 			continue
 		}
 		b.WriteString("| " + row + " |")
-		for _, c := range tb.columns {
+		for _, c := range tb.columns[:n] {
 			b.WriteString(" " + tb.cell(c, row) + " |")
 		}
 		b.WriteString("\n")
+	}
+	if n < len(tb.columns) {
+		var titles []string
+		for _, c := range tb.columns[n:] {
+			titles = append(titles, c.title())
+		}
+		b.WriteString("\nNothing of this with: " + strings.Join(titles, "; ") + ".\n")
 	}
 	if len(none) > 0 {
 		b.WriteString("\n" + inNone + strings.Join(none, "; ") + ".\n")
@@ -161,7 +176,8 @@ func (tb *table) compare(t *testing.T, c column) {
 				continue
 			}
 			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-			documented[strings.TrimSpace(cells[0])] = cells[1:]
+			row := append(cells[1:], slices.Repeat([]string{nothing}, len(tb.columns))...)
+			documented[strings.TrimSpace(cells[0])] = row[:len(tb.columns)]
 		}
 	}
 	report := t.Errorf

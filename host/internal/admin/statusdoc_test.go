@@ -32,8 +32,6 @@ const head = `# The status of a host
 the page at ` + "`/debug/catena/`" + ` shows it. Times are in RFC 3339. Fields may be added; those that are here keep their meaning within v1alpha1. A
 name with ` + "`[]`" + ` is a list, one with ` + "`{}`" + ` has a field for each stage or name; "optional" fields are absent if they do not apply.
 
-| field | type | meaning |
-|---|---|---|
 `
 
 // The page has each field of a status, in the words of its comment.
@@ -109,7 +107,10 @@ func (d *fieldDocs) describe(prefix string, typ reflect.Type) {
 		if first != "" {
 			comment += " Its fields are those of `" + first + "`."
 		}
-		fmt.Fprintf(&d.out, "| `%s` | %s | %s |\n", path, kind, strings.TrimSpace(comment))
+		if comment = strings.TrimSpace(comment); comment != "" {
+			comment = ": " + comment
+		}
+		fmt.Fprintf(&d.out, "- `%s` (%s)%s\n", path, kind, comment)
 		if kindOf(inner) == "object" && first == "" {
 			d.first[inner] = path
 			d.describe(path+".", inner)

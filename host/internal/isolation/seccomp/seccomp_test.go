@@ -119,21 +119,22 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// column says what another filter does with the calls of a rule.
+// column is what another filter does with the calls of a rule.
 func column(allows map[string]bool, names []string) string {
-	var refuses []string
+	by := map[bool][]string{}
 	for _, name := range names {
-		if !allows[name] {
-			refuses = append(refuses, "`"+name+"`")
-		}
+		by[allows[name]] = append(by[allows[name]], "`"+name+"`")
 	}
-	switch len(refuses) {
-	case 0:
+	switch allowed, refused := by[true], by[false]; {
+	case len(refused) == 0:
 		return "allows"
-	case len(names):
+	case len(allowed) == 0:
 		return "refuses"
+	case len(allowed) < len(refused):
+		return "refuses all but " + strings.Join(allowed, ", ")
+	default:
+		return "refuses " + strings.Join(refused, ", ")
 	}
-	return "refuses " + strings.Join(refuses, ", ")
 }
 
 func table(t *testing.T) string {
