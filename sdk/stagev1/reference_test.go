@@ -70,6 +70,10 @@ func reference(proto string) string {
 }
 
 func declare(b *strings.Builder, line, comment string) {
+	said := ""
+	if comment != "" {
+		said = ": " + comment
+	}
 	if m := blockLine.FindStringSubmatch(line); m != nil {
 		fmt.Fprintf(b, "\n## %s %s\n", m[1], m[2])
 		if comment != "" {
@@ -82,10 +86,10 @@ func declare(b *strings.Builder, line, comment string) {
 			b.WriteString("\n")
 		}
 	} else if m := rpcLine.FindStringSubmatch(line); m != nil {
-		fmt.Fprintf(b, "- `%s(%s)` returns %s`%s`. %s\n", m[1], m[2], m[3], m[4], comment)
+		fmt.Fprintf(b, "- `%s(%s)` returns %s`%s`%s\n", m[1], m[2], m[3], m[4], said)
 	} else if m := fieldLine.FindStringSubmatch(line); m != nil {
-		fmt.Fprintf(b, "- `%s = %s` %s`%s`. %s\n", m[3], m[4], m[1], m[2], comment)
+		fmt.Fprintf(b, "- `%s = %s` %s`%s`%s\n", m[3], m[4], m[1], m[2], said)
 	} else if m := valueLine.FindStringSubmatch(line); m != nil {
-		fmt.Fprintf(b, "- `%s = %s`. %s\n", m[1], m[2], comment)
+		fmt.Fprintf(b, "- `%s = %s`%s\n", m[1], m[2], said)
 	}
 }
