@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -31,12 +32,14 @@ func (st *stage) dial(ctx context.Context) (*rawConn, error) {
 
 // head writes the head of a request, with the lines of more after those of the host.
 func (c *rawConn) head(method, target string, more ...string) error {
+	return c.request(method, target, "", more...)
+}
+
+// request writes a request at once, as the host does: a stage may close its end when it has seen the head.
+func (c *rawConn) request(method, target, body string, more ...string) error {
 	text := method + " " + target + " HTTP/1.1\r\nHost: stage\r\nX-Catena-Request: 1\r\n" +
 		"X-Catena-User: {\"name\":\"stagecheck\"}\r\n"
-	for _, line := range more {
-		text += line + "\r\n"
-	}
-	_, err := io.WriteString(c, text+"\r\n")
+	_, err := io.WriteString(c, text+strings.Join(append(more, "", body), "\r\n"))
 	return err
 }
 

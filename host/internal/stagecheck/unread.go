@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -43,10 +42,7 @@ func (st *stage) leaveBody(ctx context.Context, path string) error {
 	body := "GET " + st.path + " HTTP/1.1\r\nHost: stage\r\nX-Catena-Request: 1\r\n" +
 		"X-Catena-User: {\"name\":\"nobody\"}\r\n\r\n"
 	length := fmt.Sprint("Content-Length: ", len(body))
-	if err := conn.head(http.MethodPost, path, "X-Catena-Timeout: 30000", length); err != nil {
-		return fmt.Errorf("write the request: %w", err)
-	}
-	if _, err := io.WriteString(conn, body); err != nil {
+	if err := conn.request(http.MethodPost, path, body, "X-Catena-Timeout: 30000", length); err != nil {
 		return fmt.Errorf("write the request: %w", err)
 	}
 	what := fmt.Sprintf("POST %s with a body that is a request", path)
