@@ -20,7 +20,7 @@ observe() {
 # kill_core kills the process that serves, and waits for the next one.
 kill_core() {
 	kill -KILL "$(bin/catena status core -o pid)"
-	until { bin/catena status core || true; } | grep '^core .* serving' >/dev/null; do sleep 0.1; done
+	until { bin/catena status core || true; } | grep -q '^core .* serving'; do sleep 0.1; done
 }
 
 serve --set stages.core.probation=1s --set stages.core.drainSpread=1s # so that the watch moves soon

@@ -104,11 +104,11 @@ func (tb *table) marked() *regexp.Regexp {
 // String is the table. Its last columns are a line instead if nothing was got in any of them.
 func (tb *table) String() string {
 	var b strings.Builder
-	gotNothing := func(columns []column, row string) bool {
-		return !slices.ContainsFunc(columns, func(c column) bool { return tb.cell(c, row) != nothing })
+	gotAny := func(columns []column, row string) bool {
+		return slices.ContainsFunc(columns, func(c column) bool { return tb.cell(c, row) != nothing })
 	}
 	n := len(tb.columns)
-	for n > 1 && !slices.ContainsFunc(tb.rows, func(row string) bool { return !gotNothing(tb.columns[n-1:], row) }) {
+	for n > 1 && !slices.ContainsFunc(tb.rows, func(row string) bool { return gotAny(tb.columns[n-1:], row) }) {
 		n--
 	}
 	b.WriteString("| attempt |")
@@ -118,7 +118,7 @@ func (tb *table) String() string {
 	b.WriteString("\n|---|" + strings.Repeat("---|", n) + "\n")
 	var none []string
 	for _, row := range tb.rows {
-		if gotNothing(tb.columns, row) {
+		if !gotAny(tb.columns, row) {
 			none = append(none, row)
 			continue
 		}
